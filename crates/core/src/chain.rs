@@ -160,6 +160,18 @@ impl Update {
         }
     }
 
+    /// What UE or RAN have said, if it is that.
+    pub(crate) fn said(&self) -> Option<&[u8]> {
+        match self {
+            Update::N1(said) | Update::N2(_, said) | Update::Switch(said, _) => Some(said),
+            Update::Handover(_, HandoverStep::Prepare { transfer: said, .. } | HandoverStep::Prepared(_, said)) => {
+                Some(said)
+            }
+            Update::Activate | Update::Deactivate => None,
+            Update::Handover(_, HandoverStep::Complete(_) | HandoverStep::Cancel) => None,
+        }
+    }
+
     /// Whether UE and RAN can say it as often as they like.
     fn is_said(&self) -> bool {
         use HandoverStep::{Prepare, Prepared};

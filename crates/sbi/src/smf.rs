@@ -161,10 +161,13 @@ pub enum HoState {
     Completed,
     /// It stays where it is.
     Cancelled,
+    /// Anything else that the specification has, or is to have.
+    #[serde(other)]
+    Other = 0,
 }
 
 impl HoState {
-    /// All, in the order of their numbers in gRPC.
+    /// Those that gRPC has numbers for, in their order.
     pub(crate) const ALL: [Self; 5] = [Self::None, Self::Preparing, Self::Prepared, Self::Completed, Self::Cancelled];
 }
 
@@ -266,6 +269,14 @@ mod tests {
             let path = format!("{SM_CONTEXTS}{wrong}");
             assert!(wrong.is_empty() || resource(&path).is_none(), "{path}");
         }
+    }
+
+    /// The enumeration may grow (TS 29.501 5.3.10), and what is said beside it is to be read.
+    #[test]
+    fn a_state_of_a_handover_that_is_not_known_is_another_one() {
+        let text = r#"{"upCnxState":"ACTIVATED","hoState":"SOME_OTHER_STATE"}"#;
+        let told: SmContextUpdatedData = serde_json::from_str(text).unwrap();
+        assert_eq!((told.up_cnx_state, told.ho_state), (Some(UpCnxState::Activated), Some(HoState::Other)));
     }
 
     #[test]

@@ -164,6 +164,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
     }
     procedures::handover::proceed(&mut turn);
     user_plane::send_held(&mut turn);
+    service_request::smfs_have_answered(&mut turn);
     remote::send_waiting(&mut turn);
     reach(&mut turn);
     an_release::forget_if_empty(&mut turn);

@@ -2,7 +2,8 @@
 //! and when somebody gives up.
 
 use super::*;
-use vireo_core::chain::HandoverStep;
+use vireo_core::chain::{Accept, HandoverStep};
+use vireo_core::procedures::service_request::Request;
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
 
 /// What the AMF has asked of a handover by N2: of which session, and how far that is.
@@ -364,4 +365,76 @@ fn a_session_that_ends_amid_a_handover_ends() {
     smf.serve(&mut lab);
     assert!(lab.events.contains(&UeEvent::SessionReleased { psi: 6 }), "{:?}", lab.events);
     is_at(&lab, &smf, 1, &[5]);
+}
+
+/// An SMF that did not say whether it has prepared a session hears that it is not handed over, as soon as the others have answered.
+#[test]
+fn an_smf_that_is_silent_about_a_preparation_hears_that_it_is_not_wanted() {
+    let (mut lab, mut smf) = until("prepare");
+    let mut asked = smf.asked(&lab);
+    let (number, ask) = asked.remove(1);
+    lab.event(Event::Smf { number, ask, answer: Answer::Silence, carried: None });
+    let (number, ask) = asked.remove(0);
+    smf.answer(&mut lab, number, ask);
+    lab.settle();
+    assert_eq!(steps(&smf.asked(&lab)), [(1, "cancel"), (0, "prepared")]);
+}
+
+/// What is too large to wait in the context is not waited with: each gNB hears of it, and the UE stays where it is.
+#[test]
+fn a_container_that_is_too_large_is_refused() {
+    let required = |lab: &mut Lab, octets: usize| {
+        let (id, area) = (GnbId { id: 2, ..lab.gnbs[0].config().id }, lab.gnbs[1].config().tai);
+        lab.gnb_does(|gnb, ran, out| {
+            gnb.set_container(octets);
+            gnb.require_handover(ran, id, area, out).expect("a request");
+        });
+    };
+    let (mut lab, mut smf) = with_sessions(&[5]);
+    lab.arrives = false;
+    required(&mut lab, 16 * 1024 + 1);
+    assert_eq!(smf.asked(&lab), []);
+    assert_eq!(sent(&lab, NgapPduKind::Unsuccessful_HandoverPreparation), 1);
+    assert!(lab.notes.contains(&Note::fault("limit")));
+    // The target's answer.
+    lab.gnbs[1].set_container(16 * 1024 + 1);
+    required(&mut lab, 16 * 1024);
+    answer_all(&mut lab, &mut smf, "prepare");
+    assert_eq!(sent(&lab, NgapPduKind::Unsuccessful_HandoverPreparation), 2);
+    answer_all(&mut lab, &mut smf, "cancel");
+    lab.gnbs[1].set_container(16);
+    stays(&mut lab, &mut smf, &[5]);
+}
+
+/// The UE has asked for the user plane of another session, and its SMF answers when the UE is on its way: it is set up where the UE
+/// arrives, and nothing goes to the node that it has left.
+#[test]
+fn who_is_served_amid_a_handover_is_served_where_it_arrives() {
+    let (mut lab, mut smf) = with_sessions(&[5, 6]);
+    let (name, _) = smf.sessions[1].clone();
+    smf.update(&lab, &name, Input::Deactivate).expect("a session");
+    lab.change(|ue| ue.chain.of_psi(6).expect("a session").up = false);
+    lab.arrives = false;
+    lab.n2(2);
+    let activates = Ask::Update { reference: name, update: Update::Activate };
+    let accept = Accept { request: Request::default(), waiting: 1 << 6, items: Vec::new() };
+    lab.change(|ue| ue.chain.accept = Some(accept));
+    for step in ["prepare", "prepared"] {
+        let asked = smf.asked(&lab);
+        assert_eq!(steps(&asked), [(0, step)]);
+        asked.into_iter().for_each(|(number, ask)| smf.answer(&mut lab, number, ask));
+        lab.settle();
+    }
+    let (before, before_setups) = (lab.sent.len(), sent(&lab, NgapPduKind::Initiating_PDUSessionResourceSetup));
+    smf.answer(&mut lab, 1, activates);
+    lab.settle();
+    assert_eq!(lab.sent.len(), before, "the UE does not hear the source any more");
+    // The emulator's UE has not asked, and would call it a violation.
+    lab.reachable = false;
+    lab.arrive();
+    assert_eq!(sent(&lab, NgapPduKind::Initiating_PDUSessionResourceSetup), before_setups + 1);
+    assert_eq!(steps(&smf.asked(&lab)), [(0, "complete"), (1, "complete")]);
+    let mut context = lab.context().expect("a context");
+    assert!(context.chain.accept.is_none() && context.chain.of_psi(6).is_some_and(|session| session.up));
+    assert!(context.chain.crossing.is_some_and(|crossing| crossing.taken.iter().any(|(psi, ..)| *psi == 6)));
 }

@@ -154,7 +154,7 @@ impl Gnb {
         let transfer = encode_open_type(&HandoverRequiredTransfer::new(None, None))?;
         let item = |t: &Tunnel| PDUSessionResourceItemHORqd::new(PDUSessionID(t.psi), transfer.clone(), None);
         let sessions = PDUSessionResourceListHORqd(self.tunnels(ran).iter().map(item).collect());
-        let container = [owner.to_be_bytes(), ran.0.to_be_bytes()].concat();
+        let container = self.container(&[owner.to_be_bytes(), ran.0.to_be_bytes()].concat());
         let message = build_ngap!(
             InitiatingMessage,
             HandoverPreparation,
@@ -184,8 +184,8 @@ impl Gnb {
             req container: SourceToTargetTransparentContainer = SourceToTarget_TransparentContainer(c) => c,
         );
         let undecodable = || Fault::Peer(Violation::Undecodable);
-        let container: [u8; 8] = container.0.as_slice().try_into().map_err(|_| undecodable())?;
-        let [a, b, c, d, rest @ ..] = container;
+        let container = container.0.as_slice().first_chunk::<8>().ok_or_else(undecodable)?;
+        let [a, b, c, d, rest @ ..] = *container;
         let (owner, source) = (u32::from_be_bytes([a, b, c, d]), RanUeNgapId(u32::from_be_bytes(rest)));
         let (key, chaining) = next_hop(&context)?;
         if self.refuses_handover {
@@ -221,7 +221,7 @@ impl Gnb {
             admitted.push(PDUSessionResourceAdmittedItem::new(item.pdu_session_id, transfer, None));
             tunnels.push(Tunnel { psi, qfi, upf, uplink, downlink });
         }
-        let container = TargetToSourceTransparentContainer(ran.0.to_be_bytes().to_vec().into());
+        let container = TargetToSourceTransparentContainer(self.container(&ran.0.to_be_bytes()).into());
         let admitted = PDUSessionResourceAdmittedList(admitted);
         let build = || {
             let mut ies = vec![
@@ -259,7 +259,8 @@ impl Gnb {
             req container: TargetToSourceTransparentContainer = TargetToSource_TransparentContainer(c) => c,
         );
         let (ran, owner) = self.identify(amf, ran)?;
-        let octets: [u8; 4] = container.0.as_slice().try_into().map_err(|_| Fault::Peer(Violation::Undecodable))?;
+        let octets = container.0.as_slice().first_chunk::<4>();
+        let octets = *octets.ok_or(Fault::Peer(Violation::Undecodable))?;
         let up = DRBStatusUL::dRBStatusUL18(DRBStatusUL18::new(COUNTValueForPDCPSN18::new(3, 0, None), None, None));
         let down = DRBStatusDL::dRBStatusDL18(DRBStatusDL18::new(COUNTValueForPDCPSN18::new(5, 0, None), None));
         let bearer = DRBsSubjectToStatusTransferItem::new(DRBID(1), up, down, None);
@@ -321,6 +322,17 @@ impl Gnb {
     /// Whether HANDOVER REQUESTs are answered by HANDOVER FAILURE.
     pub fn refuse_handover(&mut self, refuse: bool) {
         self.refuses_handover = refuse;
+    }
+
+    /// How many octets the containers between source and target have at least.
+    pub fn set_container(&mut self, octets: usize) {
+        self.container_octets = octets;
+    }
+
+    fn container(&self, says: &[u8]) -> Vec<u8> {
+        let mut container = says.to_vec();
+        container.resize(says.len().max(self.container_octets), 0);
+        container
     }
 
     /// The session that HANDOVER REQUEST ACKNOWLEDGEs say is not taken.

@@ -335,6 +335,7 @@ pub struct Gnb {
     refuses_handover: bool,
     /// A session that comes by HANDOVER REQUEST and is not taken.
     refuses_session: Option<u8>,
+    container_octets: usize,
     /// Abandoned connections that have ended, the oldest first: what crosses their end is no fault of the AMF.
     ended: VecDeque<RanUeNgapId>,
     /// An abandoned connection that the AMF has just made known, so that its release can be asked for.
@@ -353,6 +354,7 @@ impl Gnb {
             free: Vec::new(),
             refuses_handover: false,
             refuses_session: None,
+            container_octets: 0,
             ended: VecDeque::new(),
             found: None,
         }

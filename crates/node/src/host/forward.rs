@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use vireo_core::engine;
 use vireo_core::n2::{self, Fault, Route, View};
 use vireo_core::schedule::kind::NfKind;
-use vireo_store::region::{Key, PACKET_OCTETS, Posted, Slot};
+use vireo_store::region::{Key, LARGE_PACKET_OCTETS, PACKET_OCTETS, Posted, Slot};
 use vireo_types::{AssocId, Duration, Instant, Ltmsi, RanUeNgapId, Seid, Tmsi};
 
 /// The value of a connection in the index of RAN UE numbers: they are unique within a node (TS 38.413 9.3.3.2).
@@ -292,6 +292,11 @@ impl Host {
     fn post(&mut self, slot: Slot, octets: &[u8], kind: NfKind) -> Place {
         let Some(chosen) = self.nf_for(slot, kind) else { return Place::NoNf };
         let Some(packet) = self.own.packet(self.sequence + 1, octets) else {
+            if octets.len() > LARGE_PACKET_OCTETS {
+                // There never is room for it, and nothing else would come in while it waits.
+                self.account.fault("limit", clock(), format_args!("an event of a UE has {} octets", octets.len()));
+                return Place::Taken;
+            }
             if octets.len() > PACKET_OCTETS {
                 tracing::debug!(octets = octets.len(), "no large packet is free");
             }

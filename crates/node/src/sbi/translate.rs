@@ -7,6 +7,7 @@ use vireo_sbi::common::{N2SmInfoType, ProblemDetails, RefToBinaryData};
 use vireo_sbi::message::{AMF_CONTEXT, N1, N2, SM_CONTEXT};
 use vireo_sbi::{Content, Message, Reply};
 use vireo_types::Supi;
+use vireo_types::limits::SM_INFORMATION_OCTETS;
 
 /// What a transfer is called.
 pub(super) fn info_type(kind: N2Sm) -> N2SmInfoType {
@@ -79,11 +80,16 @@ pub(super) fn with_parts(mut message: Message, told: Told) -> Message {
 ///
 /// # Errors
 ///
-/// When a part is not there, or is of a kind that is not known.
+/// When a part is not there, is of a kind that is not known, or is too large.
 pub(super) fn told(message: &Message, (n1, n2, kind): &References) -> Result<Told, ProblemDetails> {
     let part = |reference: &RefToBinaryData, content| {
         let found = message.part(reference, content).map(<[u8]>::to_vec);
-        found.ok_or_else(|| ProblemDetails::incorrect(&format!("there is no part {:?}", reference.content_id)))
+        let found =
+            found.ok_or_else(|| ProblemDetails::incorrect(&format!("there is no part {:?}", reference.content_id)))?;
+        match found.len() > SM_INFORMATION_OCTETS {
+            true => Err(ProblemDetails::incorrect(&format!("a part has more than {SM_INFORMATION_OCTETS} octets"))),
+            false => Ok(found),
+        }
     };
     let n1 = n1.as_ref().map(|reference| part(reference, Content::Nas)).transpose()?;
     let n2 = match n2 {
@@ -180,6 +186,11 @@ mod tests {
         assert!(told(&Message::default(), &names).is_err(), "no part");
         let (n1, n2, _) = names;
         assert!(told(&message, &(n1, n2, None)).is_err(), "no kind");
+        let says = |octets| {
+            let said = Told { n1: Some(vec![0x2e; octets]), n2: None };
+            told(&with_parts(Message::default(), said.clone()), &references(&said)).is_ok()
+        };
+        assert!(says(SM_INFORMATION_OCTETS) && !says(SM_INFORMATION_OCTETS + 1), "too large");
     }
 
     #[test]

@@ -92,8 +92,9 @@ fn state(number: Option<i32>) -> Result<Option<UpCnxState>, String> {
     of_number(&UpCnxState::ALL, number, "upCnxState")
 }
 
-fn ho_state(number: Option<i32>) -> Result<Option<HoState>, String> {
-    of_number(&HoState::ALL, number, "hoState")
+/// A state of a handover; one that is not known is another one, as in JSON.
+fn ho_state(number: Option<i32>) -> Option<HoState> {
+    of_number(&HoState::ALL, number, "hoState").unwrap_or(Some(HoState::Other))
 }
 
 /// A cause; one that is not known is another one, as in JSON.
@@ -289,7 +290,7 @@ impl wire::SmContextUpdateData {
         let mut parts = Parts::default();
         let data = smf::SmContextUpdateData {
             ue_location: self.ue_location.map(TryInto::try_into).transpose()?,
-            ho_state: ho_state(self.ho_state)?,
+            ho_state: ho_state(self.ho_state),
             target_id: self.target_id.map(TryInto::try_into).transpose()?,
             up_cnx_state: state(self.up_cnx_state)?,
             to_be_switched: self.to_be_switched,
@@ -317,7 +318,7 @@ impl wire::SmContextUpdatedData {
     pub(super) fn read(self) -> Result<Message, String> {
         let mut parts = Parts::default();
         let data = smf::SmContextUpdatedData {
-            ho_state: ho_state(self.ho_state)?,
+            ho_state: ho_state(self.ho_state),
             up_cnx_state: state(self.up_cnx_state)?,
             n1_sm_msg: parts.n1(self.n1_sm_msg),
             n2_sm_info: parts.n2(self.n2_sm_info),

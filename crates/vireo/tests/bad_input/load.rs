@@ -101,3 +101,19 @@ fn a_gnb_that_repeats_itself_leaves_nothing() {
     core.wait_for_count("ues", 0);
     serves_another(&mut core, 2);
 }
+
+/// The largest messages that are read, and those that are just too large: nobody waits for one of them.
+#[test]
+fn the_largest_messages_hold_up_nobody() {
+    let mut core = Core::start(2, "");
+    let mut ran = Ran::set_up(&core, 1);
+    let mut device = Device::new(1);
+    device.register(&mut ran);
+    for octets in [63 * 1024, 63 * 1024 + 1, 64 * 1024 - 6, 64 * 1024] {
+        // Of the UE, and with NAS that is not the UE's, so that it changes nothing.
+        let message = messages::uplink_nas(device.amf_id, device.ran_id, &[0x7e, 2, 0, 0, 0, 0, 9, 0x7e, 0, 0x55]);
+        ran.send(1, &messages::of_octets(&message, octets));
+        device.assert_served(&mut ran, &format!("after {octets} octets"));
+        serves_another(&mut core, 2);
+    }
+}

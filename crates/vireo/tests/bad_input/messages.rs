@@ -136,6 +136,20 @@ pub(crate) fn with_unknown_ie(pdu: &[u8], criticality: Criticality) -> Vec<u8> {
     change(pdu, |ies| ies.push(ProtocolIEField::new(ProtocolIEID(65_000), criticality, vec![0xc0, 0xff].into())))
 }
 
+/// The PDU with so much in an IE that no release has, and that may be ignored, that it has so many octets.
+pub(crate) fn of_octets(pdu: &[u8], octets: usize) -> Vec<u8> {
+    let field = |n: usize| ProtocolIEField::new(ProtocolIEID(65_000), Criticality::ignore, vec![0; n].into());
+    let with = |n: usize| change(pdu, |ies| ies.push(field(n)));
+    // What tells lengths has a length as well.
+    let mut n = octets - pdu.len();
+    for _ in 0..8 {
+        n = n + octets - with(n).len();
+    }
+    let padded = with(n);
+    assert_eq!(padded.len(), octets);
+    padded
+}
+
 fn change(pdu: &[u8], how: impl FnOnce(&mut Vec<ProtocolIEField<'static>>)) -> Vec<u8> {
     let mut decoded = NGAP_PDU::decode(pdu).expect("a PDU");
     let mut ies = decoded.protocol_ies().expect("IEs").into_owned();

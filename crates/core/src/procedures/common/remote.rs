@@ -6,6 +6,7 @@ use crate::chain::{Ask, Create, RemoteSession, RemoteStage, SessionNumber, Told,
 use crate::context::RanContext;
 use crate::session::{Input, N2Sm};
 use crate::turn::{Effect, Note, Turn};
+use vireo_types::limits::SM_INFORMATION_OCTETS;
 use vireo_types::{Dnn, Snssai, Supi};
 
 /// Asks for a new session.
@@ -61,6 +62,10 @@ const EARLY: usize = 4;
 
 /// Tells the SMF what has happened to a session, now or when the SMF has named it. Whether there is such a session, and room.
 pub fn update(turn: &mut Turn<'_, '_>, psi: u8, update: Update) -> bool {
+    if update.said().is_some_and(|said| said.len() > SM_INFORMATION_OCTETS) {
+        turn.note(Note::fault("limit"));
+        return false;
+    }
     let Some(session) = turn.ue.chain.of_psi(psi) else { return false };
     match (session.number, session.reference.clone()) {
         (number, Some(reference)) => return ask(turn, number, Ask::Update { reference, update }),

@@ -29,6 +29,7 @@ fn once() -> impl FnMut(u8) -> bool {
 /// Asks the SMFs to switch what the RAN node that the UE has come to has set up, and tells them what it has not.
 pub(super) fn switch(turn: &mut Turn<'_, '_>, request: &PathSwitch) {
     let Some(location) = turn.ue.connection.map(|c| (c.tai, c.cell)) else { return };
+    stay_behind(turn.ue);
     let mut waiting = Vec::new();
     let mut is_new = once();
     for (psi, transfer) in request.switched.iter().filter(|(psi, _)| is_new(*psi)) {
@@ -68,6 +69,7 @@ pub(super) fn prepare(
     target_id: AmfUeNgapId,
     target: (GnbId, Tai),
 ) -> u16 {
+    stay_behind(turn.ue);
     let (mut waiting, mut asked) = (Vec::new(), 0);
     let mut is_new = once();
     for (psi, transfer) in request.sessions.iter().filter(|(psi, _)| is_new(*psi)) {
@@ -117,11 +119,15 @@ pub(super) fn prepared(
 }
 
 /// The UE is at the target, and there: tells the SMFs of all that the source had, of which the target has what goes along. The source
-/// waits for them, as what has not got there yet comes from it.
-pub(super) fn complete(turn: &mut Turn<'_, '_>, moving: &Moving, location: (Tai, NrCgi)) {
-    let (mut waiting, mut taken) = (Vec::new(), Vec::new());
+/// waits for them, as what has not got there yet comes from it. A session whose SMF cannot be told, if there is one: it has as many
+/// questions already as it may.
+pub(super) fn complete(turn: &mut Turn<'_, '_>, moving: &Moving, location: (Tai, NrCgi)) -> Option<u8> {
+    let (mut waiting, mut taken, mut untold) = (Vec::new(), Vec::new(), None);
     // Or the target is about to be asked to set it up.
-    let is_held = |ue: &UeContext, psi| ue.chain.waiting.iter().any(|held| held.sets_up(psi));
+    let is_held = |ue: &UeContext, psi| {
+        let mut accepted = ue.chain.accept.iter().flat_map(|accept| &accept.items);
+        accepted.any(|(held, _)| *held == psi) || ue.chain.waiting.iter().any(|held| held.sets_up(psi))
+    };
     for at in 0..turn.ue.chain.sessions.len() {
         let RemoteSession { psi, number, up, stage, .. } = turn.ue.chain.sessions[at];
         if !up || stage == RemoteStage::Ending {
@@ -134,13 +140,14 @@ pub(super) fn complete(turn: &mut Turn<'_, '_>, moving: &Moving, location: (Tai,
         let mark = update.mark();
         match remote::update(turn, psi, update) {
             true => waiting.push((number, mark)),
-            false => buffer(turn, psi),
+            false => untold = Some(psi),
         }
     }
     if !waiting.is_empty() {
         let stage = CrossingStage::Completed;
         turn.ue.chain.crossing = Some(Box::new(Crossing { stage, waiting, taken, lost: Vec::new() }));
     }
+    untold
 }
 
 /// The UE stays at the source: tells the SMFs that were asked for its handover.
@@ -161,6 +168,18 @@ pub fn not_completed(turn: &mut Turn<'_, '_>, psi: u8) {
     buffer(turn, psi);
     abort(turn);
     turn.release(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason));
+}
+
+/// The UE goes on before all SMFs have said that they know where it is: what has not gone along is not there.
+fn stay_behind(ue: &mut UeContext) {
+    let crossing = ue.chain.crossing.take_if(|crossing| crossing.stage == CrossingStage::Completed);
+    let Some(Crossing { waiting, taken, .. }) = crossing.map(|crossing| *crossing) else { return };
+    for (number, _) in waiting {
+        let goes_along = taken.iter().any(|(_, taken, _)| *taken == number);
+        if let Some(session) = ue.chain.of_number(number).filter(|_| !goes_along) {
+            session.up = false;
+        }
+    }
 }
 
 /// An SMF knows that the UE is at the target, which does not have a session that has not gone along.

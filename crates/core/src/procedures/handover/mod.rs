@@ -17,6 +17,7 @@ use crate::procedures::common::user_plane;
 use crate::session::{self, HandoverRefusal, Input, N2Sm, N4, Ran, refusal};
 use crate::turn::{Effect, Kind, Note, Turn};
 use serde::{Deserialize, Serialize};
+use vireo_types::limits::HANDOVER_CONTAINER_OCTETS;
 use vireo_types::{AmfUeNgapId, AssocId, Instant, NrCgi, RanUeNgapId, Snssai, Tai};
 use vireo_wire::ngap::{CauseRadioNetwork as Radio, decode_open_type};
 
@@ -195,6 +196,9 @@ pub fn required(turn: &mut Turn<'_, '_>, request: &Required) {
     if !ready || turn.ue.chain.accept.is_some() {
         return refuse(turn, Radio::interaction_with_other_procedure);
     }
+    if is_too_large(turn, &request.container) {
+        return refuse(turn, Radio::unspecified);
+    }
     let target = request.target.filter(|(_, tai)| is_served(turn.env.config, *tai));
     let found = target.and_then(|(id, tai)| turn.env.ran.find(id).map(|assoc| (assoc, id, tai)));
     let Some((assoc, id, tai)) = found else {
@@ -224,6 +228,15 @@ pub fn required(turn: &mut Turn<'_, '_>, request: &Required) {
         return ask_target(turn, moving, request.cause.clone(), items, &request.container);
     }
     turn.ue.handover = Some(Handover::Moving(moving));
+}
+
+/// Whether a container cannot wait in the context for SMFs elsewhere.
+fn is_too_large(turn: &mut Turn<'_, '_>, container: &[u8]) -> bool {
+    let is = container.len() > HANDOVER_CONTAINER_OCTETS && !turn.ue.chain.sessions.is_empty();
+    if is {
+        turn.note(Note::fault("limit"));
+    }
+    is
 }
 
 fn refuse(turn: &mut Turn<'_, '_>, cause: Radio) {
@@ -273,8 +286,9 @@ fn smfs_have_answered(turn: &mut Turn<'_, '_>) {
             let unknown = || Cause::radioNetwork(Radio::unspecified);
             let cause = decode_open_type::<Cause>(&cause).unwrap_or_else(|_| unknown());
             let mut items = Vec::new();
-            // Those that their SMFs do not hand over stay with the source.
-            elsewhere::settled(turn.ue, &mut items);
+            // Those that their SMFs do not hand over stay with the source; who has not answered may have prepared it all the same.
+            let lost = elsewhere::settled(turn.ue, &mut items);
+            elsewhere::cancel_some(turn, &moving, moving.asked & !bits(&items) & !bits(&lost));
             let with_slice = |(psi, transfer)| Some((psi, turn.ue.chain.of_psi(psi)?.snssai, transfer));
             let items = items.into_iter().filter_map(with_slice).collect();
             ask_target(turn, moving, cause, items, &container);
@@ -313,6 +327,10 @@ pub fn acknowledged(
 ) {
     let Some(mut moving) = moving(turn, false) else { return };
     moving.ran_id = Some(ran_id);
+    if is_too_large(turn, &container) {
+        turn.ue.handover = Some(Handover::Moving(moving));
+        return fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
+    }
     let mut commands = Vec::new();
     for (psi, transfer) in admitted.iter().filter(|(psi, _)| *psi < 16 && has(moving.asked, *psi)) {
         let Some(at) = position(turn, *psi) else { continue };
@@ -367,9 +385,12 @@ pub fn notified(turn: &mut Turn<'_, '_>, location: Option<(Tai, NrCgi)>) {
     turn.ue.connection =
         Some(Connection { assoc: moving.assoc, ran_id, amf_id: moving.amf_id, tai, cell, ran: RanContext::SetUp });
     user_plane::step_all(turn, || Input::HandoverComplete);
-    elsewhere::complete(turn, &moving, (tai, cell));
+    let untold = elsewhere::complete(turn, &moving, (tai, cell));
     source::left(turn, old);
     turn.note(Note::Succeeded(Kind::Handover, moving.started));
+    if let Some(psi) = untold {
+        elsewhere::not_completed(turn, psi);
+    }
 }
 
 /// HANDOVER CANCEL of the source.

@@ -71,6 +71,16 @@ pub fn smf_answered(turn: &mut Turn<'_, '_>, psi: u8, transfer: Option<Vec<u8>>)
     }
     accepting.waiting &= !(1 << psi);
     accepting.items.extend(transfer.map(|transfer| (psi, transfer)));
+    smfs_have_answered(turn);
+    true
+}
+
+/// The UE and the RAN get the answers that have waited for SMFs elsewhere: not while the UE is on its way from one RAN node to
+/// another, as it would not hear the node that it has left.
+pub fn smfs_have_answered(turn: &mut Turn<'_, '_>) {
+    if turn.ue.is_between_nodes() {
+        return;
+    }
     if let Some(Accept { request, items, .. }) = turn.ue.chain.accept.take_if(|accepting| accepting.waiting == 0) {
         let setup = |(psi, transfer)| {
             let snssai = turn.ue.chain.of_psi(psi)?.snssai;
@@ -79,7 +89,6 @@ pub fn smf_answered(turn: &mut Turn<'_, '_>, psi: u8, transfer: Option<Vec<u8>>)
         let sessions = items.into_iter().filter_map(setup).collect();
         accept(turn, request, sessions);
     }
-    true
 }
 
 /// The RAN has set the context up: the UE is served.

@@ -93,7 +93,7 @@ impl Said {
         match self.handover? {
             HoState::Preparing => Some(N2Sm::SetupRequest),
             HoState::Prepared => Some(N2Sm::HandoverCommand),
-            HoState::None | HoState::Completed | HoState::Cancelled => None,
+            HoState::None | HoState::Completed | HoState::Cancelled | HoState::Other => None,
         }
     }
 
@@ -109,7 +109,7 @@ impl Said {
         let handover = match self.handover {
             Some(HoState::Completed) => Some(Input::HandoverComplete),
             Some(HoState::Cancelled) => Some(Input::HandoverCancelled),
-            Some(HoState::None | HoState::Preparing | HoState::Prepared) | None => None,
+            Some(HoState::None | HoState::Preparing | HoState::Prepared | HoState::Other) | None => None,
         };
         let state = match self.state {
             Some(UpCnxState::Activating) => Some(Input::Activate),
