@@ -320,16 +320,22 @@ fn an_answer_that_comes_once_more_changes_nothing() {
     assert_eq!(lab.gnbs[0].connected(), 0);
 }
 
-/// An SMF that has not answered whether it has prepared a session hears that it is not handed over, before it hears that the UE is there.
-#[test]
-fn an_smf_that_is_silent_about_a_target_hears_that_it_is_not_taken() {
-    let (mut lab, mut smf) = until("prepared");
+/// At that point the SMF of the second session does not answer, and that of the first one does.
+fn one_is_silent(step: &'static str) -> (Lab, Smf) {
+    let (mut lab, mut smf) = until(step);
     let mut asked = smf.asked(&lab);
     let (number, ask) = asked.remove(1);
     lab.event(Event::Smf { number, ask, answer: Answer::Silence, carried: None });
     let (number, ask) = asked.remove(0);
     smf.answer(&mut lab, number, ask);
     lab.settle();
+    (lab, smf)
+}
+
+/// An SMF that has not answered whether it has prepared a session hears that it is not handed over, before it hears that the UE is there.
+#[test]
+fn an_smf_that_is_silent_about_a_target_hears_that_it_is_not_taken() {
+    let (mut lab, mut smf) = one_is_silent("prepared");
     assert_eq!(steps(&smf.asked(&lab)), [(1, "cancel")]);
     lab.arrive();
     assert_eq!(steps(&smf.asked(&lab)), [(0, "complete"), (1, "complete")]);
@@ -370,13 +376,7 @@ fn a_session_that_ends_amid_a_handover_ends() {
 /// An SMF that did not say whether it has prepared a session hears that it is not handed over, as soon as the others have answered.
 #[test]
 fn an_smf_that_is_silent_about_a_preparation_hears_that_it_is_not_wanted() {
-    let (mut lab, mut smf) = until("prepare");
-    let mut asked = smf.asked(&lab);
-    let (number, ask) = asked.remove(1);
-    lab.event(Event::Smf { number, ask, answer: Answer::Silence, carried: None });
-    let (number, ask) = asked.remove(0);
-    smf.answer(&mut lab, number, ask);
-    lab.settle();
+    let (lab, mut smf) = one_is_silent("prepare");
     assert_eq!(steps(&smf.asked(&lab)), [(1, "cancel"), (0, "prepared")]);
 }
 
