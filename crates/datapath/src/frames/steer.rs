@@ -4,6 +4,7 @@
 use super::FramesConfig;
 use crate::host::StartError;
 use crate::index;
+use crate::sys::bpf::Attached;
 use crate::sys::netlink;
 use crate::tables::Pool;
 use crate::xdp::{Aligned, Config, XdpMode, errno, not_attached};
@@ -27,7 +28,7 @@ const QUEUES: u32 = 64;
 pub(crate) struct Steer {
     bpf: Ebpf,
     pub(crate) interfaces: Vec<(String, u32)>,
-    links: Vec<FdLink>,
+    links: Vec<Attached>,
 }
 
 impl Steer {
@@ -66,7 +67,7 @@ impl Steer {
                 .attach_with_options(&name, TcAttachType::Ingress, how)
                 .map_err(|error| not_kept(&name, &error))?;
             let link = program.take_link(link).map_err(|error| refused(&error))?;
-            links.push(FdLink::try_from(link).map_err(|error| refused(&error))?);
+            links.push(FdLink::try_from(link).map_err(|error| refused(&error))?.into());
         }
         self.links = links;
         Ok(())
@@ -92,7 +93,7 @@ impl Steer {
         for (name, index) in interfaces {
             let link = program.attach_to_if_index(index, mode).map_err(|error| not_attached(&name, &error))?;
             let link = program.take_link(link).map_err(|error| refused(&error))?;
-            links.push(FdLink::try_from(link).map_err(|error| refused(&error))?);
+            links.push(FdLink::try_from(link).map_err(|error| refused(&error))?.into());
         }
         self.links = links;
         Ok(())

@@ -1,5 +1,6 @@
 //! The system calls that the standard library has no words for, each behind a safe function.
 
+pub(crate) mod bpf;
 pub(crate) mod ethtool;
 pub(crate) mod link;
 pub(crate) mod netlink;

@@ -15,6 +15,7 @@ use crate::index;
 use crate::modules::{self, Module};
 use crate::overflow::{FlowPackets, cells};
 use crate::slices::{self, WorkerLoad};
+use crate::sys::bpf::Attached;
 use crate::sys::netlink;
 use crate::sys::shared::Shared;
 use crate::tables::{Limits, Memories, Mirror, Pool, Tables};
@@ -79,7 +80,7 @@ pub(crate) struct Xdp {
     /// The program that frames come to first.
     entry: &'static str,
     mode: XdpMode,
-    links: Vec<FdLink>,
+    links: Vec<Attached>,
     counted: KernelCounters,
 }
 
@@ -174,7 +175,7 @@ impl Xdp {
             let link = program.take_link(link).map_err(|error| refused(&error))?;
             // one that is no descriptor would outlive a process that is killed
             let link = FdLink::try_from(link).map_err(|_| StartError::Xdp("it has no links for XDP".to_owned()))?;
-            self.links.push(link);
+            self.links.push(link.into());
         }
         modules::move_interrupts(&self.modules);
         let names: Vec<&str> = self.interfaces.iter().map(|(name, _)| name.as_str()).collect();

@@ -33,6 +33,19 @@ fn the_program_is_on_its_interfaces_as_long_as_it_is_held() {
     });
 }
 
+/// As a child has them that was forked and does not run its program yet.
+#[test]
+fn the_program_is_off_though_somebody_has_copies_of_its_links() {
+    in_namespace(|| {
+        let mut b = Bench::new(&rules()).expect("loaded");
+        b.xdp.attach().expect("attached");
+        let copies: Vec<_> = b.xdp.links.iter().map(|link| link.copy().expect("root")).collect();
+        drop(b);
+        assert!(!link("n3").contains("prog/xdp") && !link("n6").contains("prog/xdp"), "{}", link("n3"));
+        drop(copies);
+    });
+}
+
 #[test]
 fn what_xdp_needs_is_said() {
     in_namespace(|| {
