@@ -9,6 +9,9 @@ TOOLS := $(CURDIR)/.tools
 VIREO := target/release/vireo
 OUT ?= bench.json
 
+# What cargo does to lint everything.
+LINT ?= clippy --workspace --all-targets --locked -- -D warnings
+
 CRASH_KILLS ?= 10000
 CRASH_STOPS ?= 1000
 SEEDS ?= 1..1000
@@ -46,7 +49,7 @@ cluster-demo: build
 check: setup
 	@scripts/setup check
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) $(LINT)
 	$(CARGO) run --quiet --locked -p xtask -- tidy
 	PATH="$(TOOLS)/bin:$$PATH" $(CARGO) deny --log-level error check --hide-inclusion-graph licenses bans sources
 

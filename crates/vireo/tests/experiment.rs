@@ -319,7 +319,11 @@ fn statelessness_is_measured_over_a_chain_and_a_database() {
     assert!(commands("procedural") < commands("transactional"), "{summary}");
     // Three modes, two sizes and what is cold, and the line of names.
     assert_eq!((quick.lines("bursts.csv"), quick.lines("intervals.csv")), (10, 7));
+}
 
+#[test]
+#[ignore = "make test-experiments"]
+fn cpu_and_queues_of_a_chain_are_measured_over_time() {
     let Some(quick) = Quick::run("stateless-fig7") else { return };
     assert!(quick.lines("moments.csv") > 10, "{}", quick.text("moments.csv"));
     assert!(quick.summary().figures.iter().any(|figure| figure.name.contains("SMF") && figure.ours.max >= 0.0));
