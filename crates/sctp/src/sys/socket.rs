@@ -20,6 +20,17 @@ pub(crate) fn bind(fd: &OwnedFd, to: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
+/// Datagrams that [`discard`] throws away at most.
+const DISCARDED: usize = 1 << 16;
+
+/// Throws away what a raw socket has received before it was bound: from when it is opened it gets the packets of every address.
+pub(crate) fn discard(fd: &OwnedFd) {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    // SAFETY: the descriptor is open, and nothing is written where there is no room
+    let more = || unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 0, flags) } >= 0;
+    (0..DISCARDED).take_while(|_| more()).for_each(drop);
+}
+
 /// Sets an option whose value is the plain structure `T`.
 pub(crate) fn set<T: Copy>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     let (value, size) = ((&raw const *value).cast(), size_of::<T>() as libc::socklen_t);
@@ -99,4 +110,30 @@ pub(crate) fn source_for(to: SocketAddr) -> io::Result<IpAddr> {
     // SAFETY: the descriptor is open and the name has the length that is passed.
     check(unsafe { libc::connect(fd.as_raw_fd(), to.as_ptr(), to.len()) })?;
     name(&fd)?.map(|own| own.ip()).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn a_raw_socket_has_nothing_that_came_before_it_was_bound() {
+        let (at, other) = (Ipv4Addr::new(127, 78, 40, 1), Ipv4Addr::new(127, 78, 40, 2));
+        let raw = || open(at.into(), libc::SOCK_RAW, libc::IPPROTO_SCTP).expect("root");
+        let socket = raw();
+        let name = SockAddr::new((other, 0).into());
+        // SAFETY: the descriptor is open, data and name have the lengths that are passed
+        let sent =
+            unsafe { libc::sendto(raw().as_raw_fd(), [0_u8; 12].as_ptr().cast(), 12, 0, name.as_ptr(), name.len()) };
+        assert_eq!(sent, 12, "{}", io::Error::last_os_error());
+        bind(&socket, (at, 0).into()).expect("of the loopback");
+        let waits = || {
+            // SAFETY: the descriptor is open, and nothing is written where there is no room
+            unsafe { libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), 0, libc::MSG_DONTWAIT | libc::MSG_PEEK) >= 0 }
+        };
+        assert!(waits(), "what is for the other address");
+        discard(&socket);
+        assert!(!waits());
+    }
 }

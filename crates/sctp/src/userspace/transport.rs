@@ -56,6 +56,9 @@ impl Transport {
             io::ErrorKind::AddrNotAvailable => BindError::NoSuchAddress(local),
             _ => BindError::System { what: "binding the socket for SCTP packets", error },
         })?;
+        if !udp && !local.is_unspecified() {
+            socket::discard(&transport.fd);
+        }
         Ok(transport)
     }
 

@@ -39,6 +39,8 @@ impl RawSocket {
         // SAFETY: the descriptor is open and the name has the size that is passed.
         let bound = unsafe { libc::bind(socket.0.as_raw_fd(), (&raw const name).cast(), size) };
         assert_eq!(bound, 0, "{source}: {}", io::Error::last_os_error());
+        // Until it was bound it got what other tests send to others.
+        while socket.receive().is_some() {}
         socket
     }
 
