@@ -20,6 +20,7 @@ fn measured(words: &[&str]) -> Option<(serde_json::Value, String)> {
 }
 
 #[test]
+#[ignore = "make test-experiments"]
 fn the_host_is_measured_with_messages_in_memory() {
     let Some((json, printed)) = measured(&["host", "--quick", "--only", "messages", "--ues", "100"]) else { return };
     let median = |name: &str| {

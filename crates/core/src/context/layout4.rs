@@ -1,5 +1,5 @@
 //! Layout 4, which the release before wrote: its two parts, in this order. What they are made of has not changed its own
-//! encoding since; whoever changes that keeps a copy here. `tests/layout.rs` has octets of that release.
+//! encoding since; whoever changes that keeps a copy here. `tests/steps/layout.rs` has octets of that release.
 
 use super::*;
 use crate::procedures::handover::{Handover, Source};

@@ -1,16 +1,11 @@
 //! The AMF of a service-based chain against the emulator's UE and gNB, with the test in the place of what carries its questions to
 //! an SMF: that one is the core's own session part, with a UPF that answers at once.
 
-#[path = "chain/handover.rs"]
 mod handover;
-#[allow(dead_code, reason = "a part of what the procedures' tests use")]
-mod lab;
-#[path = "chain/n2.rs"]
 mod n2;
-#[path = "chain/smf.rs"]
 mod smf;
 
-use lab::{ASSOC, Lab};
+use crate::lab::{ASSOC, Lab};
 use smf::{ALL, Smf, amf, answers, idle, is_at, stages, succeeded, transferred, with_session, with_sessions};
 use vireo_core::chain::{
     Answer, Ask, Carried, Create as CreateAsk, Created, Crossing, CrossingStage, RemoteStage, Told, Transfer,

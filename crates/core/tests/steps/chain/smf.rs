@@ -1,6 +1,6 @@
 //! What carries an AMF's questions to an SMF, and that: the core's own session part, with a UPF that answers at once.
 
-use super::lab::{ASSOC, Ids, Lab, upf_answer};
+use crate::lab::{ASSOC, Ids, Lab, upf_answer};
 use vireo_core::Env;
 use vireo_core::chain::{
     Answer, Ask, Create as CreateAsk, HandoverStep, RemoteSession, RemoteStage, Told, Transfer, Transferred, Update,

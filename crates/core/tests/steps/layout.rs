@@ -1,9 +1,7 @@
 //! The stored form of contexts over time: what the release before has written is read and gone on with, and a step stores
 //! only what it has changed.
 
-#[allow(dead_code, reason = "a part of what the procedures' tests use")]
-mod lab;
-
+use crate::lab;
 use std::sync::Arc;
 use vireo_core::config::SliceProfile;
 use vireo_core::context::{self, CodecError, LAYOUT_VERSION, Record, Versions};

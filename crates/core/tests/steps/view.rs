@@ -1,9 +1,6 @@
 //! The shallow view of messages, over what the emulator's gNBs and UE really send, and over what is broken.
 
-#[allow(dead_code, reason = "a part of what the procedures' tests use")]
-mod lab;
-
-use lab::Lab;
+use crate::lab::{self, Lab};
 use vireo_core::engine;
 use vireo_core::n2::{self, Establishment, Route};
 use vireo_core::schedule::kind::{NfKind, running};

@@ -1,10 +1,7 @@
 //! The procedures, step by step, against the emulator's UE and gNB: what a UE sees when all goes well, when messages are
 //! lost, and when it or somebody else misbehaves.
 
-#[allow(dead_code, reason = "a part of it is used by other tests")]
-mod lab;
-
-use lab::{ASSOC, Lab, SLICE};
+use crate::lab::{self, ASSOC, Lab, SLICE};
 use vireo_core::context::{Procedure, Registration, UeContext};
 use vireo_core::engine::Event;
 use vireo_core::replica::{Claim, Claims, Verdict};

@@ -1,10 +1,7 @@
 //! Paging and what an idle UE is wanted for: downlink packets, a session's end, deregistration; and a UE that does not
 //! answer.
 
-#[allow(dead_code, reason = "a part of what the procedures' tests use")]
-mod lab;
-
-use lab::Lab;
+use crate::lab::{self, Lab};
 use vireo_core::context::{Procedure, Wanted};
 use vireo_core::engine::Event;
 use vireo_core::session::{Ran, Stage};

@@ -1,10 +1,7 @@
 //! Xn and N2 handover, step by step, against the emulator's UE and two gNBs: when all goes well, when a session, the
 //! target or the UE is lost, and when somebody gives up.
 
-#[allow(dead_code, reason = "a part of what the procedures' tests use")]
-mod lab;
-
-use lab::{ASSOC, Lab};
+use crate::lab::{self, ASSOC, Lab};
 use std::net::{IpAddr, Ipv4Addr};
 use vireo_core::context::{Chain, NextHop, UeContext};
 use vireo_core::engine::Event;

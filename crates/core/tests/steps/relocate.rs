@@ -1,9 +1,6 @@
 //! Sessions go from one UPF to another while their UEs are connected, handed over or idle.
 
-#[allow(dead_code, reason = "a part of what the procedures' tests use")]
-mod lab;
-
-use lab::{Lab, upf};
+use crate::lab::{Lab, upf};
 use std::net::Ipv4Addr;
 use vireo_core::engine::Event;
 use vireo_core::turn::{Kind, Note};

@@ -1,10 +1,7 @@
 //! What the parts of a step that every message pays for cost: the shallow view of a message, and a context's way out of
-//! and into its stored form. For people: `cargo test --release -p vireo-core --test cost -- --ignored --nocapture`.
+//! and into its stored form. For people: `cargo test --release -p vireo-core --test steps cost -- --ignored --nocapture`.
 
-#[allow(dead_code, reason = "a part of what the procedures' tests use")]
-mod lab;
-
-use lab::Lab;
+use crate::lab::{self, Lab};
 use std::hint::black_box;
 use std::time::Instant;
 use vireo_core::context;
