@@ -291,7 +291,7 @@ fn down_and_up(change: impl Fn(&mut SocketsConfig) + Sync) {
         rig.run("after, the other way", &Side::N6 { packet: &down }, 0, Done::Left);
         let Rig { driver, ran, .. } = rig;
         drop(driver);
-        let socket = std::net::UdpSocket::bind("192.0.2.1:2152").expect("free again");
+        let socket = soon(|| std::net::UdpSocket::bind("192.0.2.1:2152"));
         socket.set_read_timeout(Some(Duration::from_secs(2))).expect("set");
         ran.send(&frame(mac(3, 9), mac(3, 1), &tunnelled(GNB[0], UPF[0], &datagram)));
         assert_eq!(socket.recv(&mut [0; 2048]).expect("the kernel's again"), datagram.len());
@@ -381,4 +381,11 @@ fn through_af_xdp() {
             config.frames = Some(frames(FrameIo::AfXdp(mode)));
         });
     }
+}
+
+/// Does what is possible at once, or when a child that another test has just forked has run its program: until then that has
+/// copies of what was closed here.
+fn soon<T, E: std::fmt::Debug>(mut act: impl FnMut() -> Result<T, E>) -> T {
+    let tried = std::iter::repeat_with(|| act().inspect_err(|_| std::thread::sleep(Duration::from_millis(20))));
+    tried.take(100).find(Result::is_ok).expect("free again").expect("ok")
 }
