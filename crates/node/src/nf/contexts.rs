@@ -240,10 +240,9 @@ impl Contexts {
         Contexts { place, kept, ..Contexts::default() }
     }
 
-    /// Whether several UEs are served in one go: each of them alone would wait for two answers of a database of its own. Where
-    /// writers commit behind, these do so.
+    /// Whether several UEs are served in one go: each of them alone would wait for answers of a database of its own.
     pub(super) fn serves_groups(&self) -> bool {
-        matches!(&self.place, Place::Central { central, .. } if !central.writes_behind())
+        matches!(self.place, Place::Central { .. })
     }
 
     /// Reads what a database has of UEs that are going to be loaded, in one question.

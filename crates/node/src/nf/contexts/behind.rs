@@ -5,7 +5,7 @@ use super::*;
 use crate::nf::central::{CentralConfig, Claim};
 use crate::state::RecordsConfig;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use vireo_core::config::StateWrite;
 use vireo_store::records::{Change, LIFE, MemoryRecords, Name, Operations, RecordError, Records};
 use vireo_store::region::RegionConfig;
@@ -13,32 +13,42 @@ use vireo_types::Ltmsi;
 
 /// A place to which nothing is written as long as it is shut.
 #[derive(Clone)]
-pub(super) struct Gate(pub(super) MemoryRecords, pub(super) Arc<AtomicBool>);
+pub(super) struct Gate {
+    pub(super) records: MemoryRecords,
+    is_shut: Arc<AtomicBool>,
+    /// By which something was read.
+    questions: Arc<AtomicU32>,
+}
 
 impl Gate {
+    pub(super) fn before(records: &MemoryRecords) -> Self {
+        Gate { records: records.clone(), is_shut: Arc::default(), questions: Arc::default() }
+    }
+
     pub(super) fn shut(&self, shut: bool) {
-        self.1.store(shut, Ordering::SeqCst);
+        self.is_shut.store(shut, Ordering::SeqCst);
     }
 }
 
 impl Records for Gate {
     fn load(&mut self, names: &[Name]) -> Result<Vec<Option<vireo_store::records::Found>>, RecordError> {
-        self.0.load(names)
+        self.questions.fetch_add(1, Ordering::SeqCst);
+        self.records.load(names)
     }
 
     fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
-        if self.1.load(Ordering::SeqCst) {
+        if self.is_shut.load(Ordering::SeqCst) {
             return changes.iter().map(|_| Err(RecordError::Down("it is shut".into()))).collect();
         }
-        self.0.change(changes)
+        self.records.change(changes)
     }
 
     fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
-        self.0.numbers(collection)
+        self.records.numbers(collection)
     }
 
     fn operations(&self) -> Operations {
-        self.0.operations()
+        self.records.operations()
     }
 }
 
@@ -51,7 +61,7 @@ struct Nf {
 
 impl Nf {
     fn new(region: &Region, number: u8, records: &MemoryRecords) -> Self {
-        let gate = Gate(records.clone(), Arc::default());
+        let gate = Gate::before(records);
         let mut records = RecordsConfig::at("redis://127.0.0.1:1");
         records.write = StateWrite::NonBlocking;
         let config = CentralConfig { records, owner: 5, shared: false };
@@ -99,7 +109,7 @@ impl Nf {
     /// The steps of a UE that the database has.
     fn in_database(&self, region: &Region, slot: Slot) -> Option<u32> {
         let id = elsewhere(region, slot).id;
-        let (_, stored) = Central::over(self.config(), &self.gate.0).read(id).unwrap()?;
+        let (_, stored) = Central::over(self.config(), &self.gate.records).read(id).unwrap()?;
         Some(context::decode(&stored.context).unwrap().connections.into())
     }
 
@@ -274,4 +284,152 @@ fn a_record_that_is_gone_does_not_come_back_from_the_region() {
     records.clone().change(&[removal]).remove(0).unwrap();
     let lost = two.load(&region, slot);
     assert!(matches!(lost, Err(StepError::Central(CentralError::Lost))), "{lost:?}");
+}
+
+impl Nf {
+    /// A step over each of these UEs that was read in one question with the others', and waits to be handed over.
+    fn begin_all(&mut self, region: &Region, slots: &[Slot], input: u64) -> Vec<Pending> {
+        self.contexts.asked().for_each(drop);
+        self.contexts.foresee(region, slots.iter().copied());
+        let begin = |slot: &Slot| {
+            let found = self.load(region, *slot).unwrap();
+            assert!(matches!(found, Found::Context { .. }), "{found:?}");
+            let mut hand = self.contexts.take().expect("a context");
+            hand.ue.connections += 1;
+            match self.contexts.commit(&mut self.worker, hand, false, (input, None, 0), b"outbox").unwrap() {
+                Step::Pending(pending) => *pending,
+                Step::Done(done) => panic!("nothing is handed over: {done:?}"),
+            }
+        };
+        slots.iter().map(begin).collect()
+    }
+
+    fn store_all(&mut self, pending: Vec<Pending>) -> Vec<Result<Done, StepError>> {
+        self.contexts.store(&mut self.worker, pending)
+    }
+}
+
+/// A group of UEs goes on when what its steps have left is handed over; the next reading of them waits for all of it, and is one
+/// question.
+#[test]
+fn several_ues_go_on_at_once_and_are_read_when_all_is_written() {
+    use StateOperation::{Read, Write};
+    let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
+    let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
+    let mut nf = Nf::new(&region, 1, &records);
+    let slots = [7, 8, 9].map(|number| host.insert(Ltmsi::from_raw(number)).unwrap());
+    for slot in slots {
+        nf.step(&region, slot, 1).unwrap();
+        nf.written(&region, slot);
+    }
+    let pending = nf.begin_all(&region, &slots, 2);
+    nf.gate.shut(true);
+    assert!(nf.store_all(pending).iter().all(Result::is_ok), "nobody waits for what is not written");
+    assert_eq!(slots.map(|slot| region.consumed_of(slot)), [2; 3], "what they want done leaves");
+    assert_eq!(slots.map(|slot| nf.in_database(&region, slot)), [Some(1); 3]);
+    let asked: Vec<_> = nf.contexts.asked().map(|(operation, _)| operation).collect();
+    assert_eq!(asked, [Read, Read, Read, Write, Write, Write], "a read and a write for each transaction");
+    let opens = std::thread::spawn({
+        let gate = nf.gate.clone();
+        move || {
+            std::thread::sleep(Duration::from_millis(50));
+            gate.shut(false);
+        }
+    });
+    let before = nf.gate.questions.load(Ordering::SeqCst);
+    let pending = nf.begin_all(&region, &slots, 3);
+    opens.join().unwrap();
+    assert_eq!(slots.map(|slot| nf.in_database(&region, slot)), [Some(2); 3], "the barrier");
+    assert_eq!(nf.gate.questions.load(Ordering::SeqCst) - before, 1, "all were read in one question");
+    assert!(nf.store_all(pending).iter().all(Result::is_ok));
+    slots.iter().for_each(|slot| nf.written(&region, *slot));
+    assert_eq!(slots.map(|slot| nf.in_database(&region, slot)), [Some(3); 3]);
+}
+
+/// A worker dies amid a group: all was handed over, some of it is written, and the region has some of it. Each UE is what it would be
+/// had it been alone: what has left counts, what was written and has not left leaves, and what neither has is carried out again.
+#[test]
+fn a_worker_that_dies_amid_a_group_leaves_of_each_ue_what_it_would_have_left_of_one() {
+    let region = Region::create(RegionConfig::new(5, 3, 32 << 20)).unwrap();
+    let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
+    let [mut one, mut two] = [1, 2].map(|number| Nf::new(&region, number, &records));
+    let slots = [7, 8, 9, 10].map(|number| host.insert(Ltmsi::from_raw(number)).unwrap());
+    for slot in slots {
+        one.step(&region, slot, 1).unwrap();
+        one.written(&region, slot);
+    }
+    let mut pending = one.begin_all(&region, &slots, 2).into_iter();
+    let handed_over = |pending: &Pending| ((pending.elsewhere.id, pending.version), pending.stored.clone());
+    // Written and left; written.
+    let first = pending.next().expect("four");
+    assert!(one.store_all(vec![first]).iter().all(Result::is_ok));
+    one.written(&region, slots[0]);
+    let second = pending.next().expect("four");
+    let written = Central::over(one.config(), &records).commit_all(vec![handed_over(&second)]);
+    assert!(written.iter().all(Result::is_ok), "{written:?}");
+    // Left, and nothing else; nothing at all.
+    one.gate.shut(true);
+    let third = pending.next().expect("four");
+    assert!(one.store_all(vec![third]).iter().all(Result::is_ok));
+    let Place::Central { central, .. } = &mut one.contexts.place else { panic!("elsewhere") };
+    let fourth = central.commit_all(vec![handed_over(&pending.next().expect("four"))]);
+    assert!(fourth.iter().all(Result::is_ok), "it is in hand: {fourth:?}");
+    let Nf { gate, worker, contexts } = one;
+    drop(worker);
+    two.contexts.foresee(&region, slots.into_iter());
+    let mut seen = Vec::new();
+    for slot in slots {
+        let found = two.load(&region, slot).unwrap();
+        let Found::Context { consumed, unsent: Some(_) } = found else { panic!("{found:?}") };
+        seen.push((consumed, two.connections(), two.contexts.found().is_some()));
+    }
+    let left = |found| (2, Some(2), found);
+    assert_eq!(seen, [left(false), left(true), left(false), (1, Some(1), false)]);
+    assert_eq!(slots.map(|slot| region.consumed_of(slot)), [2, 2, 2, 1]);
+    // What goes on counts, though the dead one's writers were only slow.
+    let inputs = [3, 3, 3, 2];
+    for (slot, input) in slots.into_iter().zip(inputs) {
+        two.step_at_last(&region, slot, input);
+        two.written(&region, slot);
+    }
+    gate.shut(false);
+    drop(contexts);
+    slots.iter().for_each(|slot| two.written(&region, *slot));
+    let steps = [3, 3, 3, 2].map(Some);
+    assert_eq!(slots.map(|slot| two.in_database(&region, slot)), steps);
+    assert_eq!(slots.map(|slot| region.consumed_of(slot)), inputs);
+}
+
+/// Another host has one of a group by now: the writers find that out when nobody waits for them any more. Its next step is void, and
+/// the others go on.
+#[test]
+fn what_is_refused_to_the_writers_of_a_group_harms_no_other_ue() {
+    let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
+    let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
+    let mut nf = Nf::new(&region, 1, &records);
+    let slots = [7, 8, 9].map(|number| host.insert(Ltmsi::from_raw(number)).unwrap());
+    for slot in slots {
+        nf.step(&region, slot, 1).unwrap();
+        nf.written(&region, slot);
+    }
+    let pending = nf.begin_all(&region, &slots, 2);
+    let id = elsewhere(&region, slots[1]).id;
+    let mut other = Central::over(CentralConfig { owner: 6, ..nf.config() }, &records);
+    let (version, stored) = other.read(id).unwrap().expect("stored");
+    other.commit((id, version), Stored { owner: 6, ..stored }).unwrap();
+    other.settle(id).unwrap();
+    assert!(nf.store_all(pending).iter().all(Result::is_ok), "nobody knows yet");
+    nf.contexts.foresee(&region, slots.into_iter());
+    let found = slots.map(|slot| nf.load(&region, slot));
+    assert!(
+        matches!(
+            found,
+            [
+                Ok(Found::Context { consumed: 2, .. }),
+                Err(StepError::Central(CentralError::Foreign)),
+                Ok(Found::Context { consumed: 2, .. })
+            ]
+        ),
+        "{found:?}"
+    );
 }

@@ -2,7 +2,6 @@
 
 use super::super::behind::Gate;
 use super::*;
-use std::sync::Arc;
 
 impl Amf {
     /// Three UEs with a step each, the next of which waits to be stored.
@@ -77,8 +76,8 @@ fn what_a_worker_that_died_has_stored_of_several_ues_is_gone_on_from() {
 
 #[test]
 fn steps_that_the_database_was_not_there_for_are_void_and_are_done_again() {
-    let gate = Gate(MemoryRecords::new(LIFE), Arc::default());
-    let mut amf = Amf::new(1, &gate.0);
+    let gate = Gate::before(&MemoryRecords::new(LIFE));
+    let mut amf = Amf::new(1, &gate.records);
     let central = Box::new(Central::over(config(1), &gate));
     amf.contexts.place = Place::Central { central, held: None };
     let (slots, pending) = amf.three();
