@@ -16,7 +16,7 @@ CRASH_KILLS ?= 10000
 CRASH_STOPS ?= 1000
 SEEDS ?= 1..1000
 
-.PHONY: help setup build demo cluster-demo test test-experiments test-stores check bench crash faults test-kernel-sctp fuzz-smoke clean
+.PHONY: help setup build demo cluster-demo test test-experiments test-stores check lint licences bench crash faults test-kernel-sctp fuzz-smoke clean
 
 help:
 	@echo 'make demo              build, then 100 devices register, exchange traffic and leave, in namespaces of their own'
@@ -25,7 +25,7 @@ help:
 	@echo 'make test              every test, with the independent witnesses (pycrate, tshark)'
 	@echo 'make test-experiments  the short form of each measured experiment that make test leaves out, some three minutes'
 	@echo 'make test-stores       records, and a chain over them, in a Redis Cluster and in FerretDB on PostgreSQL (MongoDB protocol)'
-	@echo 'make check             format, clippy, house rules, licences'
+	@echo 'make check             format, clippy, house rules (make lint), licences (make licences)'
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
 	@echo 'make crash             worker processes on the state region killed $(CRASH_KILLS) times and stopped $(CRASH_STOPS) times'
 	@echo 'make faults            the fault campaign: a cluster on a virtual clock for each of the seeds $(SEEDS)'
@@ -46,11 +46,16 @@ cluster-demo: build
 	@scripts/setup cluster
 	$(VIREO) demo --cluster --ues 2000 $(ARGS)
 
-check: setup
-	@scripts/setup check
+check: lint licences
+
+# With the features that xtask has been built with beside all others.
+lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) $(LINT)
-	$(CARGO) run --quiet --locked -p xtask -- tidy
+	$(CARGO) run --quiet --locked --bin xtask -- tidy
+
+licences: setup
+	@scripts/setup check
 	PATH="$(TOOLS)/bin:$$PATH" $(CARGO) deny --log-level error check --hide-inclusion-graph licenses bans sources
 
 test: setup
