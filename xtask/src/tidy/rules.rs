@@ -11,6 +11,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("vireo-types", &[]),
     ("vireo-wire", &["vireo-types"]),
     ("vireo-core", &["vireo-types", "vireo-wire"]),
+    ("vireo-logging", &[]),
     ("vireo-sctp", &["vireo-types"]),
     ("vireo-store", &["vireo-types", "vireo-core"]),
     ("vireo-datapath", &["vireo-types", "vireo-wire"]),
@@ -43,11 +44,13 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-datapath",
             "vireo-sbi",
             "vireo-subscribers",
+            "vireo-logging",
         ],
     ),
     (
         "vireo",
         &[
+            "vireo-logging",
             "vireo-types",
             "vireo-wire",
             "vireo-core",
@@ -80,6 +83,7 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
     (
         "tracing",
         &[
+            "vireo-logging",
             "vireo-sctp",
             "vireo-datapath",
             "vireo-store",
@@ -96,7 +100,8 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
 pub(super) const PURE: &[&str] = &["types", "wire", "core"];
 
 /// Crates whose root forbids unsafe code.
-pub(super) const FORBID_UNSAFE: &[&str] = &["types", "wire", "core", "sbi", "subscribers", "emulator", "simulator"];
+pub(super) const FORBID_UNSAFE: &[&str] =
+    &["types", "wire", "core", "logging", "sbi", "subscribers", "emulator", "simulator"];
 
 /// Paths that a pure crate must not name; everything below a path is meant too.
 pub(super) const IMPURE_PATHS: &[&str] = &[
