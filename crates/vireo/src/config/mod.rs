@@ -9,6 +9,7 @@ mod command;
 mod file;
 mod home_network;
 mod later;
+mod log;
 mod runtime;
 mod slices;
 mod values;
@@ -18,6 +19,7 @@ use figment::Figment;
 use figment::error::Kind;
 use figment::providers::{Env, Format, Toml};
 use file::File;
+pub(crate) use log::LogConfig;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use vireo_core::config::CoreConfig;
@@ -58,15 +60,6 @@ pub(crate) struct SubscribersConfig {
     /// For `vireo_subscribers::Store::open`; relative to the working directory.
     pub(crate) database: String,
     pub(crate) udm: UdmConfig,
-}
-
-/// What is logged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LogConfig {
-    /// A level, or directives as `RUST_LOG` has them, which overrides it.
-    pub(crate) level: String,
-    /// Whether log lines show SUPIs whole.
-    pub(crate) reveal_supi: bool,
 }
 
 /// Everything that is wrong with a configuration, a line each.
