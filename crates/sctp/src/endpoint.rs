@@ -26,6 +26,8 @@ pub enum Event<'a> {
     Message { assoc: AssocId, stream: u16, ppid: u32, data: &'a [u8] },
     /// After [`SendError::Full`]: the association takes messages again.
     Writable { assoc: AssocId },
+    /// The peer has answered a heartbeat of [`Endpoint::probe`], once for all of them that were not answered.
+    Alive { assoc: AssocId },
     /// A descriptor given to [`Endpoint::watch`] is readable.
     Readable { token: u64 },
 }
@@ -70,6 +72,10 @@ pub trait Endpoint: Send {
 
     /// Ends an association at once; [`Event::Down`] comes with the next poll.
     fn abort(&mut self, assoc: AssocId);
+
+    /// Sends a heartbeat at once (RFC 9260 8.3); [`Event::Alive`] follows if the peer answers, nothing if it does not. A
+    /// heartbeat may be lost: the owner repeats it as often as it likes.
+    fn probe(&mut self, assoc: AssocId);
 
     /// Lets [`Endpoint::poll`] report another descriptor of the same thread (level-triggered, readable).
     fn watch(&mut self, fd: RawFd, token: u64) -> io::Result<()>;

@@ -433,6 +433,8 @@ impl<'a> Worker<'a> {
                 }
             }
             Event::Readable { token } => self.on_n3(token),
+            // A gNB asks for no sign of life.
+            Event::Alive { .. } => {}
         }
     }
 

@@ -41,6 +41,8 @@ pub(super) struct Associations {
     assocs: Assocs<Association>,
     /// Those that owe their owner an [`Event::Writable`].
     blocked: Vec<AssocId>,
+    /// Those whose peers owe a sign of life, and how many packets had come when that was asked for.
+    probed: Vec<(AssocId, u64)>,
     /// Those that ended by our own doing, and why.
     ended: Vec<(AssocId, &'static str)>,
     pub(super) config: Config,
@@ -56,6 +58,7 @@ impl Associations {
             sockets: FastMap::default(),
             assocs: Assocs::default(),
             blocked: Vec::new(),
+            probed: Vec::new(),
             ended: Vec::new(),
             config: config.clone(),
         }
@@ -97,8 +100,9 @@ impl Associations {
         !self.ended.is_empty()
     }
 
-    pub(super) fn has_blocked(&self) -> bool {
-        !self.blocked.is_empty()
+    /// Whether some are to be looked at from time to time.
+    pub(super) fn has_watched(&self) -> bool {
+        !self.blocked.is_empty() || !self.probed.is_empty()
     }
 
     /// Tells which associations this side ended.
@@ -233,6 +237,7 @@ impl Associations {
     fn remove(&mut self, id: AssocId) {
         if let Some(assoc) = self.assocs.remove(id) {
             self.blocked.retain(|blocked| *blocked != id);
+            self.probed.retain(|(probed, _)| *probed != id);
             if assoc.socket != MAIN {
                 self.sockets.remove(&assoc.socket);
             }
@@ -270,6 +275,34 @@ impl Associations {
                 sink(Event::Writable { assoc: *id });
             }
             !free
+        });
+        count
+    }
+
+    /// Sends a heartbeat. The kernel does not tell of its answer, but counts packets.
+    pub(super) fn probe(&mut self, id: AssocId) {
+        let Some(assoc) = self.assocs.get(id).filter(|assoc| assoc.phase == Phase::Up) else { return };
+        let Some(socket) = self.sockets.get(&assoc.socket) else { return };
+        if let Some(packets) = socket.packets(assoc.raw)
+            && socket.heartbeat(assoc.raw).is_ok()
+            && !self.probed.iter().any(|(probed, _)| *probed == id)
+        {
+            self.probed.push((id, packets));
+        }
+    }
+
+    /// Tells which peers have given a sign of life.
+    pub(super) fn tell_alive(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
+        let (mut count, assocs, sockets) = (0, &self.assocs, &self.sockets);
+        self.probed.retain(|(id, before)| {
+            let Some(assoc) = assocs.get(*id) else { return false };
+            let packets = sockets.get(&assoc.socket).and_then(|socket| socket.packets(assoc.raw));
+            let alive = packets.is_some_and(|packets| packets > *before);
+            if alive {
+                count += 1;
+                sink(Event::Alive { assoc: *id });
+            }
+            !alive && packets.is_some()
         });
         count
     }

@@ -15,7 +15,7 @@ use vireo_types::AssocId;
 
 /// Batches read from one socket before the others get their turn.
 const BATCHES: usize = 4;
-/// How often associations with a full buffer are looked at.
+/// How often associations with a full buffer, or whose peers were asked for a sign of life, are looked at.
 const TICK: Duration = Duration::from_millis(5);
 
 /// An endpoint over the kernel's SCTP.
@@ -119,6 +119,7 @@ impl Kernel {
         }
         self.reactor.put_back(ready);
         count += self.associations.tell_ended(sink);
+        count += self.associations.tell_alive(sink);
         Ok((count + self.associations.unblock(sink), woken))
     }
 }
@@ -129,7 +130,7 @@ impl Endpoint for Kernel {
         self.borrowed = false;
         loop {
             let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let wait = match (self.associations.has_ended(), self.associations.has_blocked()) {
+            let wait = match (self.associations.has_ended(), self.associations.has_watched()) {
                 (true, _) => Some(Duration::ZERO),
                 (false, false) => rest,
                 (false, true) => Some(rest.map_or(TICK, |rest| rest.min(TICK))),
@@ -178,6 +179,10 @@ impl Endpoint for Kernel {
 
     fn abort(&mut self, id: AssocId) {
         self.associations.end(id, "aborted by this side");
+    }
+
+    fn probe(&mut self, id: AssocId) {
+        self.associations.probe(id);
     }
 
     fn watch(&mut self, fd: RawFd, token: u64) -> io::Result<()> {

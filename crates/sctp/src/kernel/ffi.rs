@@ -17,6 +17,7 @@ pub(super) const SCTP_FRAGMENT_INTERLEAVE: c_int = 18;
 pub(super) const SCTP_RECVRCVINFO: c_int = 32;
 pub(super) const SCTP_SOCKOPT_BINDX_ADD: c_int = 100;
 pub(super) const SCTP_SOCKOPT_CONNECTX3: c_int = 111;
+pub(super) const SCTP_GET_ASSOC_STATS: c_int = 112;
 
 /// Types of ancillary data.
 pub(super) const SCTP_SNDINFO: c_int = 2;
@@ -35,6 +36,7 @@ pub(super) const SCTP_CANT_STR_ASSOC: u16 = 4;
 
 pub(super) const SPP_HB_ENABLE: u32 = 1 << 0;
 pub(super) const SPP_HB_DISABLE: u32 = 1 << 1;
+pub(super) const SPP_HB_DEMAND: u32 = 1 << 2;
 
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -148,6 +150,17 @@ pub(super) struct Status {
     pub(super) primary: [u32; 38],
 }
 
+/// `struct sctp_assoc_stats`, of which the packets that came are looked at.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct AssocStats {
+    pub(super) assoc_id: i32,
+    pub(super) address: [u64; 16],
+    pub(super) before: [u64; 4],
+    pub(super) packets: u64,
+    pub(super) after: [u64; 10],
+}
+
 /// `struct sctp_getaddrs_old`.
 #[repr(C)]
 pub(super) struct GetAddrsOld {
@@ -161,5 +174,5 @@ pub(super) struct GetAddrsOld {
 const _: () = {
     assert!(size_of::<SndInfo>() == 16 && size_of::<RcvInfo>() == 28 && size_of::<AssocChange>() == 20);
     assert!(size_of::<AssocParams>() == 20 && size_of::<PaddrParams>() == 156 && size_of::<Status>() == 176);
-    assert!(size_of::<GetAddrsOld>() == 16);
+    assert!(size_of::<GetAddrsOld>() == 16 && size_of::<AssocStats>() == 256);
 };

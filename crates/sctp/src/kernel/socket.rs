@@ -207,6 +207,34 @@ impl Socket {
         (got == 0).then(|| usize::from(status.unackdata) + usize::from(status.penddata))
     }
 
+    /// Packets that an association has received; `None` if it is gone.
+    pub(super) fn packets(&self, assoc: i32) -> Option<u64> {
+        let mut stats =
+            ffi::AssocStats { assoc_id: assoc, address: [0; 16], before: [0; 4], packets: 0, after: [0; 10] };
+        let mut size = size_of::<ffi::AssocStats>() as libc::socklen_t;
+        let (fd, value) = (self.0.as_raw_fd(), (&raw mut stats).cast());
+        // SAFETY: the descriptor is open and the value has the size that is passed.
+        let got = unsafe { libc::getsockopt(fd, libc::IPPROTO_SCTP, ffi::SCTP_GET_ASSOC_STATS, value, &raw mut size) };
+        (got == 0).then_some(stats.packets)
+    }
+
+    /// Sends a heartbeat on every path of an association.
+    pub(super) fn heartbeat(&self, assoc: i32) -> io::Result<()> {
+        let path = ffi::PaddrParams {
+            assoc_id: assoc,
+            // Any: all that the association has.
+            address: [0; 32],
+            hbinterval: 0,
+            pathmaxrxt: 0,
+            pathmtu: 0,
+            sackdelay: 0,
+            flags: ffi::SPP_HB_DEMAND,
+            ipv6_flowlabel: 0,
+            dscp: 0,
+        };
+        self.set(ffi::SCTP_PEER_ADDR_PARAMS, &path)
+    }
+
     /// Whether the socket takes another message now.
     pub(super) fn is_writable(&self) -> bool {
         let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLOUT, revents: 0 };

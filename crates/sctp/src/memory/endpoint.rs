@@ -77,6 +77,7 @@ impl Memory {
                     sink(Event::Unacknowledged { assoc, stream, ppid, data: &data });
                 }
                 Queued::Writable { assoc } => sink(Event::Writable { assoc }),
+                Queued::Alive { assoc } => sink(Event::Alive { assoc }),
                 Queued::Message { assoc, stream, ppid, mut data } => {
                     sink(Event::Message { assoc, stream, ppid, data: &data });
                     data.clear();
@@ -173,6 +174,17 @@ impl Endpoint for Memory {
         let mut state = self.network.lock();
         if state.halves.get(&assoc).is_some_and(|half| half.owner == self.number) {
             state.end_both(assoc, "aborted by this side", "aborted by the peer");
+        }
+    }
+
+    fn probe(&mut self, assoc: AssocId) {
+        let mut state = self.network.lock();
+        let half = state.halves.get(&assoc).filter(|half| half.owner == self.number && half.up);
+        let answers = half.is_some_and(|half| state.reaches(half));
+        let is_answer = |event: &Queued| matches!(event, Queued::Alive { assoc: of } if *of == assoc);
+        let answered = state.nodes.get(&self.number).is_some_and(|node| node.queue.iter().any(is_answer));
+        if answers && !answered {
+            state.tell(assoc, Queued::Alive { assoc });
         }
     }
 

@@ -24,6 +24,7 @@ pub(super) enum Queued {
     Message { assoc: AssocId, stream: u16, ppid: u32, data: Vec<u8> },
     Unacknowledged { assoc: AssocId, stream: u16, ppid: u32, data: Vec<u8> },
     Writable { assoc: AssocId },
+    Alive { assoc: AssocId },
 }
 
 /// One side of an association.

@@ -34,7 +34,7 @@ pub(super) struct Association {
     pub(super) phase: Phase,
     socket: u32,
     /// The peer's virtual port.
-    peer: u16,
+    pub(super) peer: u16,
 }
 
 /// A socket of the library with its SCTP port.
@@ -57,6 +57,8 @@ pub(super) struct Associations {
     assocs: Assocs<Association>,
     /// Those that owe their owner an [`Event::Writable`].
     blocked: Vec<AssocId>,
+    /// Those whose peers owe a sign of life.
+    probed: Vec<AssocId>,
     /// Those that ended by our own doing, how the library calls them, and why.
     ended: Vec<(AssocId, u64, &'static str)>,
     /// Sockets whose associations ended, and when to close them.
@@ -82,6 +84,7 @@ impl Associations {
             ports: FastMap::default(),
             assocs: Assocs::default(),
             blocked: Vec::new(),
+            probed: Vec::new(),
             ended: Vec::new(),
             retired: VecDeque::new(),
             filtered: None,
@@ -217,6 +220,7 @@ impl Associations {
         if let Some(assoc) = self.assocs.remove(id) {
             shared.routes().peers.unpin(assoc.peer);
             self.blocked.retain(|blocked| *blocked != id);
+            self.probed.retain(|probed| *probed != id);
             self.retire_socket(assoc.socket);
         }
     }
@@ -247,6 +251,30 @@ impl Associations {
             // It fails only when the association is on its way out already, which its event tells.
             let _ = library.send(&bound.socket, raw, (0, 0, ffi::SCTP_EOF), &[]);
         }
+    }
+
+    /// Sends a heartbeat, whose answer is looked for.
+    pub(super) fn probe(&mut self, library: &mut Library, shared: &Shared, id: AssocId) {
+        let Some((assoc, socket)) = self.get(id).filter(|(assoc, _)| assoc.phase == Phase::Up) else { return };
+        shared.routes().peers.probe(assoc.peer);
+        if library.heartbeat(socket, shared.number, assoc.peer).is_ok() && !self.probed.contains(&id) {
+            self.probed.push(id);
+        }
+    }
+
+    /// The associations whose peers have answered a heartbeat.
+    fn alive(&mut self, shared: &Shared) -> Vec<AssocId> {
+        let mut alive = Vec::new();
+        if self.probed.is_empty() {
+            return alive;
+        }
+        let (assocs, mut routes) = (&self.assocs, shared.routes());
+        self.probed.retain(|id| {
+            let answered = assocs.get(*id).is_some_and(|assoc| routes.peers.take_answer(assoc.peer));
+            alive.extend(answered.then_some(*id));
+            !answered
+        });
+        alive
     }
 
     pub(super) fn abort(&mut self, library: &mut Library, shared: &Shared, id: AssocId, reason: &'static str) {
@@ -282,6 +310,9 @@ impl Associations {
         }
         for (assoc, _, reason) in self.ended.drain(..) {
             counted(Event::Down { assoc, reason });
+        }
+        for assoc in self.alive(shared) {
+            counted(Event::Alive { assoc });
         }
         for assoc in self.unblock() {
             counted(Event::Writable { assoc });

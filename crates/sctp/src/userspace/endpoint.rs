@@ -3,7 +3,7 @@
 use super::associations::{Associations, Phase};
 use super::callbacks::Events;
 use super::library::{self, TICK};
-use super::packets::Packets;
+use super::packets::{self, Packets};
 use super::peers::{Peer, is_unicast};
 use super::shared::Shared;
 use super::{checksum, ffi, transport};
@@ -29,7 +29,8 @@ const HOLD: Duration = Duration::from_micros(300);
 const HEADER: usize = 12;
 /// The smallest packet there is: a common header and one chunk header.
 const SMALLEST: usize = HEADER + 4;
-/// A chunk type (RFC 9260 3.3.11).
+/// Chunk types (RFC 9260 3.2).
+const HEARTBEAT_ACK: u8 = 5;
 const COOKIE_ECHO: u8 = 10;
 
 /// An endpoint over usrsctp.
@@ -131,6 +132,10 @@ impl Userspace {
                 let Some(source) = routes.peers.enter_by_tag(peer, tag) else { continue };
                 if incoming.packet[HEADER] == COOKIE_ECHO {
                     routes.peers.propose_tag(source, tag);
+                }
+                if routes.peers.is_probed(source) {
+                    let answer = packets::chunk(incoming.packet, HEARTBEAT_ACK).unwrap_or_default();
+                    routes.peers.answered(source, tag, answer);
                 }
                 incoming.packet[..2].copy_from_slice(&source.to_be_bytes());
                 incoming.packet[2..4].copy_from_slice(&destination.to_be_bytes());
@@ -274,6 +279,14 @@ impl Endpoint for Userspace {
     fn abort(&mut self, assoc: AssocId) {
         let mut library = library::lock();
         self.associations.abort(&mut library, &self.shared, assoc, "aborted by this side");
+        library.collect(&self.shared, &mut self.packets, &mut self.events);
+        drop(library);
+        self.flush();
+    }
+
+    fn probe(&mut self, assoc: AssocId) {
+        let mut library = library::lock();
+        self.associations.probe(&mut library, &self.shared, assoc);
         library.collect(&self.shared, &mut self.packets, &mut self.events);
         drop(library);
         self.flush();

@@ -32,6 +32,7 @@ pub(super) const SCTP_SENDV_SNDINFO: c_uint = 1;
 
 pub(super) const SPP_HB_ENABLE: u32 = 0x01;
 pub(super) const SPP_HB_DISABLE: u32 = 0x02;
+pub(super) const SPP_HB_DEMAND: u32 = 0x04;
 pub(super) const SPP_PMTUD_DISABLE: u32 = 0x10;
 
 /// Opaque; only the library looks inside.

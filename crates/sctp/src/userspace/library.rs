@@ -199,6 +199,27 @@ impl Library {
         Ok(())
     }
 
+    /// Sends a heartbeat to the peer of a virtual port.
+    pub(super) fn heartbeat(&mut self, socket: &Socket, endpoint: u8, port: u16) -> io::Result<()> {
+        let name = conn(endpoint, port);
+        let mut address = [0; 126];
+        address[..2].copy_from_slice(&name.port.to_ne_bytes());
+        // Behind the padding that aligns the pointer.
+        address[6..14].copy_from_slice(&name.addr.addr().to_ne_bytes());
+        let path = ffi::sctp_paddrparams {
+            family: name.family,
+            address,
+            assoc_id: 0,
+            hbinterval: 0,
+            pathmtu: 0,
+            flags: ffi::SPP_HB_DEMAND,
+            ipv6_flowlabel: 0,
+            pathmaxrxt: 0,
+            dscp: 0,
+        };
+        set_option(socket, libc::IPPROTO_SCTP, ffi::SCTP_PEER_ADDR_PARAMS, &path)
+    }
+
     /// Gives the library a packet whose checksum is right and whose ports are virtual ones.
     pub(super) fn input(&mut self, endpoint: u8, packet: &[u8]) {
         let address = callbacks::address(endpoint);

@@ -15,6 +15,8 @@ const DATA: u8 = 0;
 const SACK: u8 = 3;
 /// The one that says which verification tag the peer must use.
 const INIT: u8 = 1;
+/// The one that the peer gives back.
+const HEARTBEAT: u8 = 4;
 /// Bytes of the common header, and of a chunk's.
 const HEADER: usize = 12;
 const CHUNK_HEADER: usize = 4;
@@ -73,6 +75,12 @@ impl Packets {
         let Some((peer, transport, source)) = routes.find(virtual_peer) else { return };
         if let Some(&[INIT, _, _, _, t, a, g, s]) = packet.get(HEADER..).and_then(|chunk| chunk.first_chunk()) {
             routes.peers.propose_tag(virtual_peer, u32::from_be_bytes([t, a, g, s]));
+        }
+        if shape == Shape::Alone
+            && routes.peers.is_probed(virtual_peer)
+            && let Some(heartbeat) = chunk(packet, HEARTBEAT)
+        {
+            routes.peers.asked(virtual_peer, heartbeat);
         }
         let room = if shape == Shape::Alone { packet.len() } else { self.room.max(packet.len()) };
         let (start, length) = (self.bytes.len(), packet.len());
@@ -156,6 +164,20 @@ impl Outgoing {
     fn range(&self) -> Range<usize> {
         self.start..self.start + self.length
     }
+}
+
+/// The value of the first chunk of a kind in a packet.
+pub(super) fn chunk(packet: &[u8], wanted: u8) -> Option<&[u8]> {
+    let mut rest = packet.get(HEADER..)?;
+    while let Some(&[kind, _, high, low]) = rest.first_chunk::<CHUNK_HEADER>() {
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let value = rest.get(CHUNK_HEADER..length)?;
+        if kind == wanted {
+            return Some(value);
+        }
+        rest = rest.get(length.next_multiple_of(4)..)?;
+    }
+    None
 }
 
 /// Looks at the chunks of a packet of the library.
@@ -260,6 +282,18 @@ mod tests {
         packets.push(&mut routes, &packet(peer, 6, std::slice::from_ref(&data)), &ports);
         packets.push(&mut routes, &packet(peer ^ 1, 5, std::slice::from_ref(&data)), &ports);
         assert_eq!(leaving(&mut packets), [data.clone(), heartbeat, data.clone(), data]);
+    }
+
+    #[test]
+    fn chunks_are_found_behind_others() {
+        let whole = packet(1, 1, &[chunk(SACK, 1, 12), chunk(5, 2, 7), chunk(HEARTBEAT, 3, 40)]);
+        assert_eq!(super::chunk(&whole, 5), Some(&[2; 7][..]));
+        assert_eq!(super::chunk(&whole, HEARTBEAT), Some(&[3; 40][..]));
+        assert_eq!(super::chunk(&whole, DATA), None);
+        for length in 0..whole.len() {
+            assert_eq!(super::chunk(&whole[..length], HEARTBEAT), None, "{length}");
+        }
+        assert_eq!(super::chunk(&packet(1, 1, &[vec![DATA, 0, 0, 3]]), HEARTBEAT), None, "a length below a header's");
     }
 
     #[test]

@@ -54,6 +54,19 @@ struct Entry {
     tag: u32,
     /// Whether its port is in `passing`.
     passing: bool,
+    /// Of a peer that was asked for a sign of life.
+    probe: Option<Box<Probe>>,
+}
+
+/// Heartbeats that a peer may answer.
+const HEARTBEATS: usize = 8;
+
+/// What is known of heartbeats that a peer was sent on demand.
+#[derive(Debug, Default)]
+struct Probe {
+    /// Their contents, as keyed hashes: what nobody who has not received them gives back.
+    sent: VecDeque<u64>,
+    answered: bool,
 }
 
 impl Peers {
@@ -67,7 +80,7 @@ impl Peers {
             return Some(*known);
         }
         let free = *candidates.iter().find(|port| **port != 0 && of(port).is_none())?;
-        self.by_port.insert(free.into(), Entry { peer, associations: 0, tag: 0, passing: true });
+        self.by_port.insert(free.into(), Entry { peer, associations: 0, tag: 0, passing: true, probe: None });
         self.passing.push_back(free);
         Some(free)
     }
@@ -100,6 +113,45 @@ impl Peers {
         }
     }
 
+    /// The heartbeats that leave for a peer from now on are remembered.
+    pub(super) fn probe(&mut self, port: u16) {
+        if let Some(entry) = self.by_port.get_mut(&u32::from(port)) {
+            entry.probe.get_or_insert_default();
+        }
+    }
+
+    /// Whether answers of a peer are looked for.
+    pub(super) fn is_probed(&self, port: u16) -> bool {
+        self.by_port.get(&u32::from(port)).is_some_and(|entry| entry.probe.is_some())
+    }
+
+    /// A heartbeat leaves for a peer.
+    pub(super) fn asked(&mut self, port: u16, heartbeat: &[u8]) {
+        let hash = self.key.hash_one(heartbeat);
+        let entry = self.by_port.get_mut(&u32::from(port));
+        if let Some(probe) = entry.and_then(|entry| entry.probe.as_mut()) {
+            if probe.sent.len() == HEARTBEATS {
+                probe.sent.pop_front();
+            }
+            probe.sent.push_back(hash);
+        }
+    }
+
+    /// An answer to a heartbeat has come with a verification tag, perhaps.
+    pub(super) fn answered(&mut self, port: u16, tag: u32, answer: &[u8]) {
+        let hash = self.key.hash_one(answer);
+        let entry = self.by_port.get_mut(&u32::from(port)).filter(|entry| entry.tag == tag);
+        if let Some(probe) = entry.and_then(|entry| entry.probe.as_mut()) {
+            probe.answered |= probe.sent.contains(&hash);
+        }
+    }
+
+    /// Whether a peer has answered, once.
+    pub(super) fn take_answer(&mut self, port: u16) -> bool {
+        let entry = self.by_port.get_mut(&u32::from(port));
+        entry.is_some_and(|entry| entry.probe.take_if(|probe| probe.answered).is_some())
+    }
+
     /// The peer behind a virtual port.
     pub(super) fn get(&self, port: u16) -> Option<&Peer> {
         self.by_port.get(&u32::from(port)).map(|entry| &entry.peer)
@@ -121,6 +173,7 @@ impl Peers {
                 self.passing.push_back(port);
             }
             if entry.associations == 0 {
+                entry.probe = None;
                 self.by_tag.retain(|_, of| *of != port);
             }
         }
@@ -216,6 +269,25 @@ mod tests {
         peers.unpin(port);
         assert_ne!(peers.enter_by_tag(further, 77), Some(port), "not after it is gone");
         assert!(peers.by_tag.is_empty());
+    }
+
+    #[test]
+    fn only_the_heartbeat_that_was_sent_is_answered() {
+        let mut peers = Peers::default();
+        let port = peers.enter(peer(1)).expect("a port");
+        peers.propose_tag(port, 77);
+        peers.pin(port);
+        peers.asked(port, b"nobody asked");
+        peers.probe(port);
+        assert!(peers.is_probed(port) && !peers.is_probed(port ^ 1));
+        peers.asked(port, b"first");
+        peers.asked(port, b"second");
+        for (tag, answer) in [(77, &b"third"[..]), (78, b"first"), (77, b"nobody asked"), (77, b"")] {
+            peers.answered(port, tag, answer);
+            assert!(!peers.take_answer(port), "{answer:?}");
+        }
+        peers.answered(port, 77, b"first");
+        assert!(peers.take_answer(port) && !peers.take_answer(port) && !peers.is_probed(port));
     }
 
     #[test]

@@ -319,6 +319,46 @@ pub(crate) fn an_idle_association_stays_up(world: &dyn World) {
     assert_eq!((server.up.len(), client.up.len()), (1, 1), "heartbeats keep it");
 }
 
+pub(crate) fn a_living_peer_answers_a_probe(world: &dyn World) {
+    // Heartbeats come on demand alone.
+    let (mut server, mut client) = connected(world, 38412, |config| config.heartbeat = Duration::ZERO);
+    let (assoc, theirs) = (client.only(), server.only());
+    idle(&mut [&mut server, &mut client], Duration::from_millis(50));
+    assert!(server.alive.is_empty() && client.alive.is_empty());
+    for times in 1..3 {
+        // Several may be under way.
+        server.endpoint.probe(theirs);
+        server.endpoint.probe(theirs);
+        client.endpoint.probe(assoc);
+        run(&mut [&mut server, &mut client], "signs of life", LIMIT, |peers| {
+            peers.iter().all(|peer| peer.alive.len() == times)
+        });
+    }
+    assert_eq!((server.alive, client.alive), (vec![theirs; 2], vec![assoc; 2]));
+    client.endpoint.probe(vireo_types::AssocId(u32::MAX));
+    assert_eq!((server.down.len(), client.down.len()), (0, 0));
+}
+
+pub(crate) fn a_dead_peer_answers_no_probe(world: &dyn World) {
+    let mut server = Peer::new(world.bind(&server_config(world, 38412)));
+    let mut client = world.doomed(2, 0, SocketAddr::new(world.address(1), 38412));
+    run(&mut [&mut server], "an association", LIMIT, |peers| {
+        client.poll();
+        !peers[0].up.is_empty()
+    });
+    let assoc = server.only();
+    client.vanish();
+    let began = Instant::now();
+    run(&mut [&mut server], "time passing", LIMIT, |peers| {
+        assert!(peers[0].alive.is_empty());
+        began.elapsed() > Duration::from_millis(300)
+    });
+    server.endpoint.probe(assoc);
+    let began = Instant::now();
+    run(&mut [&mut server], "time passing", LIMIT, |_| began.elapsed() > Duration::from_millis(300));
+    assert!(server.alive.is_empty(), "the peer is dead");
+}
+
 pub(crate) fn a_second_association_with_the_same_ports_is_refused(world: &dyn World) {
     let mut server = Peer::new(world.bind(&server_config(world, 38412)));
     let mut client = Peer::new(world.bind(&Config { port: 4000, ..client_config(world) }));

@@ -58,6 +58,8 @@ suite! {
     what_a_dead_peer_has_not_acknowledged_is_given_back
     a_peer_that_comes_back_restarts_its_association
     an_idle_association_stays_up
+    a_living_peer_answers_a_probe
+    a_dead_peer_answers_no_probe
     a_second_association_with_the_same_ports_is_refused
     a_wake_ends_the_wait
     watched_descriptors_are_reported

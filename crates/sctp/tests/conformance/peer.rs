@@ -26,6 +26,7 @@ pub(crate) struct Peer {
     pub(crate) down: BTreeMap<AssocId, &'static str>,
     pub(crate) restarted: Vec<AssocId>,
     pub(crate) writable: Vec<AssocId>,
+    pub(crate) alive: Vec<AssocId>,
     pub(crate) readable: Vec<u64>,
     pub(crate) messages: Vec<Message>,
     pub(crate) unacknowledged: Vec<Message>,
@@ -42,6 +43,7 @@ impl Peer {
             down: BTreeMap::new(),
             restarted: Vec::new(),
             writable: Vec::new(),
+            alive: Vec::new(),
             readable: Vec::new(),
             messages: Vec::new(),
             unacknowledged: Vec::new(),
@@ -51,7 +53,7 @@ impl Peer {
 
     pub(crate) fn poll(&mut self, timeout: Duration) {
         let before = self.messages.len();
-        let Self { endpoint, up, ups, down, restarted, writable, readable, messages, unacknowledged, .. } = self;
+        let Self { endpoint, up, ups, down, restarted, writable, alive, readable, messages, unacknowledged, .. } = self;
         let mut count = 0;
         let reported = endpoint.poll(Some(timeout), &mut |event| {
             count += 1;
@@ -78,6 +80,10 @@ impl Peer {
                     unacknowledged.push(Message { assoc, stream, ppid, data: data.to_vec() });
                 }
                 Event::Writable { assoc } => writable.push(assoc),
+                Event::Alive { assoc } => {
+                    assert!(up.contains_key(&assoc), "a sign of life of {assoc:?}, which is not up");
+                    alive.push(assoc);
+                }
                 Event::Readable { token } => readable.push(token),
             }
         });
