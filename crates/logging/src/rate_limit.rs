@@ -11,7 +11,8 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
 /// Fields that say whom a line concerns. The first of these that a line has counts. Of an address the port does not.
-pub const PEER_FIELDS: [&str; 9] = ["peer", "from", "to", "gnb", "upf", "host", "balancer", "member", "assoc"];
+pub const PEER_FIELDS: [&str; 10] =
+    ["peer", "control_plane", "from", "to", "gnb", "upf", "host", "balancer", "member", "assoc"];
 /// Fields that tell lines of one call site apart.
 const DETAIL_FIELDS: [&str; 2] = ["fault", "reason"];
 /// Octets of the text of a suppressed line that are kept.

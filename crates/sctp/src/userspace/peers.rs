@@ -40,6 +40,8 @@ pub(super) struct Peers {
     by_tag: FastMap<u32, u16>,
     /// Virtual ports whose peers had no association when they came, oldest first.
     passing: VecDeque<u16>,
+    /// How many were asked for a sign of life.
+    probed: usize,
 }
 
 /// Peers without an association that are remembered, so that two which shake hands at the same time do not take one
@@ -116,13 +118,14 @@ impl Peers {
     /// The heartbeats that leave for a peer from now on are remembered.
     pub(super) fn probe(&mut self, port: u16) {
         if let Some(entry) = self.by_port.get_mut(&u32::from(port)) {
+            self.probed += usize::from(entry.probe.is_none());
             entry.probe.get_or_insert_default();
         }
     }
 
     /// Whether answers of a peer are looked for.
     pub(super) fn is_probed(&self, port: u16) -> bool {
-        self.by_port.get(&u32::from(port)).is_some_and(|entry| entry.probe.is_some())
+        self.probed > 0 && self.by_port.get(&u32::from(port)).is_some_and(|entry| entry.probe.is_some())
     }
 
     /// A heartbeat leaves for a peer.
@@ -149,7 +152,9 @@ impl Peers {
     /// Whether a peer has answered, once.
     pub(super) fn take_answer(&mut self, port: u16) -> bool {
         let entry = self.by_port.get_mut(&u32::from(port));
-        entry.is_some_and(|entry| entry.probe.take_if(|probe| probe.answered).is_some())
+        let answered = entry.is_some_and(|entry| entry.probe.take_if(|probe| probe.answered).is_some());
+        self.probed -= usize::from(answered);
+        answered
     }
 
     /// The peer behind a virtual port.
@@ -173,7 +178,7 @@ impl Peers {
                 self.passing.push_back(port);
             }
             if entry.associations == 0 {
-                entry.probe = None;
+                self.probed -= usize::from(entry.probe.take().is_some());
                 self.by_tag.retain(|_, of| *of != port);
             }
         }
@@ -288,6 +293,9 @@ mod tests {
         }
         peers.answered(port, 77, b"first");
         assert!(peers.take_answer(port) && !peers.take_answer(port) && !peers.is_probed(port));
+        peers.probe(port);
+        peers.unpin(port);
+        assert_eq!(peers.probed, 0);
     }
 
     #[test]
