@@ -4,6 +4,7 @@
 //! them; on each further one its first message is a RAN Configuration Update with its Global RAN Node ID, by which the
 //! association becomes one of the same node's ([`named`]).
 
+pub mod admission;
 mod setup;
 
 pub use setup::{add_associations, named, remove_associations};
@@ -262,6 +263,23 @@ mod tests {
         assert_eq!(named(&golden("RANConfigurationUpdateAcknowledge")), None);
         assert_eq!(named(&golden("NGSetupRequest")), None, "NG Setup begins a life of the node");
         assert_eq!(named(&update[..update.len() - 1]), None);
+    }
+
+    #[test]
+    fn a_node_keeps_its_identity() {
+        let config = crate::session::tests::config();
+        let update = golden("RANConfigurationUpdate");
+        let of = |id| {
+            let id = GnbId { id, ..named(&update).expect("it names its node") };
+            Some(RanNode { id, name: "before".into(), areas: Vec::new() })
+        };
+        let mut node = of(0x103);
+        let outcome = step(&mut node, &update, &config);
+        assert_eq!((outcome.fault, &node), (Some("ran-configuration-update-refused"), &of(0x103)));
+        assert!(outcome.answer.is_some_and(|pdu| pdu.starts_with(&[0x40, 35])), "a failure");
+        let mut node = of(0x102);
+        assert_eq!(step(&mut node, &update, &config).fault, None);
+        assert_eq!(node.map(|node| node.name), Some("renamed".into()));
     }
 
     #[test]

@@ -127,12 +127,14 @@ pub(super) fn configuration_update(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>
     if let Some(Err(refusal)) = supported.as_deref().map(|a| check(a, config)) {
         return update_failure(refusal.cause());
     }
+    // 8.7.2.2: the identity says of which node the association is. It is not what is updated.
+    let id = pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok).as_ref().and_then(n2::gnb_of);
+    if node.as_ref().is_some_and(|node| id.is_some_and(|id| id != node.id)) {
+        return update_failure(Cause::protocol(CauseProtocol::semantic_error));
+    }
     if let Some(node) = node {
         node.name = name(pdu).unwrap_or_else(|| std::mem::take(&mut node.name));
         node.areas = supported.unwrap_or_else(|| std::mem::take(&mut node.areas));
-        if let Some(id) = pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok).as_ref().and_then(n2::gnb_of) {
-            node.id = id;
-        }
     }
     let message = RANConfigurationUpdateAcknowledge::new(ProtocolIEContainer(Vec::new()));
     let answer = n2::encode(NGAP_PDU::of_message(&message, RANConfigurationUpdateAcknowledge::CRITICALITY));

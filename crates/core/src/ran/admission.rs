@@ -1,0 +1,230 @@
+//! Who may be which RAN node: address, PLMN and node ID against the operator's list, and against the nodes that are up.
+
+use crate::n2::{self, Cause};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use vireo_types::{GnbId, Plmn};
+use vireo_wire::ngap::*;
+
+/// One entry of the operator's list: nodes that may come from a range of addresses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allow {
+    /// The first address of the range.
+    pub network: IpAddr,
+    /// Bits of it that the addresses have in common: up to 32 (IPv4) or 128 (IPv6).
+    pub prefix: u8,
+    /// The PLMN of the Global RAN Node ID; `None` = any.
+    pub plmn: Option<Plmn>,
+    /// The first and the last gNB ID; `None` = any.
+    pub ids: Option<(u32, u32)>,
+}
+
+impl Allow {
+    /// Returns true if the range has the address.
+    pub fn covers(&self, address: IpAddr) -> bool {
+        let top = |bits: u32| u128::MAX.checked_shl(bits.saturating_sub(self.prefix.into())).unwrap_or(0);
+        match (self.network, address.to_canonical()) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => u128::from(u32::from(a) ^ u32::from(b)) & top(32) == 0,
+            (IpAddr::V6(a), IpAddr::V6(b)) => (u128::from(a) ^ u128::from(b)) & top(128) == 0,
+            _ => false,
+        }
+    }
+
+    /// Returns true if a node with this identity may come from the address.
+    pub fn gives(&self, address: IpAddr, id: GnbId) -> bool {
+        let plmn = self.plmn.is_none_or(|plmn| plmn == id.plmn);
+        plmn && self.ids.is_none_or(|(first, last)| (first..=last).contains(&id.id)) && self.covers(address)
+    }
+}
+
+/// Why a peer, or what it says to be, is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No entry has the peer's address.
+    Address,
+    /// No entry gives the identity to the peer's address.
+    Identity,
+    /// A node that is up has the identity.
+    InUse,
+    /// A further association comes from an address that is neither the node's nor given its identity.
+    Binding,
+    /// The peer's address has as many associations as it may have.
+    Associations,
+    /// The association was not a node's in time.
+    NoSetup,
+}
+
+impl Refusal {
+    /// All of them.
+    pub const ALL: [Refusal; 6] = [
+        Refusal::Address,
+        Refusal::Identity,
+        Refusal::InUse,
+        Refusal::Binding,
+        Refusal::Associations,
+        Refusal::NoSetup,
+    ];
+
+    /// The name of the reason in metrics and log lines.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Refusal::Address => "address",
+            Refusal::Identity => "identity",
+            Refusal::InUse => "identity_in_use",
+            Refusal::Binding => "binding",
+            Refusal::Associations => "associations",
+            Refusal::NoSetup => "no_ng_setup",
+        }
+    }
+}
+
+/// What becomes of an NG Setup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It takes effect.
+    Granted,
+    /// The node that has the identity is asked for a sign of life.
+    Contested,
+    /// It is refused.
+    Refused(Refusal),
+}
+
+/// Returns true if a peer with this address may have an association. An empty list allows all.
+pub fn allows(list: &[Allow], peer: IpAddr) -> bool {
+    list.is_empty() || list.iter().any(|entry| entry.covers(peer))
+}
+
+/// Decides on an NG Setup of `peer` as `id`. `up` has the addresses of the node that is up with this identity, none if there
+/// is no such node. A node that comes again from its own address has restarted.
+pub fn setup(list: &[Allow], peer: IpAddr, id: GnbId, mut up: impl Iterator<Item = IpAddr>) -> Verdict {
+    if !list.is_empty() && !list.iter().any(|entry| entry.gives(peer, id)) {
+        return Verdict::Refused(Refusal::Identity);
+    }
+    let peer = peer.to_canonical();
+    match up.next().map(|first| first.to_canonical() == peer || up.any(|address| address.to_canonical() == peer)) {
+        None | Some(true) => Verdict::Granted,
+        Some(false) => Verdict::Contested,
+    }
+}
+
+/// Returns true if an association of `peer` may become one of the node `id`, whose associations have the addresses `up`.
+pub fn binds(list: &[Allow], peer: IpAddr, id: GnbId, mut up: impl Iterator<Item = IpAddr>) -> bool {
+    // A list that is empty gives no address anything.
+    up.any(|address| address.to_canonical() == peer.to_canonical()) || list.iter().any(|entry| entry.gives(peer, id))
+}
+
+/// NG SETUP FAILURE for a node that may not have its identity, or not yet (TS 38.413 8.7.1.3).
+pub fn setup_refused(refusal: Refusal) -> Vec<u8> {
+    // The node that is up may be found dead by then.
+    let wait = if refusal == Refusal::InUse { TimeToWait::v10s } else { TimeToWait::v60s };
+    let cause = Cause::misc(CauseMisc::unspecified);
+    n2::encode(build_ngap!(UnsuccessfulOutcome, NGSetup, NGSetupFailure, Cause(cause), TimeToWait(wait)))
+}
+
+/// RAN CONFIGURATION UPDATE FAILURE for an association that may not become one of the node that it names (8.7.2.3).
+pub fn binding_refused() -> Vec<u8> {
+    n2::encode(build_ngap!(
+        UnsuccessfulOutcome,
+        RANConfigurationUpdate,
+        RANConfigurationUpdateFailure,
+        Cause(Cause::misc(CauseMisc::unspecified)),
+        TimeToWait(TimeToWait::v60s),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allow(network: &str, prefix: u8, plmn: Option<&str>, ids: Option<(u32, u32)>) -> Allow {
+        let plmn = plmn.map(|plmn| plmn.parse().expect("a PLMN"));
+        Allow { network: ip(network), prefix, plmn, ids }
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    fn gnb(id: u32) -> GnbId {
+        GnbId { plmn: "99970".parse().expect("a PLMN"), id, bits: 24 }
+    }
+
+    #[test]
+    fn ranges_have_their_addresses_alone() {
+        let entry = allow("10.1.0.0", 16, None, None);
+        for (address, covered) in [
+            ("10.1.0.0", true),
+            ("10.1.255.255", true),
+            ("::ffff:10.1.2.3", true),
+            ("10.2.0.0", false),
+            ("10.0.255.255", false),
+            ("::10.1.0.0", false),
+        ] {
+            assert_eq!(entry.covers(ip(address)), covered, "{address}");
+        }
+        let entry = allow("2001:db8:1::", 48, None, None);
+        assert!(entry.covers(ip("2001:db8:1:ffff::1")) && !entry.covers(ip("2001:db8:2::1")));
+        assert!(!entry.covers(ip("10.1.0.0")));
+        assert!(allow("0.0.0.0", 0, None, None).covers(ip("203.0.113.9")));
+        assert!(!allow("0.0.0.0", 0, None, None).covers(ip("2001:db8::1")));
+        assert!(allow("::", 0, None, None).covers(ip("2001:db8::1")));
+        let one = allow("10.1.2.3", 32, None, None);
+        assert!(one.covers(ip("10.1.2.3")) && !one.covers(ip("10.1.2.2")));
+    }
+
+    #[test]
+    fn lists_give_identities_to_addresses() {
+        let list = [
+            allow("10.1.0.0", 16, Some("99970"), Some((0x100, 0x1ff))),
+            allow("10.2.0.7", 32, Some("00101"), None),
+            allow("10.3.0.0", 24, None, None),
+        ];
+        let nobody = std::iter::empty;
+        for (peer, id, granted) in [
+            ("10.1.9.9", 0x100, true),
+            ("10.1.9.9", 0x1ff, true),
+            ("10.1.9.9", 0x200, false),
+            ("10.1.9.9", 0xff, false),
+            ("10.2.0.7", 0x100, false),
+            ("10.3.0.9", 0x100, true),
+            ("10.4.0.9", 0x100, false),
+        ] {
+            let verdict = if granted { Verdict::Granted } else { Verdict::Refused(Refusal::Identity) };
+            assert_eq!(setup(&list, ip(peer), gnb(id), nobody()), verdict, "{peer} {id}");
+            assert_eq!(binds(&list, ip(peer), gnb(id), nobody()), granted, "{peer} {id}");
+        }
+        assert!(allows(&list, ip("10.2.0.7")) && !allows(&list, ip("10.2.0.8")));
+        assert!(allows(&[], ip("10.2.0.8")));
+    }
+
+    #[test]
+    fn an_identity_that_is_up_elsewhere_is_contested() {
+        let up = || ["10.1.0.1", "10.1.0.2"].map(ip).into_iter();
+        let decide = |peer| setup(&[], ip(peer), gnb(1), up());
+        assert_eq!(decide("10.1.0.3"), Verdict::Contested);
+        assert_eq!(decide("10.1.0.2"), Verdict::Granted, "it has restarted");
+        assert_eq!(decide("::ffff:10.1.0.1"), Verdict::Granted);
+        assert_eq!(setup(&[], ip("10.1.0.3"), gnb(1), std::iter::empty()), Verdict::Granted);
+        assert!(binds(&[], ip("10.1.0.1"), gnb(1), up()) && !binds(&[], ip("10.1.0.3"), gnb(1), up()));
+        let list = [allow("10.1.0.0", 24, None, None)];
+        assert!(binds(&list, ip("10.1.0.3"), gnb(1), up()));
+        assert_eq!(
+            setup(&list, ip("10.1.0.3"), gnb(1), up()),
+            Verdict::Contested,
+            "the list does not decide who lives"
+        );
+    }
+
+    #[test]
+    fn refusals_say_when_to_come_again() {
+        for (refusal, wait) in [(Refusal::Identity, TimeToWait::v60s), (Refusal::InUse, TimeToWait::v10s)] {
+            let octets = setup_refused(refusal);
+            let pdu = NGAP_PDU::decode_borrowed(&octets).expect("a PDU");
+            assert_eq!(pdu.kind(), NgapPduKind::Unsuccessful_NGSetup);
+            assert_eq!(pdu.ie::<ie::TimeToWait>().and_then(Result::ok), Some(wait));
+        }
+        let octets = binding_refused();
+        let pdu = NGAP_PDU::decode_borrowed(&octets).expect("a PDU");
+        assert_eq!(pdu.kind(), NgapPduKind::Unsuccessful_RANConfigurationUpdate);
+    }
+}
