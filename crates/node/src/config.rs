@@ -7,6 +7,7 @@ use std::time::Duration;
 pub use vireo_core::config::{
     StateAnswer, StateCarry, StateChange, StateFormat, StateLocation, StatePersist, StateScope, StateWrite,
 };
+use vireo_core::ran::admission::Allow;
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_sctp::Driver;
@@ -25,6 +26,12 @@ pub struct N2Config {
     pub udp_port: u16,
     /// UDP encapsulation: the UDP port of peers.
     pub udp_peer_port: u16,
+    /// Which RAN nodes may come from where; empty = any from anywhere.
+    pub allow: Vec<Allow>,
+    /// Associations of one peer address at the same time.
+    pub associations_per_address: u32,
+    /// How long an association may be no RAN node's.
+    pub setup_within: Duration,
 }
 
 impl Default for N2Config {
@@ -36,7 +43,24 @@ impl Default for N2Config {
             port: 38412,
             udp_port: 9899,
             udp_peer_port: 9899,
+            allow: Vec::new(),
+            associations_per_address: 256,
+            setup_within: Duration::from_secs(10),
         }
+    }
+}
+
+impl N2Config {
+    /// Returns true if any node may come, and from more than this machine or a private network.
+    pub fn is_open(&self) -> bool {
+        self.allow.is_empty() && !self.addresses.iter().all(|address| is_private(*address))
+    }
+}
+
+fn is_private(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
     }
 }
 
@@ -258,6 +282,22 @@ impl SliceRuntime {
 mod tests {
     use super::*;
     use vireo_store::region::{Region, RegionConfig};
+
+    #[test]
+    fn n2_is_open_on_public_addresses_without_list() {
+        let n2 = |addresses: &[&str]| N2Config {
+            addresses: addresses.iter().map(|address| address.parse().expect("an address")).collect(),
+            ..N2Config::default()
+        };
+        for open in [&["203.0.113.1"][..], &["127.0.0.1", "2001:db8::1"], &["0.0.0.0"], &["::"]] {
+            assert!(n2(open).is_open(), "{open:?}");
+            let allow = vec![Allow { network: Ipv4Addr::UNSPECIFIED.into(), prefix: 0, plmn: None, ids: None }];
+            assert!(!N2Config { allow, ..n2(open) }.is_open());
+        }
+        for closed in [&["127.0.0.1"][..], &["10.1.2.3", "192.168.1.1", "172.16.0.9"], &["fd00::1", "::1", "fe80::1"]] {
+            assert!(!n2(closed).is_open(), "{closed:?}");
+        }
+    }
 
     #[test]
     fn the_usual_octets_are_enough_for_a_region() {

@@ -127,7 +127,8 @@ impl Control {
         Control::start_on(endpoint, config, store, metrics)
     }
 
-    /// The same on an N2 endpoint that is there already, such as one in memory; [`ControlConfig::n2`] is not used.
+    /// The same on an N2 endpoint that is there already, such as one in memory; of [`ControlConfig::n2`] the limits alone
+    /// are used.
     pub fn start_on(
         endpoint: Box<dyn Endpoint>,
         config: ControlConfig,
@@ -145,6 +146,7 @@ impl Control {
             state: config.state,
             overload: config.overload,
             program: config.program,
+            allow: config.n2.allow.clone(),
         };
         let mut frame = Frame::new(&settings)?;
         if let Some(sbi) = &config.sbi {
@@ -160,7 +162,8 @@ impl Control {
             metrics: Arc::clone(&metrics),
             copies: None,
         };
-        let (balancer, outbound, stopper) = Balancer::new(endpoint, n4, inputs.clone(), Arc::clone(&metrics))?;
+        let (mut balancer, outbound, stopper) = Balancer::new(endpoint, n4, inputs.clone(), Arc::clone(&metrics))?;
+        balancer.limit(&config.n2);
         let host = Host::start(frame, settings, udm, Arc::clone(&metrics), outbound)?;
         // Last: who sees it finds a core that works.
         let api = match config.api.listen {

@@ -9,6 +9,7 @@ pub(crate) mod process;
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use std::sync::{Mutex, PoisonError};
+use vireo_core::ran::admission::Refusal;
 use vireo_types::Duration;
 
 const METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
@@ -233,6 +234,7 @@ pub struct Metrics {
     /// Started, succeeded and failed procedures and their latency.
     pub procedures: Procedures,
     faults: Vec<Counter>,
+    n2_refused: Vec<Counter>,
     populations: Vec<Gauge>,
     usages: Vec<Gauge>,
     depths: Vec<Gauge>,
@@ -270,6 +272,7 @@ impl Metrics {
             values.map(|v| recorder.register_counter(&key(name, &[(label, v)]), &METADATA)).collect()
         };
         let faults = counters("vireo_faults_total", "fault", &mut Fault::ALL.iter().map(|f| f.label()));
+        let n2_refused = counters("vireo_n2_refused_total", "reason", &mut Refusal::ALL.iter().map(|r| r.label()));
         let messages = counters("vireo_messages_total", "flow", &mut Flow::ALL.iter().map(|q| q.label()));
         let carried = counters("vireo_session_octets_total", "direction", &mut ["uplink", "downlink"].into_iter());
         let state = StateFunction::ALL.iter().flat_map(|function| {
@@ -291,6 +294,7 @@ impl Metrics {
         Metrics {
             procedures: Procedures::new(recorder),
             faults,
+            n2_refused,
             populations,
             usages,
             depths,
@@ -300,6 +304,11 @@ impl Metrics {
             state,
             handle,
         }
+    }
+
+    /// A peer of N2, or what it says to be, is refused: `vireo_n2_refused_total{reason}`.
+    pub fn n2_refused(&self, refusal: Refusal) {
+        self.n2_refused[refusal as usize].increment(1);
     }
 
     /// A peer's mistake: `vireo_faults_total{fault}`.
@@ -483,6 +492,7 @@ fn describe(recorder: &PrometheusRecorder) {
             "Procedures that ended, by result and cause (cause value, timeout, lost, superseded).",
         ),
         ("vireo_faults_total", "Mistakes of peers, by protocol and kind."),
+        ("vireo_n2_refused_total", "Associations, NG Setups and further associations refused on N2, by reason."),
         ("vireo_messages_total", "Messages by protocol and direction."),
         (
             "vireo_session_octets_total",

@@ -125,6 +125,7 @@ pub(crate) fn run_host(config: Config, sbi: Option<SbiConfig>) -> Result<(), Fai
             state: config.state,
             overload: config.overload,
             program: program(&config.log),
+            allow: config.n2.allow,
         },
         api: config.api,
         udm: config.subscribers.udm,

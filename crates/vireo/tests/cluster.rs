@@ -4,6 +4,8 @@
 //! certificates; the second's slice wants no copies. In a third one balancer is cut off from all other members, though not from
 //! RAN nodes.
 
+mod ran;
+
 #[path = "../src/lab/authority.rs"]
 #[allow(dead_code, reason = "others need all of it")]
 mod authority;
@@ -11,6 +13,7 @@ mod authority;
 mod space;
 
 use authority::{Authority, Files, NAME};
+use ran::{NG_SETUP_FAILURE, NG_SETUP_RESPONSE, RanNode, golden};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use space::{Space, VIREO};
@@ -299,6 +302,38 @@ impl Cluster {
         assert!(emulated.status.success(), "{said}\n{}", self.logs());
     }
 
+    /// A RAN node keeps its identity at all balancers while it lives, and a dead one loses it at all hosts.
+    fn guards_identities(&self) {
+        let [one, two] = [0, 1].map(|balancer: usize| self.balancers[balancer].udp);
+        let mut first = RanNode::set_up(2, one);
+        let mut second = RanNode::connect(3, two);
+        second.send(&golden("NGSetupRequest"));
+        while second.poll_heard() == 0 {
+            first.poll();
+        }
+        assert_eq!(second.answer(), NG_SETUP_FAILURE);
+        self.knows_gnb_at("127.0.0.2");
+        // From here on it is silent.
+        assert_eq!(second.ask(&golden("NGSetupRequest")), NG_SETUP_RESPONSE, "{}", self.logs());
+        self.knows_gnb_at("127.0.0.3");
+        first.until("its end", |node| node.down.is_some());
+    }
+
+    /// Waits until every host knows one gNB, at this address.
+    fn knows_gnb_at(&self, address: &str) {
+        let deadline = Instant::now() + WITHIN;
+        let known = |host: &Part| {
+            let gnbs = host.ask("/status?limit=9")?;
+            let gnbs = serde_json::from_str::<Value>(&gnbs).ok()?["gnbs"].clone();
+            let [gnb] = &gnbs.as_array()?[..] else { return None };
+            gnb["address"].as_str()?.starts_with(&format!("{address}:")).then_some(())
+        };
+        while !self.hosts.iter().all(|host| known(host).is_some()) {
+            assert!(Instant::now() < deadline, "{address}\n{}", self.logs());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// A host whose certificate is of another authority does not join, one that shows none neither, and one that has no key
     /// does not start.
     fn keeps_strangers_out(&self) {
@@ -355,6 +390,7 @@ fn ues_are_served_without_a_controller_by_whichever_balancers_and_hosts_are_left
     let epoch = cluster.balancers.iter().map(|balancer| balancer.wait_for(2, 2)).max();
     cluster.serves(0);
     cluster.serves(1);
+    cluster.guards_identities();
     cluster.keeps_strangers_out();
     assert!(cluster.hosts.iter().map(Part::copied).sum::<f64>() > 0.0);
 

@@ -4,6 +4,7 @@
 //! polls everything. It never waits for the host: when the host's queue is full, it stops reading, and SCTP's windows
 //! hold the RAN back. The host is in the same process, or there are several behind the fabric ([`fleet`]).
 
+mod admission;
 mod edge;
 pub(crate) mod fleet;
 pub(crate) mod handover;
@@ -15,10 +16,12 @@ pub(crate) use outbound::{Commands, channel};
 
 use crate::clock::clock;
 use crate::cluster::Unsent;
+use crate::config::N2Config;
 use crate::host::{Door, Input};
 use crate::metrics::{Fault, Flow, Metrics};
 use crate::n4;
 use crate::punctual::Punctual;
+use admission::Admission;
 use crossbeam_channel::TrySendError;
 use edge::Edge;
 use fleet::Fleet;
@@ -31,6 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Monotonic};
 use vireo_core::n2::{self, Route};
+use vireo_core::ran::admission::Refusal;
 use vireo_sctp::{Endpoint, Event, SendError, Waker};
 use vireo_types::{AssocId, Instant, Ltmsi, Seid, limits};
 use vireo_wire::pfcp::{Cause, Error};
@@ -91,6 +95,7 @@ pub struct Balancer {
     edge: Edge,
     /// By the driver's names.
     associations: FxHashMap<AssocId, Association>,
+    admission: Admission,
     metrics: Arc<Metrics>,
     stop: Arc<AtomicBool>,
     /// Where it is asked to hand over, and whether it has.
@@ -194,12 +199,48 @@ impl Balancer {
             commands,
             edge: Edge::default(),
             associations: FxHashMap::default(),
+            admission: Admission::default(),
             metrics,
             stop,
             desk: None,
             followed,
         };
         Ok((balancer, outbound, stopper))
+    }
+
+    /// Sets what associations are taken; by itself it takes all.
+    pub(crate) fn limit(&mut self, config: &N2Config) {
+        self.admission.limit(config);
+        if config.is_open() {
+            tracing::warn!(
+                addresses = ?config.addresses,
+                "every RAN node is allowed on addresses that are not private; write [[n2.allow]], or protect N2 by IPsec"
+            );
+        }
+    }
+
+    /// Knows the associations of the process before again.
+    fn resume_admission(&mut self, config: &N2Config) {
+        self.admission.limit(config);
+        let Hosts::Fabric(fleet) = &self.hosts else { return };
+        for assoc in self.associations.keys() {
+            if let Some((peer, is_node)) = fleet.known(self.edge.out(*assoc)) {
+                self.admission.resume(*assoc, peer.ip(), is_node, clock());
+            }
+        }
+    }
+
+    /// Ends associations that are no RAN node's in time.
+    fn end_late(&mut self) {
+        if self.admission.due().is_none() {
+            return;
+        }
+        for (assoc, peer) in self.admission.late(clock()) {
+            let reason = Refusal::NoSetup;
+            self.metrics.n2_refused(reason);
+            tracing::warn!(%peer, assoc = self.edge.out(assoc).0, reason = reason.label(), "association ended");
+            self.endpoint.abort(assoc);
+        }
     }
 
     /// Runs until it is stopped, then shuts the associations down; or until another process has taken its place.
@@ -228,6 +269,7 @@ impl Balancer {
         self.commands();
         let given = self.fabric()?;
         self.let_go_if_cut_off();
+        self.end_late();
         self.release_held();
         self.hosts.ring();
         if !self.held.is_empty() {
@@ -237,7 +279,8 @@ impl Balancer {
         }
         let now = clock();
         let until = |due: Instant| Duration::from(due.since(now));
-        let mut wait = self.n4_due.map_or(Duration::from_secs(1), until);
+        let due = self.n4_due.into_iter().chain(self.admission.due()).min();
+        let mut wait = due.map_or(Duration::from_secs(1), until);
         if let Hosts::Fabric(fleet) = &self.hosts {
             wait = wait.min(until(fleet.due()));
         }
@@ -312,20 +355,29 @@ impl Balancer {
         let mut n4 = false;
         let mut writable = Vec::new();
         let (hosts, held, metrics) = (&mut self.hosts, &mut self.held, &self.metrics);
-        let (associations, edge) = (&mut self.associations, self.edge);
-        let (mut received, mut asked) = (0, false);
+        let (associations, admission, edge) = (&mut self.associations, &mut self.admission, self.edge);
+        let (mut received, mut asked, mut refused) = (0, false, Vec::new());
         let polled = self.endpoint.poll(Some(wait), &mut |event| {
             let input = match event {
                 Event::Up { assoc, peer, outbound_streams } => {
+                    if let Err(reason) = admission.up(assoc, peer.ip(), clock()) {
+                        metrics.n2_refused(reason);
+                        tracing::warn!(%peer, reason = reason.label(), "association refused");
+                        refused.push(assoc);
+                        return;
+                    }
                     associations.insert(assoc, Association { streams: outbound_streams, ..Association::default() });
                     Input::Up { assoc: edge.out(assoc), peer }
                 }
                 Event::Restarted { assoc } => {
                     let streams = associations.get(&assoc).map_or(1, |a| a.streams);
                     associations.insert(assoc, Association { streams, ..Association::default() });
+                    admission.waits(assoc, clock());
                     Input::Down { assoc: edge.out(assoc), restarted: true }
                 }
+                Event::Alive { assoc } => Input::Alive { assoc: edge.out(assoc) },
                 Event::Down { assoc, reason } => {
+                    admission.down(assoc);
                     if associations.remove(&assoc).is_none() {
                         return;
                     }
@@ -374,6 +426,7 @@ impl Balancer {
         });
         metrics.messages(Flow::NgapIn, received);
         polled?;
+        refused.into_iter().for_each(|assoc| self.endpoint.abort(assoc));
         if let Some(desk) = self.desk.as_ref().filter(|_| asked) {
             desk.hear(&self.endpoint.waker());
         }
@@ -417,7 +470,12 @@ impl Balancer {
 
     fn carry_out(&mut self, command: Command) {
         match command {
-            Command::Ngap { assoc, ue, pdu, .. } => self.send(assoc, ue, pdu),
+            Command::Ngap { assoc, ue, pdu, .. } => {
+                if ue.is_none() {
+                    self.sends_node(assoc, &pdu);
+                }
+                self.send(assoc, ue, pdu);
+            }
             // Hosts ask whoever holds N4 again.
             Command::Pfcp { .. } | Command::RefuseReport { .. } if !self.n4.n4().holds() => {}
             Command::Pfcp { upf, key, seid, message } => {
@@ -442,8 +500,16 @@ impl Balancer {
                 self.n4.refuse_report(clock(), upf, &message, error);
             }
             Command::Abort { assoc } => {
+                if let Hosts::Fabric(fleet) = &mut self.hosts {
+                    fleet.ends(assoc);
+                }
                 if let Some(assoc) = self.edge.back(assoc) {
                     self.endpoint.abort(assoc);
+                }
+            }
+            Command::Probe { assoc } => {
+                if let Some(assoc) = self.edge.back(assoc) {
+                    self.endpoint.probe(assoc);
                 }
             }
             Command::Sync { host, number } => {
@@ -463,6 +529,16 @@ impl Balancer {
             | Command::Unreached(_)
             | Command::Parts { .. }
             | Command::Leave => {}
+        }
+    }
+
+    /// A message that is about no UE says how far an association is.
+    fn sends_node(&mut self, assoc: AssocId, pdu: &[u8]) {
+        if let Some(own) = self.edge.back(assoc) {
+            self.admission.sends(own, pdu, clock());
+        }
+        if let Hosts::Fabric(fleet) = &mut self.hosts {
+            fleet.sends(assoc, pdu);
         }
     }
 

@@ -46,6 +46,11 @@ pub enum Command {
         /// Which.
         assoc: AssocId,
     },
+    /// The peer of an association is asked for a sign of life.
+    Probe {
+        /// The association.
+        assoc: AssocId,
+    },
     /// To a cluster's balancer: what an input has caused has all been said.
     Done {
         /// Its number.

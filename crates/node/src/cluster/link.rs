@@ -371,6 +371,9 @@ impl Link {
                 Command::Abort { assoc } => {
                     self.tell(assoc.balancer(), &ToBalancer::Abort { assoc: *assoc });
                 }
+                Command::Probe { assoc } => {
+                    self.tell(assoc.balancer(), &ToBalancer::Probe { assoc: *assoc });
+                }
                 Command::Done { number } => {
                     self.tell(BalancerId::of_input(*number).0, &ToBalancer::Done { number: *number });
                 }
@@ -665,6 +668,7 @@ pub(crate) fn input(message: ToHost<'_>) -> Option<Input> {
         ToHost::Claimed { supi, ue, at } => Input::Claimed { supi, ue, at },
         ToHost::Up { assoc, peer } => Input::Up { assoc, peer },
         ToHost::Down { assoc, restarted } => Input::Down { assoc, restarted },
+        ToHost::Alive { assoc } => Input::Alive { assoc },
         ToHost::Returned { dnn, address } => Input::Returned { of: Box::new((dnn, address)) },
         ToHost::Node(of) => Input::Node(Box::new(of)),
         ToHost::Endpoints(addresses) => Input::Endpoints(addresses),

@@ -136,6 +136,7 @@ impl BalancerNode {
         let controller = running.clone();
         let source = BalancerSource { view: fleet.view(), controller, upf: config.upf, started: Instant::now() };
         let (mut balancer, stopper) = Balancer::of_fleet(endpoint, n4, fleet, Arc::clone(&metrics))?;
+        balancer.limit(&config.n2);
         let api = match config.api.listen {
             Some(address) => Some(api::Server::start(address, Arc::new(source), metrics)?),
             None => None,
@@ -191,7 +192,7 @@ impl BalancerNode {
             slices: &config.slices,
             cluster: &config.cluster,
             security: &security,
-            endpoints: &config.n2.addresses,
+            n2: &config.n2,
         };
         let (ready, stopper) = taken.resume(by, Arc::clone(&metrics)).map_err(|error| match error {
             ResumeError::Link(error) => StartError::from(error),

@@ -141,6 +141,11 @@ pub enum ToHost<'a> {
         #[serde(borrow, with = "serde_bytes")]
         pdu: &'a [u8],
     },
+    /// The peer of an association has answered a heartbeat that a host had asked for.
+    Alive {
+        /// The association.
+        assoc: AssocId,
+    },
 }
 
 /// Of which RAN node a further association is.
@@ -256,6 +261,11 @@ pub enum ToBalancer<'a> {
     Node(OfNode),
     /// Nothing but heartbeats comes by this connection: those of a host, which has another one.
     Pulse(HostId),
+    /// The peer of an association is to be asked for a sign of life.
+    Probe {
+        /// The association.
+        assoc: AssocId,
+    },
 }
 
 /// From a host to one that keeps copies of its UEs.

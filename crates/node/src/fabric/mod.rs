@@ -36,9 +36,9 @@ pub(crate) use tls::told;
 pub use tls::{Insecure, TlsConfig, TlsError};
 
 /// The version that this release speaks.
-pub const VERSION: u16 = 8;
+pub const VERSION: u16 = 9;
 /// The oldest version that this release speaks.
-pub const OLDEST: u16 = 8;
+pub const OLDEST: u16 = 9;
 /// Octets of a greeting.
 pub const GREETING: usize = 13;
 const MAGIC: [u8; 8] = *b"VIREOFAB";

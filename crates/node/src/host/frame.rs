@@ -6,6 +6,7 @@ use crate::crew;
 use crate::nf::plan::{self, Plan};
 use crate::sbi::amf::SmfLink;
 use vireo_core::config::CoreConfig;
+use vireo_core::ran::admission::Allow;
 use vireo_store::region::Region;
 
 /// What a host is made with.
@@ -23,6 +24,8 @@ pub struct HostConfig {
     pub overload: OverloadConfig,
     /// How a worker process is started.
     pub program: crew::Program,
+    /// Which RAN nodes may come from where; empty = any.
+    pub allow: Vec<Allow>,
 }
 
 /// The region of a host and the way into it: there before the host is, so that others can be given it.

@@ -13,6 +13,7 @@ mod cluster;
 mod controller;
 mod door;
 mod egress;
+mod error;
 mod forward;
 mod frame;
 mod gauge;
@@ -28,6 +29,7 @@ mod timers;
 
 pub(crate) use cluster::Membership;
 pub use door::Door;
+pub use error::HostError;
 pub use frame::{Frame, HostConfig};
 pub(crate) use gauge::Gauge;
 pub(crate) use pools::pin;
@@ -41,7 +43,7 @@ use crate::crew::{Crew, Notice, Why};
 use crate::fabric::message::{Map, OfNode};
 use crate::forgotten::Forgotten;
 use crate::metrics::{Metrics, Population, Queue};
-use crate::nf::central::{self, CentralConfig, CentralError};
+use crate::nf::central::{self, CentralConfig};
 use crate::nf::ids::Giver;
 use crate::nf::outbox::Summary;
 use crate::nf::parcel::Parcel;
@@ -71,7 +73,7 @@ use vireo_core::ran;
 use vireo_core::replica::{Claim, Claims};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
-use vireo_store::region::{Bell, JoinError, Key, Receiver, Region, RegionError, Slot, Snapshot, Worker};
+use vireo_store::region::{Bell, Key, Receiver, Region, Slot, Snapshot, Worker};
 use vireo_subscribers::Udm;
 use vireo_types::{AssocId, Bucket, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
 use vireo_wire::ngap::CauseMisc;
@@ -103,6 +105,11 @@ pub enum Input {
         assoc: AssocId,
         /// Whether it is up again at once.
         restarted: bool,
+    },
+    /// The peer of an association has given the sign of life that it was asked for.
+    Alive {
+        /// The association.
+        assoc: AssocId,
     },
     /// In a cluster: a balancer is there, at these addresses of the AMF.
     Endpoints(Vec<IpAddr>),
@@ -270,40 +277,6 @@ pub enum Input {
     Stop,
 }
 
-/// Why a host does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum HostError {
-    /// The region.
-    #[error(transparent)]
-    Region(#[from] RegionError),
-    /// The host's own place in it.
-    #[error(transparent)]
-    Join(#[from] JoinError),
-    /// What workers are told.
-    #[error("the workers cannot be told the configuration: {0}; make it shorter")]
-    Instructions(String),
-    /// The supervisor.
-    #[error("the worker processes cannot be watched: {0}")]
-    Crew(std::io::Error),
-    /// Too many are needed.
-    #[error("the slices need more worker processes than a host has: raise pools.nfs-per-worker or lower pools.idle")]
-    Workers,
-    /// A worker.
-    #[error("worker process {worker} does not start: {error}")]
-    Worker {
-        /// Which.
-        worker: u8,
-        /// Why.
-        error: String,
-    },
-    /// All of them.
-    #[error("the worker processes are not ready after {0:?}; is the machine overloaded?")]
-    Late(Duration),
-    /// The database of contexts.
-    #[error(transparent)]
-    Central(#[from] CentralError),
-}
-
 /// How long the first workers may take to be ready.
 const START_WITHIN: Duration = Duration::from_secs(20);
 
@@ -457,7 +430,7 @@ impl Host {
             crew,
             pools,
             rings: Vec::new(),
-            nodes: Nodes::default(),
+            nodes: Nodes::new(config.allow),
             timers: timers::Timers::default(),
             udm,
             rng,
@@ -573,7 +546,8 @@ impl Host {
         let moving = self.cluster.as_ref().is_some_and(|cluster| cluster.is_moving());
         let again = blocked || moving || self.nodes.is_disconnecting();
         let now = clock();
-        let wait = self.timers.next().map_or(Duration::from_secs(1), |at| at.since(now).into());
+        let due = self.timers.next().into_iter().chain(self.nodes.contests.due()).min();
+        let wait = due.map_or(Duration::from_secs(1), |at| at.since(now).into());
         // A worker that makes room rings nobody for it.
         let wait = wait.min(if again { Duration::from_micros(200) } else { self.controller.next(now) });
         let (inputs, rings) = (&self.inputs, &self.rings);
@@ -656,6 +630,7 @@ impl Host {
             Input::Up { assoc, peer } => self.nodes.up(assoc, peer),
             Input::Node(of) => self.node_told(*of),
             Input::Down { assoc, restarted } => self.association_lost(assoc, restarted),
+            Input::Alive { assoc } => self.node_lives(assoc),
             Input::Endpoints(addresses) => self.balancer_there(&addresses),
             Input::BalancerGone(left) => self.balancer_gone(*left),
             Input::Unsent(message) => self.send_again(*message),
@@ -759,6 +734,7 @@ impl Host {
         self.free_stillborn(now);
         self.tell_lost();
         self.tell_disconnected();
+        self.settle_contests(now);
         self.control(now);
     }
 

@@ -1,5 +1,6 @@
 //! The RAN nodes, and which UEs are connected by each.
 
+mod contest;
 mod table;
 
 pub(super) use table::{Node, Nodes};
@@ -225,6 +226,14 @@ impl Host {
             }
         }
         let begins = outcome.request == Some(Request::Erase);
+        let setup = record.as_ref().filter(|_| begins && answers);
+        if setup.is_some_and(|record| !self.admits_setup(assoc, record, pdu, now)) {
+            return;
+        }
+        let further = node.filter(|_| bound.is_none() && !begins && outcome.fault.is_none());
+        if further.is_some_and(|node| !self.admits_binding(assoc, node, answers)) {
+            return;
+        }
         if let (Some(node), Some(record), false) = (node, &record, begins) {
             if bound.is_none() && outcome.fault.is_none() {
                 tracing::info!(assoc = assoc.0, name = record.name, "a RAN node has a further association");
@@ -241,7 +250,7 @@ impl Host {
         match outcome.request {
             // Of several hosts one has sent the update.
             Some(Request::Updated { failed }) if answers => self.updated(assoc, failed),
-            Some(request) => self.request(assoc, record, request),
+            Some(request) => self.request(assoc, record, request, answers),
             None => {}
         }
         if let Some(pdu) = outcome.answer.filter(|_| answers) {
@@ -257,7 +266,7 @@ impl Host {
         }
     }
 
-    fn request(&mut self, assoc: AssocId, record: Option<RanNode>, request: Request) {
+    fn request(&mut self, assoc: AssocId, record: Option<RanNode>, request: Request, answers: bool) {
         let now = clock();
         let procedures = |p| {
             self.account.metrics.procedures.started(p);
@@ -268,7 +277,7 @@ impl Host {
             Request::Erase => {
                 procedures(Procedure::NgSetup);
                 if let Some(record) = record {
-                    self.begin(assoc, record);
+                    self.begin(assoc, record, answers);
                 }
             }
             Request::Reset(items) if items.is_empty() => {
@@ -299,9 +308,11 @@ impl Host {
         }
     }
 
-    /// A node has set NG up. If it had before, it has restarted without its older associations noticing: they end.
-    fn begin(&mut self, assoc: AssocId, record: RanNode) {
-        tracing::info!(assoc = assoc.0, name = record.name, gnb = ?record.id, "NG is set up");
+    /// A node has set NG up. If it had before, it has restarted without its older associations noticing: they end, by the
+    /// host that answers.
+    fn begin(&mut self, assoc: AssocId, record: RanNode, answers: bool) {
+        let peer = self.nodes.peer(assoc);
+        tracing::info!(assoc = assoc.0, %peer, name = record.name, gnb = ?record.id, "NG is set up");
         for Gone { node, ues, left, .. } in self.nodes.begin(assoc, record) {
             if node == assoc {
                 // At once: the next messages of the same number may be of the same UEs.
@@ -309,8 +320,12 @@ impl Host {
             } else {
                 self.nodes.gone.push((node, ues));
             }
-            for old in left {
-                tracing::warn!(assoc = old.0, "the same RAN node has set NG up on another association: this one ends");
+            for old in left.into_iter().filter(|_| answers) {
+                tracing::warn!(
+                    assoc = old.0,
+                    %peer,
+                    "the same RAN node has set NG up on another association: this one ends"
+                );
                 self.egress.send(Command::Abort { assoc: old });
             }
         }

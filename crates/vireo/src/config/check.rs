@@ -1,20 +1,19 @@
 //! What is allowed, and the plain structs that come of it. Everything that is wrong is found in one go.
 
-use super::file::{self, Dnn, File, LONGEST, PacketDriver, SctpDriver, SliceId};
+use super::file::{self, Dnn, File, LONGEST, PacketDriver, SliceId};
 use super::values::{Local, Net, Span};
-use super::{Config, SubscribersConfig, cluster, home_network, log, runtime, slices as user_plane};
+use super::{Config, SubscribersConfig, cluster, home_network, log, n2, runtime, slices as user_plane};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
     Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
-use vireo_node::config::{ApiConfig, DATA_NETWORKS, N2Config, N4Config};
+use vireo_node::config::{ApiConfig, DATA_NETWORKS, N4Config};
 use vireo_node::crew::Program;
 use vireo_node::upf::{
     DataSlice, Fanout, FrameIo, FramesConfig, LeanSlice, Locking, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig,
     XdpMode,
 };
-use vireo_sctp::Driver;
 use vireo_subscribers::UdmConfig;
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
@@ -32,7 +31,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
     let (slices, by_name) = slices(&file.slices(), &mut problems);
     let dnns = dnns(&file.dnns(), &by_name, &mut problems);
     let config = Config {
-        n2: n2(&file.n2, &mut problems),
+        n2: n2::n2(&file.n2, &mut problems),
         n4: N4Config { listen: file.n4.listen, direct: file.n4.direct },
         api: ApiConfig { listen: file.api.listen.0 },
         slices: runtime::slices(&file.slices(), &slices, &mut problems),
@@ -358,20 +357,6 @@ fn timers(t: &file::Timers, problems: &mut Problems) -> Timers {
     timers
 }
 
-fn n2(n2: &file::N2, problems: &mut Problems) -> N2Config {
-    let addresses = addresses("n2.addresses", &n2.addresses, problems);
-    for (key, port) in [("n2.port", n2.port), ("n2.udp-port", n2.udp_port), ("n2.udp-peer-port", n2.udp_peer_port)] {
-        problems.check(port != 0, key, "1 to 65535 is allowed");
-    }
-    let driver = match n2.driver {
-        SctpDriver::Auto => Driver::Auto,
-        SctpDriver::Kernel => Driver::Kernel,
-        SctpDriver::UserspaceIp => Driver::UserspaceIp,
-        SctpDriver::UserspaceUdp => Driver::UserspaceUdp,
-    };
-    N2Config { driver, addresses, port: n2.port, udp_port: n2.udp_port, udp_peer_port: n2.udp_peer_port }
-}
-
 /// The addresses that RAN nodes are told (TS 38.413 9.2.6.7: 32 at the most).
 fn endpoints(addresses: &[IpAddr], problems: &mut Problems) -> Vec<IpAddr> {
     let usable = addresses.iter().all(|address| !address.is_unspecified() && !address.is_multicast());
@@ -637,7 +622,7 @@ fn framed(text: &str, problems: &mut Problems) -> Option<(IpAddr, u8)> {
 }
 
 /// Addresses of this machine.
-fn addresses(key: &str, addresses: &[Local], problems: &mut Problems) -> Vec<IpAddr> {
+pub(super) fn addresses(key: &str, addresses: &[Local], problems: &mut Problems) -> Vec<IpAddr> {
     problems.check((1..=8).contains(&addresses.len()), key, "1 to 8 addresses of this machine are allowed");
     let resolve = |a: &Local| a.resolve().map_err(|what| problems.add(key, what)).ok();
     addresses.iter().filter_map(resolve).collect()

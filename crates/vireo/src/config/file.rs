@@ -1,6 +1,7 @@
 //! The file's sections and keys with their defaults, as a person writes them. `examples/reference.toml` explains each.
 
 use super::log::Log;
+use super::n2::N2;
 use super::values::{Count, Listen, Local, Net, Secret, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use vireo_core::config::{
 };
 use vireo_core::schedule::forward::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
-use vireo_node::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
+use vireo_node::config::{ApiConfig, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use vireo_node::sbi::{Encoding, SbiConfig};
 use vireo_node::upf::UpfConfig;
 use vireo_types::{Duration, PduSessionType, Plmn};
@@ -243,35 +244,6 @@ impl Default for Dnn {
     fn default() -> Self {
         Dnn { ipv4_pool: None, ipv6_pool: None, types: Vec::new(), dns: Vec::new(), mtu: 1400, slices: Vec::new() }
     }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct N2 {
-    pub(super) driver: SctpDriver,
-    pub(super) addresses: Vec<Local>,
-    pub(super) port: u16,
-    pub(super) udp_port: u16,
-    pub(super) udp_peer_port: u16,
-    /// Empty: RAN nodes have the association that they set up by themselves.
-    pub(super) endpoints: Vec<IpAddr>,
-}
-
-impl Default for N2 {
-    fn default() -> Self {
-        let N2Config { addresses, port, udp_port, udp_peer_port, .. } = N2Config::default();
-        let addresses = addresses.into_iter().map(Local::Fixed).collect();
-        N2 { driver: SctpDriver::Auto, addresses, port, udp_port, udp_peer_port, endpoints: Vec::new() }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum SctpDriver {
-    Auto,
-    Kernel,
-    UserspaceIp,
-    UserspaceUdp,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

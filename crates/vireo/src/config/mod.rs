@@ -10,6 +10,7 @@ mod file;
 mod home_network;
 mod later;
 mod log;
+mod n2;
 mod runtime;
 mod slices;
 mod values;

@@ -1,6 +1,7 @@
 use super::*;
 use std::net::Ipv4Addr;
 use vireo_core::config::SliceProfile;
+use vireo_core::ran::admission::Allow;
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_node::config::{PoolKey, StateLocation};
@@ -50,6 +51,17 @@ fn the_lab_example_has_the_lab_values() {
     assert_eq!(config.core.dnns[0].ipv4_pool, Some((Ipv4Addr::new(10, 45, 0, 0), 16)));
     assert_eq!(config.n2.addresses, ["192.0.2.10".parse::<std::net::IpAddr>().expect("an address")]);
     assert_eq!(config.n2.port, 38412);
+}
+
+#[test]
+fn ran_nodes_are_allowed_by_address_plmn_and_id() {
+    let text = "[[n2.allow]]\naddresses = '10.1.0.0/16'\nplmn = '99970'\nnode-ids = [256, 511]\n[[n2.allow]]\naddresses = \
+                'fd00::7'\n";
+    let config = load(text).expect("it is right");
+    let plmn = Some("99970".parse().expect("a PLMN"));
+    let first = Allow { network: Ipv4Addr::new(10, 1, 0, 0).into(), prefix: 16, plmn, ids: Some((256, 511)) };
+    let second = Allow { network: "fd00::7".parse().expect("an address"), prefix: 128, plmn: None, ids: None };
+    assert_eq!(config.n2.allow, [first, second]);
 }
 
 #[test]
@@ -291,6 +303,11 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
         ("n2.addresses = ['x']", "n2.addresses.0: \"x\" is no IP address"),
         ("n2.addresses = []", "n2.addresses: 1 to 8 addresses"),
         ("n2.port = 0", "n2.port: 1 to 65535 is allowed"),
+        ("n2.max-associations-per-address = 0", "n2.max-associations-per-address: 1 to 4096 is allowed"),
+        ("n2.setup-within = '0s'", "n2.setup-within: \"1s\" to \"1h\" is allowed"),
+        ("n2.allow = [{ addresses = '10.0.0.1/8' }]", "n2.allow.0.addresses: \"10.0.0.1/8\" is no range of addresses"),
+        ("n2.allow = [{ addresses = '10.0.0.0/33' }]", "n2.allow.0.addresses: \"10.0.0.0/33\" is no range"),
+        ("n2.allow = [{ addresses = '10.0.0.1', node-ids = [2, 1] }]", "n2.allow.0.node-ids: the first is greater"),
         ("n4.listen = '0.0.0.0:8805'", "n4.listen: UPFs need an address"),
         ("upf.path-check = '5s'", "upf.path-check: \"60s\" or more"),
         ("upf.framed-routes = ['10.0.0.1/8']", "upf.framed-routes: networks like"),

@@ -2,6 +2,7 @@
 //! and has had sent, and what hosts that join later have to know. Hosts and the controller notice nothing.
 
 use super::member::{Member, State};
+use super::setup::Setup;
 use super::steer::message;
 use super::{Fleet, Node, SAID};
 use crate::clock::clock;
@@ -36,6 +37,7 @@ pub(in crate::balancer) struct Carried {
     complained: bool,
     map: Option<Map>,
     nodes: Vec<CarriedNode>,
+    setups: Vec<(AssocId, Setup)>,
     upfs: Vec<(SocketAddr, bool)>,
     number: u64,
     again: Vec<CarriedInput>,
@@ -154,6 +156,7 @@ impl Fleet {
             complained: self.complained,
             map: self.map.clone(),
             nodes: nodes.collect(),
+            setups: self.setups.iter().map(|(assoc, setup)| (*assoc, setup.clone())).collect(),
             upfs: self.upfs.iter().map(|(upf, up)| (*upf, *up)).collect(),
             number: self.number,
             again: again.collect(),
@@ -202,6 +205,7 @@ impl Fleet {
         let lost = carried.lost.iter().map(|(host, flying, emitted)| (*host, (resumed(flying), emitted.clone())));
         fleet.lost = lost.collect();
         fleet.nodes = carried.nodes.into_iter().map(|node| (node.assoc, Node::resumed(node))).collect();
+        fleet.setups = carried.setups.into_iter().collect();
         for (upf, up) in carried.upfs {
             fleet.upfs.entry(upf).and_modify(|known| *known = up);
         }
@@ -217,6 +221,14 @@ impl Fleet {
         }
         fleet.show_upfs();
         Ok(fleet)
+    }
+}
+
+impl Fleet {
+    /// The peer of an association, and whether it is a RAN node's.
+    pub(in crate::balancer) fn known(&self, assoc: AssocId) -> Option<(SocketAddr, bool)> {
+        let node = self.nodes.get(&assoc)?;
+        Some((node.peer, node.of.is_some() || !node.said.is_empty()))
     }
 }
 

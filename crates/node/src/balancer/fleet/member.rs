@@ -130,6 +130,7 @@ impl Member {
                         (0, Command::RefuseReport { upf, message: message.into() })
                     }
                     ToBalancer::Abort { assoc } => (0, Command::Abort { assoc }),
+                    ToBalancer::Probe { assoc } => (0, Command::Probe { assoc }),
                     ToBalancer::Done { number } => {
                         self.flying.done(number);
                         continue;

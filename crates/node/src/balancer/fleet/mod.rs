@@ -5,6 +5,7 @@
 
 pub(super) mod handover;
 mod member;
+mod setup;
 mod steer;
 
 use super::Command;
@@ -23,6 +24,7 @@ use crate::metrics::{Flow, Metrics};
 use member::{Member, Said, State};
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
+use setup::Setup;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -107,6 +109,8 @@ pub(crate) struct Fleet {
     map: Option<Map>,
     steering: Steering,
     nodes: FxHashMap<AssocId, Node>,
+    /// NG Setups that are not answered.
+    setups: FxHashMap<AssocId, Setup>,
     upfs: FxHashMap<SocketAddr, bool>,
     /// The number of the last input.
     number: u64,
@@ -184,6 +188,7 @@ impl Fleet {
             next_token: CONTROLLER + 1,
             map: None,
             nodes: FxHashMap::default(),
+            setups: FxHashMap::default(),
             upfs: core.upfs.iter().map(|upf| (upf.n4, false)).collect(),
             // Beyond those of a life before, which hosts may know to be carried out.
             number: now.as_micros(),
@@ -561,6 +566,7 @@ impl Fleet {
         for again in unfinished.into_iter().rev() {
             self.again.push_front(again);
         }
+        self.setups_again();
         self.give_again();
     }
 

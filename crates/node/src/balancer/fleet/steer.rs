@@ -1,5 +1,6 @@
 //! Which host an input goes to.
 
+use super::setup::is_setup;
 use super::{Fleet, Node, SAID, UNSENT, pools};
 use crate::clock::clock;
 use crate::config::{NF_KINDS, SliceRuntime};
@@ -24,7 +25,7 @@ const FIRST_GUESS: u64 = 100_000;
 const STALE: u32 = 3;
 
 /// NGAP's procedure codes (TS 38.413 9.4.7) of initiating messages that hosts keep something of.
-const NG_SETUP: [u8; 2] = [0, 21];
+pub(super) const NG_SETUP: [u8; 2] = [0, 21];
 const RAN_CONFIGURATION_UPDATE: [u8; 2] = [0, 35];
 
 /// What steering goes by.
@@ -147,6 +148,7 @@ impl Fleet {
                 let counted = self.counts(&input);
                 self.one(host, number, input, counted)
             }
+            None if is_setup(&input) => self.give_setup(number, input),
             None => self.all(number, input),
         }
     }
@@ -178,7 +180,7 @@ impl Fleet {
     }
 
     /// The host that answers for all.
-    fn speaker(&self) -> Option<HostId> {
+    pub(super) fn speaker(&self) -> Option<HostId> {
         self.serving.keys().min().copied()
     }
 
@@ -270,24 +272,21 @@ impl Fleet {
                 drop(self.nodes.insert(*assoc, Node { peer: *peer, said: VecDeque::new(), of: None }))
             }
             Input::Down { assoc, restarted: true } => {
+                self.setups.remove(assoc);
                 if let Some(node) = self.nodes.get_mut(assoc) {
                     node.said.clear();
                     node.of = None;
                 }
             }
-            Input::Down { assoc, .. } => drop(self.nodes.remove(assoc)),
+            Input::Down { assoc, .. } => self.ends(*assoc),
             Input::Upf { upf, up } => {
                 self.upfs.insert(*upf, *up);
                 self.show_upfs();
             }
             Input::Ngap { assoc, pdu, .. } => {
-                let Some(node) = self.nodes.get_mut(assoc) else { return };
-                if pdu.starts_with(&NG_SETUP) {
-                    node.said.clear();
-                    node.of = None;
-                } else if !pdu.starts_with(&RAN_CONFIGURATION_UPDATE) {
-                    return;
-                } else if node.said.len() == SAID {
+                let update = pdu.starts_with(&RAN_CONFIGURATION_UPDATE);
+                let Some(node) = self.nodes.get_mut(assoc).filter(|_| update) else { return };
+                if node.said.len() == SAID {
                     // Each says anew what it is about; the setup stays.
                     node.said.remove(1);
                 }
@@ -299,7 +298,7 @@ impl Fleet {
 }
 
 /// Puts an input into what is to be sent to a host.
-fn put(member: &mut super::Member, number: u64, input: &Input, answers: bool) {
+pub(super) fn put(member: &mut super::Member, number: u64, input: &Input, answers: bool) {
     if let Some(message) = message(number, input, answers) {
         member.stream.put(&message);
     }
@@ -310,6 +309,7 @@ pub(crate) fn message(number: u64, input: &Input, answers: bool) -> Option<ToHos
     Some(match input {
         Input::Up { assoc, peer } => ToHost::Up { assoc: *assoc, peer: *peer },
         Input::Down { assoc, restarted } => ToHost::Down { assoc: *assoc, restarted: *restarted },
+        Input::Alive { assoc } => ToHost::Alive { assoc: *assoc },
         Input::Ngap { assoc, view, pdu, bucket, .. } => {
             let view = view.as_ref().ok().copied();
             ToHost::Ngap { number, assoc: *assoc, answers, bucket: *bucket, view, pdu }

@@ -285,3 +285,53 @@ fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
         fleet.pump();
     }
 }
+
+/// The octets that pycrate encodes of a message.
+fn golden(name: &str) -> Vec<u8> {
+    let golden = include_str!("../../../../../tests/witness/golden.txt");
+    let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
+    (0..line.len()).step_by(2).map(|at| u8::from_str_radix(&line[at..at + 2], 16).expect("octets")).collect()
+}
+
+/// Hosts that join later hear of an NG Setup that one host has admitted, of no other; and one that its host has not decided on
+/// is another's to decide on.
+#[test]
+fn ng_setup_counts_when_it_is_answered() {
+    // Nobody is taken for dead meanwhile.
+    let mut world = World::beating(1, Span::from_secs(1));
+    let (fleet, assoc, setup) = (&mut world.fleets[0], AssocId(5), golden("NGSetupRequest"));
+    let peer = (Ipv4Addr::new(192, 0, 2, 1), 38412).into();
+    let input = || Input::Ngap {
+        assoc,
+        view: vireo_core::n2::view(&setup),
+        pdu: setup.clone(),
+        at: clock(),
+        number: 0,
+        answers: true,
+        bucket: None,
+    };
+    let said = |fleet: &Fleet| fleet.nodes[&assoc].said.iter().cloned().collect::<Vec<_>>();
+    fleet.give(Input::Up { assoc, peer }).expect("there is room");
+    fleet.give(input()).expect("there is room");
+    fleet.sends(assoc, &golden("NGSetupFailure"));
+    assert_eq!((said(fleet).len(), fleet.setups.len()), (0, 0), "it was refused");
+    fleet.give(input()).expect("there is room");
+    assert_eq!(said(fleet).len(), 0, "it is not answered");
+    fleet.sends(assoc, &golden("NGSetupResponse"));
+    assert_eq!((said(fleet), fleet.setups.len()), (vec![setup.clone()], 0));
+    fleet.sends(assoc, &golden("NGSetupResponse"));
+    assert_eq!(said(fleet).len(), 1, "an answer to nothing");
+
+    // The host that is to decide goes.
+    fleet.give(input()).expect("there is room");
+    let mut next = fleet.map.clone().expect("a map");
+    let heir = HostId(world.number.0 + 1);
+    let part = SlicePart { weight: 1.0, replicas: 0, hosts: vec![Weighted { host: heir, weight: 1.0 }] };
+    next.hosts = vec![(heir, (Ipv4Addr::LOCALHOST, 9).into())];
+    next.buckets = next.buckets.next(&[part]);
+    fleet.adopt(next);
+    let waits = fleet.again.iter().filter(|(_, input)| super::setup::is_setup(input)).count();
+    assert_eq!((waits, fleet.setups.len()), (1, 0));
+    fleet.ends(assoc);
+    assert!(fleet.nodes.is_empty(), "a host that joins hears nothing of it");
+}

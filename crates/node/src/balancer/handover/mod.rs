@@ -26,7 +26,7 @@ use super::fleet::{Fleet, View};
 use super::{Association, Balancer, DESK_TOKEN, Hosts, Stopper};
 use crate::clock;
 use crate::cluster::{ClusterConfig, Turns};
-use crate::config::SliceRuntime;
+use crate::config::{N2Config, SliceRuntime};
 use crate::controller::Beside;
 use crate::fabric::{Security, VERSION};
 use crate::metrics::Metrics;
@@ -37,7 +37,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_si
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, TcpListener, UdpSocket};
+use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ use vireo_types::{AssocId, Instant};
 const STEP: Duration = Duration::from_secs(1);
 /// In what form is handed over: that of the snapshot, which every change of it changes, and the fabric's version, in which the
 /// connections go on.
-const WORDS: (u16, u16) = (2, VERSION);
+const WORDS: (u16, u16) = (3, VERSION);
 
 /// Why a balancer is not handed over, or does not take over. The one that was there goes on.
 #[derive(Debug, thiserror::Error)]
@@ -291,7 +291,7 @@ pub(crate) struct Successor<'a> {
     pub(crate) slices: &'a [SliceRuntime],
     pub(crate) cluster: &'a ClusterConfig,
     pub(crate) security: &'a Security,
-    pub(crate) endpoints: &'a [IpAddr],
+    pub(crate) n2: &'a N2Config,
 }
 
 impl Taken {
@@ -353,7 +353,7 @@ impl Taken {
     pub(crate) fn resume(self, by: Successor<'_>, metrics: Arc<Metrics>) -> Result<(Ready, Stopper), ResumeError> {
         let Taken { line, path, listener, n4, snapshot, mut sockets, .. } = self;
         let n4 = n4::Endpoint::resume(n4, by.n4, snapshot.n4)?;
-        let config = (by.cluster, by.security, by.endpoints);
+        let config = (by.cluster, by.security, &by.n2.addresses[..]);
         let mut fleet = Fleet::resume(snapshot.fleet, &mut sockets, config, by.core, by.slices, Arc::clone(&metrics))?;
         let view = fleet.view();
         if by.cluster.controllers.is_empty() {
@@ -361,6 +361,7 @@ impl Taken {
         }
         let (mut balancer, stopper) = Balancer::of_followed(by.endpoint, n4, fleet, snapshot.first, metrics)?;
         balancer.associations = snapshot.associations.into_iter().map(Association::resumed).collect();
+        balancer.resume_admission(by.n2);
         balancer.held = snapshot.held.iter().filter_map(CarriedInput::input).collect();
         Ok((Ready { line, path, listener, view, balancer }, stopper))
     }

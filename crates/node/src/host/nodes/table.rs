@@ -3,12 +3,14 @@
 //! A node is known by the association on which it has set NG up, also when that one is gone and others carry it: this
 //! number names the node's life, and is what contexts have. What the node is sent goes by an association that is up.
 
+use super::contest::Contests;
 use crate::fabric::message::Ways;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::hash::Hasher;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use vireo_core::ran::RanNode;
+use vireo_core::ran::admission::{self, Allow, Verdict};
 use vireo_core::turn::Effect;
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Duration, GnbId, Instant};
@@ -104,9 +106,43 @@ pub(in crate::host) struct Nodes {
     former: FxHashMap<AssocId, AssocId>,
     /// UEs who are still to be told that their node is gone.
     pub(super) gone: Vec<(AssocId, Vec<Slot>)>,
+    /// Which nodes may come from where; empty = any.
+    allow: Vec<Allow>,
+    /// NG Setups that wait.
+    pub(in crate::host) contests: Contests,
 }
 
 impl Nodes {
+    /// No nodes, of which these may come.
+    pub(in crate::host) fn new(allow: Vec<Allow>) -> Self {
+        Nodes { allow, ..Nodes::default() }
+    }
+
+    /// What becomes of an NG Setup with this identity.
+    pub(super) fn setup(&self, assoc: AssocId, id: GnbId) -> Verdict {
+        let Some(link) = self.links.get(&assoc) else { return Verdict::Granted };
+        // What the association itself is of ends by NG Setup in any case.
+        let other = self.find(id).filter(|node| link.node != Some(*node));
+        admission::setup(&self.allow, link.peer.ip(), id, self.addresses(other))
+    }
+
+    /// Whether an association may become one of a node.
+    pub(super) fn binds(&self, assoc: AssocId, node: AssocId, id: GnbId) -> bool {
+        let peer = self.links.get(&assoc).map(|link| link.peer.ip());
+        peer.is_some_and(|peer| admission::binds(&self.allow, peer, id, self.addresses(Some(node))))
+    }
+
+    /// The associations of a node that are up.
+    pub(super) fn associations_of(&self, node: AssocId) -> Vec<AssocId> {
+        self.here.get(&node).map_or_else(Vec::new, |node| node.associations.clone())
+    }
+
+    /// The addresses of a node's associations.
+    fn addresses(&self, node: Option<AssocId>) -> impl Iterator<Item = IpAddr> {
+        let associations = node.and_then(|node| self.here.get(&node)).map_or(&[][..], |node| &node.associations);
+        associations.iter().filter_map(|assoc| Some(self.links.get(assoc)?.peer.ip()))
+    }
+
     /// An association came up.
     pub(in crate::host) fn up(&mut self, assoc: AssocId, peer: SocketAddr) {
         tracing::info!(assoc = assoc.0, %peer, "a RAN node is connected");
@@ -299,8 +335,13 @@ impl Nodes {
         let claims =
             |(of, link): (&AssocId, &Link)| (link.node.is_none() && link.claimed == Some(record.id)).then_some(*of);
         let claimed: Vec<AssocId> = self.links.iter().filter_map(claims).collect();
+        let id = record.id;
         self.here.insert(assoc, Node::new(record, vec![assoc], peer));
-        claimed.into_iter().for_each(|further| self.bind(further, assoc));
+        for further in claimed {
+            if self.binds(further, assoc, id) {
+                self.bind(further, assoc);
+            }
+        }
         ended
     }
 
@@ -484,8 +525,30 @@ mod tests {
     }
 
     #[test]
+    fn a_claimed_association_from_elsewhere_is_not_bound() {
+        let mut nodes = nodes(&[]);
+        nodes.up(AssocId(5), SocketAddr::from(([10, 0, 0, 3], 9)));
+        nodes.claim(AssocId(2), record(8).id);
+        nodes.claim(AssocId(5), record(8).id);
+        nodes.begin(AssocId(3), record(8));
+        assert_eq!([2, 3, 5].map(|assoc| nodes.of(AssocId(assoc))), [None, Some(AssocId(3)), Some(AssocId(3))]);
+    }
+
+    #[test]
+    fn an_identity_that_is_up_elsewhere_is_contested() {
+        let mut nodes = nodes(&[]);
+        let verdicts = |nodes: &Nodes| [1, 2].map(|assoc| nodes.setup(AssocId(assoc), record(7).id));
+        assert_eq!(verdicts(&nodes), [Verdict::Granted, Verdict::Contested], "NG Setup again begins a life of its own");
+        nodes.bind(AssocId(2), AssocId(1));
+        assert_eq!(verdicts(&nodes), [Verdict::Granted; 2]);
+        assert_eq!(nodes.setup(AssocId(3), record(8).id), Verdict::Granted);
+        assert!(!nodes.binds(AssocId(3), AssocId(1), record(7).id));
+    }
+
+    #[test]
     fn an_association_may_be_heard_of_before_its_node() {
         let mut nodes = nodes(&[]);
+        nodes.allow = vec![Allow { network: [10, 0, 0, 0].into(), prefix: 24, plmn: None, ids: None }];
         nodes.claim(AssocId(2), record(8).id);
         nodes.claim(AssocId(4), record(9).id);
         assert_eq!(nodes.of(AssocId(2)), None);

@@ -1,0 +1,204 @@
+//! Which associations N2 takes: by the peer's address, by how many that has, and by whether they are a RAN node's in time.
+//! Plain data: time and addresses come in.
+
+use crate::config::N2Config;
+use rustc_hash::FxHashMap;
+use std::net::IpAddr;
+use vireo_core::ran::admission::{Allow, Refusal, allows};
+use vireo_types::{AssocId, Duration, Instant};
+
+/// NG SETUP RESPONSE and RAN CONFIGURATION UPDATE ACKNOWLEDGE (TS 38.413 9.4.7): the association is a node's from then on.
+pub(super) const MAKES_NODE: [[u8; 2]; 2] = [[0x20, 21], [0x20, 35]];
+/// NG SETUP FAILURE.
+pub(super) const SETUP_FAILED: [u8; 2] = [0x40, 21];
+/// The longest Time to Wait (9.3.1.56), after which a node may come again on the same association.
+const TIME_TO_WAIT: Duration = Duration::from_secs(60);
+/// How often it is looked whose time is over.
+const LOOKS: Duration = Duration::from_millis(250);
+
+/// An association that is no node's yet.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    until: Instant,
+    /// It was told once to come again later.
+    told: bool,
+}
+
+/// The associations of a balancer, by the driver's names, and their limits.
+#[derive(Debug)]
+pub(super) struct Admission {
+    allow: Vec<Allow>,
+    per_address: usize,
+    /// How long one may be no node's; `None` = for ever.
+    within: Option<Duration>,
+    peers: FxHashMap<AssocId, IpAddr>,
+    addresses: FxHashMap<IpAddr, usize>,
+    waiting: FxHashMap<AssocId, Waiting>,
+    looked: Instant,
+}
+
+impl Default for Admission {
+    /// Without limits.
+    fn default() -> Self {
+        Admission {
+            allow: Vec::new(),
+            per_address: usize::MAX,
+            within: None,
+            peers: FxHashMap::default(),
+            addresses: FxHashMap::default(),
+            waiting: FxHashMap::default(),
+            looked: Instant::default(),
+        }
+    }
+}
+
+impl Admission {
+    /// The limits of a configuration.
+    pub(super) fn limit(&mut self, config: &N2Config) {
+        self.allow = config.allow.clone();
+        self.per_address = config.associations_per_address as usize;
+        self.within = Some(config.setup_within.into());
+    }
+
+    /// An association came up.
+    ///
+    /// # Errors
+    ///
+    /// When it is to be ended.
+    pub(super) fn up(&mut self, assoc: AssocId, peer: IpAddr, now: Instant) -> Result<(), Refusal> {
+        let peer = peer.to_canonical();
+        if !allows(&self.allow, peer) {
+            return Err(Refusal::Address);
+        }
+        if self.addresses.get(&peer).is_some_and(|count| *count >= self.per_address) {
+            return Err(Refusal::Associations);
+        }
+        *self.addresses.entry(peer).or_default() += 1;
+        self.peers.insert(assoc, peer);
+        self.waits(assoc, now);
+        Ok(())
+    }
+
+    /// One that another process has had, as it was.
+    pub(super) fn resume(&mut self, assoc: AssocId, peer: IpAddr, is_node: bool, now: Instant) {
+        let peer = peer.to_canonical();
+        *self.addresses.entry(peer).or_default() += 1;
+        self.peers.insert(assoc, peer);
+        if !is_node {
+            self.waits(assoc, now);
+        }
+    }
+
+    /// It begins anew, as no node's.
+    pub(super) fn waits(&mut self, assoc: AssocId, now: Instant) {
+        if let Some(within) = self.within.filter(|_| self.peers.contains_key(&assoc)) {
+            self.waiting.insert(assoc, Waiting { until: now + within, told: false });
+        }
+    }
+
+    /// It is gone.
+    pub(super) fn down(&mut self, assoc: AssocId) {
+        self.waiting.remove(&assoc);
+        let Some(peer) = self.peers.remove(&assoc) else { return };
+        if let Some(count) = self.addresses.get_mut(&peer) {
+            *count -= 1;
+            if *count == 0 {
+                self.addresses.remove(&peer);
+            }
+        }
+    }
+
+    /// Something that is about no UE is sent by an association.
+    pub(super) fn sends(&mut self, assoc: AssocId, pdu: &[u8], now: Instant) {
+        if MAKES_NODE.iter().any(|head| pdu.starts_with(head)) {
+            self.waiting.remove(&assoc);
+        } else if pdu.starts_with(&SETUP_FAILED)
+            && let Some(waiting) = self.waiting.get_mut(&assoc).filter(|waiting| !waiting.told)
+        {
+            // Once: who is refused again and again keeps no association.
+            *waiting = Waiting { until: now + TIME_TO_WAIT + self.within.unwrap_or_default(), told: true };
+        }
+    }
+
+    /// When [`Admission::late`] has something to do, at the earliest.
+    pub(super) fn due(&self) -> Option<Instant> {
+        (!self.waiting.is_empty()).then(|| self.looked + LOOKS)
+    }
+
+    /// Those whose time is over, each once, with their peers.
+    pub(super) fn late(&mut self, now: Instant) -> Vec<(AssocId, IpAddr)> {
+        if self.due().is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        self.looked = now;
+        let late = self.waiting.extract_if(|_, waiting| waiting.until <= now).map(|(assoc, _)| assoc);
+        late.filter_map(|assoc| Some((assoc, *self.peers.get(&assoc)?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESPONSE: [u8; 4] = [0x20, 21, 0, 0];
+
+    fn limited() -> Admission {
+        let allow = Allow { network: ip("10.0.0.0"), prefix: 8, plmn: None, ids: None };
+        let config = N2Config { allow: vec![allow], associations_per_address: 3, ..N2Config::default() };
+        let mut admission = Admission::default();
+        admission.limit(&config);
+        admission
+    }
+
+    /// So many seconds after the first association.
+    fn at(seconds: u64) -> Instant {
+        Instant::default() + Duration::from_secs(1000 + seconds)
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn one_address_has_only_so_many_associations() {
+        let (mut admission, now) = (limited(), Instant::default());
+        let mut up = |assoc, peer: &str| admission.up(AssocId(assoc), ip(peer), now);
+        (0..3).for_each(|assoc| assert_eq!(up(assoc, "10.0.0.1"), Ok(())));
+        assert_eq!(up(3, "10.0.0.1"), Err(Refusal::Associations));
+        assert_eq!(up(4, "::ffff:10.0.0.1"), Err(Refusal::Associations));
+        assert_eq!(up(5, "10.0.0.2"), Ok(()));
+        assert_eq!(up(6, "192.0.2.1"), Err(Refusal::Address));
+        admission.down(AssocId(3));
+        assert_eq!(admission.up(AssocId(7), ip("10.0.0.1"), now), Err(Refusal::Associations), "3 was never taken");
+        admission.down(AssocId(1));
+        assert_eq!(admission.up(AssocId(8), ip("10.0.0.1"), now), Ok(()));
+        [0, 2, 5, 8].into_iter().for_each(|assoc| admission.down(AssocId(assoc)));
+        assert!(admission.addresses.is_empty() && admission.peers.is_empty() && admission.waiting.is_empty());
+    }
+
+    #[test]
+    fn associations_without_ng_setup_end_in_time() {
+        let (mut admission, begun) = (limited(), at(0));
+        let peers = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"];
+        let associations: Vec<AssocId> = (0..4).map(AssocId).collect();
+        for (assoc, peer) in associations.iter().zip(peers) {
+            admission.up(*assoc, ip(peer), begun).expect("it is taken");
+        }
+        admission.sends(AssocId(0), &RESPONSE, begun);
+        // It is told to come again in a minute, and once more.
+        admission.sends(AssocId(1), &[0x40, 21, 0, 0], at(9));
+        admission.sends(AssocId(1), &[0x40, 21, 0, 0], at(69));
+        admission.sends(AssocId(2), &[0x00, 9], begun);
+        assert_eq!(admission.late(at(9)), []);
+        let mut late = admission.late(at(10));
+        late.sort_unstable();
+        assert_eq!(late, [(AssocId(2), ip(peers[2])), (AssocId(3), ip(peers[3]))]);
+        assert_eq!(admission.late(at(11)), [], "once");
+        assert_eq!(admission.late(at(78)), []);
+        assert_eq!(admission.late(at(79)), [(AssocId(1), ip(peers[1]))]);
+        assert_eq!(admission.due(), None, "all are nodes'");
+        // One that restarts is no node's any more.
+        admission.waits(AssocId(0), at(100));
+        assert_eq!(admission.late(at(110)), [(AssocId(0), ip(peers[0]))]);
+    }
+}

@@ -1,0 +1,135 @@
+//! NG Setup with the identity of a RAN node that is up elsewhere. That node is asked for a sign of life at once. If it gives
+//! one, the newcomer is refused; if it gives none in time, it is dead: its associations end and the NG Setup takes effect.
+//!
+//! Of several hosts the one that answers decides. The others hear of the NG Setup when it has taken effect.
+
+use crate::balancer::Command;
+use crate::host::Host;
+use crate::metrics::{Failure, Procedure};
+use vireo_core::ran::RanNode;
+use vireo_core::ran::admission::{self, Refusal, Verdict};
+use vireo_types::{AssocId, Duration, GnbId, Instant};
+
+/// How long a node has for its sign of life.
+const WITHIN: Duration = Duration::from_secs(2);
+/// How often it is asked meanwhile: a heartbeat may be lost.
+const AGAIN: Duration = Duration::from_millis(400);
+
+/// An NG Setup that waits.
+#[derive(Debug)]
+struct Contest {
+    /// Its association.
+    assoc: AssocId,
+    id: GnbId,
+    pdu: Vec<u8>,
+    /// The number of the node that has the identity.
+    node: AssocId,
+    /// When that is asked next, and until when it has time.
+    next: Instant,
+    until: Instant,
+}
+
+/// All NG Setups that wait, at most one of each association.
+#[derive(Debug, Default)]
+pub(in crate::host) struct Contests(Vec<Contest>);
+
+impl Contests {
+    /// Until when nothing is to be done.
+    pub(in crate::host) fn due(&self) -> Option<Instant> {
+        self.0.iter().map(|contest| contest.next.min(contest.until)).min()
+    }
+}
+
+impl Host {
+    /// Returns true if an NG Setup takes effect now. If not, it is refused or waits.
+    pub(super) fn admits_setup(&mut self, assoc: AssocId, record: &RanNode, pdu: &[u8], now: Instant) -> bool {
+        match self.nodes.setup(assoc, record.id) {
+            Verdict::Granted => return true,
+            Verdict::Refused(refusal) => self.refuse_setup(assoc, record.id, refusal),
+            Verdict::Contested => self.contest(assoc, record.id, pdu, now),
+        }
+        false
+    }
+
+    fn refuse_setup(&mut self, assoc: AssocId, id: GnbId, refusal: Refusal) {
+        let (peer, metrics) = (self.nodes.peer(assoc), &self.account.metrics);
+        metrics.n2_refused(refusal);
+        metrics.procedures.failed(Procedure::NgSetup, Failure::Cause(0));
+        tracing::warn!(%peer, assoc = assoc.0, gnb = ?id, reason = refusal.label(), "NG Setup refused");
+        self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu: admission::setup_refused(refusal) });
+    }
+
+    fn contest(&mut self, assoc: AssocId, id: GnbId, pdu: &[u8], now: Instant) {
+        let waits = self.nodes.contests.0.iter().any(|contest| contest.assoc == assoc);
+        let Some(node) = self.nodes.find(id).filter(|_| !waits) else { return };
+        let peer = self.nodes.peer(assoc);
+        tracing::warn!(%peer, assoc = assoc.0, gnb = ?id, "NG Setup waits: another association has this identity");
+        let (next, until) = (now + AGAIN, now + WITHIN);
+        self.nodes.contests.0.push(Contest { assoc, id, pdu: pdu.to_vec(), node, next, until });
+        self.probe(node);
+    }
+
+    /// Asks a node for a sign of life.
+    fn probe(&mut self, node: AssocId) {
+        for assoc in self.nodes.associations_of(node) {
+            self.egress.send(Command::Probe { assoc });
+        }
+    }
+
+    /// The peer of an association has given a sign of life.
+    pub(in crate::host) fn node_lives(&mut self, assoc: AssocId) {
+        let Some(node) = self.nodes.of(assoc) else { return };
+        let refused: Vec<Contest> = self.nodes.contests.0.extract_if(.., |contest| contest.node == node).collect();
+        for contest in refused {
+            if self.nodes.is_up(contest.assoc) {
+                self.refuse_setup(contest.assoc, contest.id, Refusal::InUse);
+            }
+        }
+    }
+
+    /// Lets NG Setups take effect for which the node that had the identity is gone, or silent for too long.
+    pub(in crate::host) fn settle_contests(&mut self, now: Instant) {
+        if self.nodes.contests.0.is_empty() {
+            return;
+        }
+        for mut contest in std::mem::take(&mut self.nodes.contests.0) {
+            if !self.nodes.is_up(contest.assoc) {
+                continue;
+            }
+            if self.nodes.get(contest.node).is_some() && now < contest.until {
+                if now >= contest.next {
+                    contest.next = now + AGAIN;
+                    self.probe(contest.node);
+                }
+                self.nodes.contests.0.push(contest);
+                continue;
+            }
+            for silent in self.nodes.associations_of(contest.node) {
+                let peer = self.nodes.peer(silent);
+                tracing::warn!(%peer, assoc = silent.0, "association ended: its RAN node is silent and comes from elsewhere");
+                self.egress.send(Command::Abort { assoc: silent });
+                self.association_lost(silent, false);
+            }
+            match self.nodes.find(contest.id) {
+                // Another newcomer was first.
+                Some(_) => self.refuse_setup(contest.assoc, contest.id, Refusal::InUse),
+                None => self.node_message(contest.assoc, &contest.pdu, true),
+            }
+        }
+    }
+
+    /// Returns true if a further association may become one of the node that it names; answers it if not.
+    pub(super) fn admits_binding(&mut self, assoc: AssocId, node: AssocId, answers: bool) -> bool {
+        let Some(id) = self.nodes.get(node).map(|node| node.record.id) else { return false };
+        if self.nodes.binds(assoc, node, id) {
+            return true;
+        }
+        if answers {
+            let (peer, reason) = (self.nodes.peer(assoc), Refusal::Binding);
+            self.account.metrics.n2_refused(reason);
+            tracing::warn!(%peer, assoc = assoc.0, gnb = ?id, reason = reason.label(), "further association refused");
+            self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu: admission::binding_refused() });
+        }
+        false
+    }
+}

@@ -1,0 +1,131 @@
+//! `[n2]`: where RAN nodes connect, and which of them may.
+
+use super::check::{Problems, addresses};
+use super::values::{Local, Span};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use vireo_core::ran::admission::Allow as Entry;
+use vireo_node::config::N2Config;
+use vireo_sctp::Driver;
+use vireo_types::Plmn;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct N2 {
+    driver: SctpDriver,
+    addresses: Vec<Local>,
+    port: u16,
+    udp_port: u16,
+    udp_peer_port: u16,
+    /// Empty: RAN nodes have the association that they set up by themselves.
+    pub(super) endpoints: Vec<IpAddr>,
+    max_associations_per_address: u32,
+    setup_within: Span,
+    /// Empty: any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) allow: Vec<Allow>,
+}
+
+impl Default for N2 {
+    fn default() -> Self {
+        let n2 = N2Config::default();
+        N2 {
+            driver: SctpDriver::Auto,
+            addresses: n2.addresses.into_iter().map(Local::Fixed).collect(),
+            port: n2.port,
+            udp_port: n2.udp_port,
+            udp_peer_port: n2.udp_peer_port,
+            endpoints: Vec::new(),
+            max_associations_per_address: n2.associations_per_address,
+            setup_within: Span(n2.setup_within.into()),
+            allow: Vec::new(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum SctpDriver {
+    Auto,
+    Kernel,
+    UserspaceIp,
+    UserspaceUdp,
+}
+
+/// RAN nodes that may come from a range of addresses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Allow {
+    addresses: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    plmn: Option<Plmn>,
+    /// The first and the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    node_ids: Option<[u32; 2]>,
+}
+
+pub(super) fn n2(n2: &N2, problems: &mut Problems) -> N2Config {
+    let addresses = addresses("n2.addresses", &n2.addresses, problems);
+    for (key, port) in [("n2.port", n2.port), ("n2.udp-port", n2.udp_port), ("n2.udp-peer-port", n2.udp_peer_port)] {
+        problems.check(port != 0, key, "1 to 65535 is allowed");
+    }
+    let driver = match n2.driver {
+        SctpDriver::Auto => Driver::Auto,
+        SctpDriver::Kernel => Driver::Kernel,
+        SctpDriver::UserspaceIp => Driver::UserspaceIp,
+        SctpDriver::UserspaceUdp => Driver::UserspaceUdp,
+    };
+    let (most, within) = (n2.max_associations_per_address, std::time::Duration::from(n2.setup_within.0));
+    problems.check((1..=4096).contains(&most), "n2.max-associations-per-address", "1 to 4096 is allowed");
+    problems.check((1..=3600).contains(&within.as_secs()), "n2.setup-within", "\"1s\" to \"1h\" is allowed");
+    N2Config {
+        driver,
+        addresses,
+        port: n2.port,
+        udp_port: n2.udp_port,
+        udp_peer_port: n2.udp_peer_port,
+        allow: allow(&n2.allow, problems),
+        associations_per_address: most,
+        setup_within: within,
+    }
+}
+
+/// The list of RAN nodes that may come.
+pub(super) fn allow(list: &[Allow], problems: &mut Problems) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for (n, entry) in list.iter().enumerate() {
+        let key = |name| format!("n2.allow.{n}.{name}");
+        match range(&entry.addresses) {
+            Some((network, prefix)) => {
+                let ids = entry.node_ids.map(|[first, last]| (first, last));
+                entries.push(Entry { network, prefix, plmn: entry.plmn, ids });
+            }
+            None => problems.add(
+                key("addresses"),
+                format_args!(
+                    "{:?} is no range of addresses; write an address or a network, as in \"10.0.0.0/24\"",
+                    entry.addresses
+                ),
+            ),
+        }
+        if entry.node_ids.is_some_and(|[first, last]| first > last) {
+            problems.add(key("node-ids"), "the first is greater than the last; write [first, last]");
+        }
+    }
+    entries
+}
+
+/// A network without host bits, or one address.
+fn range(text: &str) -> Option<(IpAddr, u8)> {
+    let Some((address, prefix)) = text.split_once('/') else {
+        let address: IpAddr = text.parse().ok()?;
+        return Some((address, if address.is_ipv4() { 32 } else { 128 }));
+    };
+    let (address, prefix): (IpAddr, u8) = (address.parse().ok()?, prefix.parse().ok()?);
+    let host_bits = match address {
+        IpAddr::V4(v4) if prefix <= 32 => u128::from(u32::from(v4).checked_shl(prefix.into()).unwrap_or(0)),
+        IpAddr::V6(v6) if prefix <= 128 => u128::from(v6).checked_shl(prefix.into()).unwrap_or(0),
+        _ => return None,
+    };
+    (host_bits == 0).then_some((address, prefix))
+}

@@ -1,0 +1,218 @@
+//! A core as its operator runs it, without a UPF, and RAN nodes that send what a test has them send.
+#![allow(dead_code, reason = "no test needs all of it")]
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use vireo_sctp::{Config, Driver, Endpoint, Event, SendError};
+use vireo_types::AssocId;
+
+pub(crate) const WITHIN: Duration = Duration::from_secs(60);
+const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
+const PPID_NGAP: u32 = 60;
+
+/// The first octets of answers (TS 38.413 9.4.7).
+pub(crate) const NG_SETUP_RESPONSE: [u8; 2] = [0x20, 21];
+pub(crate) const NG_SETUP_FAILURE: [u8; 2] = [0x40, 21];
+pub(crate) const UPDATE_ACKNOWLEDGE: [u8; 2] = [0x20, 35];
+pub(crate) const UPDATE_FAILURE: [u8; 2] = [0x40, 35];
+
+/// The octets that pycrate encodes of a message, of the gNB 0x102.
+pub(crate) fn golden(name: &str) -> Vec<u8> {
+    let golden = include_str!("../../../../tests/witness/golden.txt");
+    let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
+    hex::decode(line).expect("octets")
+}
+
+/// The same of another gNB.
+pub(crate) fn of_gnb(name: &str, id: u8) -> Vec<u8> {
+    let mut octets = golden(name);
+    let own = [0x99, 0xf9, 0x07, 0x10, 0, 1];
+    let at = octets.windows(own.len()).position(|window| window == own).expect("the gNB's identity");
+    octets[at + own.len()] = id;
+    octets
+}
+
+fn udp_port() -> u16 {
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr()).expect("a port").port()
+}
+
+/// A core. Dropped, it is killed.
+pub(crate) struct Core {
+    process: Child,
+    api: SocketAddr,
+    /// The UDP port that SCTP is in, and that of N4.
+    pub(crate) n2: u16,
+    pub(crate) n4: u16,
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Core {
+    /// Starts one with these lines of `[n2]` and of `[log]`.
+    pub(crate) fn start(directory: &Path, (n2_lines, log): (&str, &str), stderr: impl Into<Stdio>) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a TCP port");
+        let api = listener.local_addr().expect("an address");
+        drop(listener);
+        let (n2, n4) = (udp_port(), udp_port());
+        let config = format!(
+            "[n4]\nlisten = \"127.0.0.1:{n4}\"\n[api]\nlisten = \"{api}\"\n\
+             [upf]\nenabled = false\n[[external-upf]]\nn4 = \"127.0.0.1:{}\"\n[subscribers]\ndatabase = \"{}\"\n\
+             [pools]\nkey = \"wildcard\"\nworkers = 1\nidle = 0\n[state]\nues = 1000\n[log]\n{log}\n\
+             [n2]\ndriver = \"userspace-udp\"\nudp-port = {n2}\n{n2_lines}\n",
+            udp_port(),
+            directory.join("subscribers.db").display(),
+        );
+        let path = directory.join("vireo.toml");
+        fs::write(&path, config).expect("a configuration");
+        let mut command = Command::new(VIREO);
+        command.arg("run").arg("--config").arg(path).env_remove("RUST_LOG");
+        let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().expect("it starts");
+        Core { process, api, n2, n4 }
+    }
+
+    fn metrics(&self) -> Option<String> {
+        let mut stream = TcpStream::connect(self.api).ok()?;
+        write!(stream, "GET /metrics HTTP/1.0\r\nHost: {}\r\n\r\n", self.api).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer.split_once("\r\n\r\n")?.1.to_owned())
+    }
+
+    pub(crate) fn metric(&self, name: &str) -> Option<f64> {
+        self.metrics()?.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    }
+
+    /// How many were refused for a reason.
+    pub(crate) fn refused(&self, reason: &str) -> f64 {
+        self.metric(&format!("vireo_n2_refused_total{{reason=\"{reason}\"}}")).expect("it answers")
+    }
+
+    /// Waits until a metric has at least this value.
+    pub(crate) fn wait_for(&mut self, name: &str, least: f64) {
+        let deadline = Instant::now() + WITHIN;
+        loop {
+            let value = self.metric(name);
+            if value.is_some_and(|value| value >= least) {
+                return;
+            }
+            assert_eq!(self.process.try_wait().expect("it is ours"), None, "the core has ended");
+            assert!(Instant::now() < deadline, "{name} is {value:?}, not {least}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until it is up.
+    pub(crate) fn wait(&mut self) {
+        self.wait_for("process_cpu_seconds_total", 0.0);
+    }
+
+    /// Ends it in good order.
+    pub(crate) fn end(&mut self) -> ExitStatus {
+        kill_process(Pid::from_child(&self.process), Signal::TERM).expect("it is ours");
+        let deadline = Instant::now() + WITHIN;
+        loop {
+            if let Some(status) = self.process.try_wait().expect("it is ours") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "it does not end");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// A RAN node with one association. One that is not used is silent, as if it were dead.
+pub(crate) struct RanNode {
+    endpoint: Box<dyn Endpoint>,
+    assoc: AssocId,
+    heard: Vec<Vec<u8>>,
+    is_up: bool,
+    /// Why its association ended, if it has.
+    pub(crate) down: Option<&'static str>,
+}
+
+impl RanNode {
+    /// One at 127.0.0.LAST, with an association with a core at a UDP port, or none if that does not want it.
+    pub(crate) fn connect(last: u8, core: u16) -> Self {
+        let driver = Driver::UserspaceUdp;
+        let addresses = vec![Ipv4Addr::new(127, 0, 0, last).into()];
+        let config = Config { driver, addresses, udp_local_port: 0, udp_remote_port: core, ..Config::default() };
+        let mut endpoint = vireo_sctp::bind(&config).expect("an endpoint");
+        let assoc = endpoint.connect((Ipv4Addr::LOCALHOST, 38412).into()).expect("an association");
+        let mut node = RanNode { endpoint, assoc, heard: Vec::new(), is_up: false, down: None };
+        node.until("an association", |node| node.is_up || node.down.is_some());
+        node
+    }
+
+    /// One that has NG set up.
+    pub(crate) fn set_up(last: u8, core: u16) -> Self {
+        let mut node = RanNode::connect(last, core);
+        assert_eq!(node.ask(&golden("NGSetupRequest")), NG_SETUP_RESPONSE);
+        node
+    }
+
+    /// One that has NG set up as another gNB.
+    pub(crate) fn set_up_as(last: u8, core: u16, id: u8) -> Self {
+        let mut node = RanNode::connect(last, core);
+        assert_eq!(node.ask(&of_gnb("NGSetupRequest", id)), NG_SETUP_RESPONSE);
+        node
+    }
+
+    /// Does its part for a moment; how many messages of the core wait.
+    pub(crate) fn poll_heard(&mut self) -> usize {
+        self.poll();
+        self.heard.len()
+    }
+
+    /// Does its part for a moment.
+    pub(crate) fn poll(&mut self) {
+        let (heard, is_up, down) = (&mut self.heard, &mut self.is_up, &mut self.down);
+        let polled = self.endpoint.poll(Some(Duration::from_millis(5)), &mut |event| match event {
+            Event::Up { .. } => *is_up = true,
+            Event::Down { reason, .. } => *down = Some(reason),
+            Event::Message { data, .. } => heard.push(data.to_vec()),
+            _ => {}
+        });
+        polled.expect("polled");
+    }
+
+    /// Does its part until something is so.
+    pub(crate) fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        let deadline = Instant::now() + WITHIN;
+        while !is_so(self) {
+            assert!(Instant::now() < deadline, "not in time: {what}");
+            self.poll();
+        }
+    }
+
+    pub(crate) fn send(&mut self, pdu: &[u8]) {
+        while let Err(error) = self.endpoint.send(self.assoc, 0, PPID_NGAP, pdu) {
+            assert!(matches!(error, SendError::Full), "{error}");
+            self.poll();
+        }
+    }
+
+    /// Sends a message and waits for the next one of the core; its first octets.
+    pub(crate) fn ask(&mut self, pdu: &[u8]) -> [u8; 2] {
+        self.send(pdu);
+        self.answer()
+    }
+
+    /// Waits for the next message of the core; its first octets.
+    pub(crate) fn answer(&mut self) -> [u8; 2] {
+        self.until("an answer", |node| !node.heard.is_empty() || node.down.is_some());
+        assert!(!self.heard.is_empty(), "no answer: {:?}", self.down);
+        let pdu = self.heard.remove(0);
+        [pdu[0], pdu[1]]
+    }
+}

@@ -1,0 +1,118 @@
+//! Who may be which RAN node: a node that is up keeps its identity, a dead one loses it, and the operator's list decides who
+//! may come from where. Attackers and operators' mistakes are RAN nodes at other loopback addresses.
+
+mod ran;
+
+use ran::{Core, NG_SETUP_FAILURE, NG_SETUP_RESPONSE, RanNode, UPDATE_ACKNOWLEDGE, UPDATE_FAILURE, golden, of_gnb};
+use std::fs::{self, File};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A core with these lines of `[n2]`, and where it logs.
+fn core(n2: &str) -> (Core, tempfile::TempDir) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let log = File::create(directory.path().join("log")).expect("a log");
+    let mut core = Core::start(directory.path(), (n2, ""), log);
+    core.wait();
+    (core, directory)
+}
+
+fn log(directory: &tempfile::TempDir) -> String {
+    fs::read_to_string(directory.path().join("log")).expect("a log")
+}
+
+#[test]
+fn identity_of_a_live_node_is_not_taken_over() {
+    let (core, directory) = core("");
+    let mut first = RanNode::set_up(2, core.n2);
+    let mut second = RanNode::connect(3, core.n2);
+    let began = Instant::now();
+    second.send(&golden("NGSetupRequest"));
+    // The first answers its heartbeat.
+    while second.poll_heard() == 0 {
+        first.poll();
+    }
+    assert_eq!(second.answer(), NG_SETUP_FAILURE);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!(first.ask(&golden("RANConfigurationUpdate")), UPDATE_ACKNOWLEDGE, "it is what it was");
+    assert_eq!((first.down, second.down), (None, None));
+    assert_eq!(core.refused("identity_in_use"), 1.0);
+    // A further association of it comes from its own address alone.
+    let mut further = RanNode::connect(3, core.n2);
+    assert_eq!(further.ask(&golden("RANConfigurationUpdate")), UPDATE_FAILURE);
+    let mut further = RanNode::connect(2, core.n2);
+    assert_eq!(further.ask(&golden("RANConfigurationUpdate")), UPDATE_ACKNOWLEDGE);
+    assert_eq!(core.refused("binding"), 1.0);
+    // And it does not become another one.
+    assert_eq!(first.ask(&of_gnb("RANConfigurationUpdate", 9)), UPDATE_FAILURE);
+    let log = log(&directory);
+    for line in ["NG Setup refused", "reason=\"identity_in_use\"", "further association refused", "reason=\"binding\""]
+    {
+        assert!(log.contains(line), "{line}\n{log}");
+    }
+}
+
+#[test]
+fn identity_of_a_dead_node_is_taken_over_in_2s() {
+    let (core, _directory) = core("");
+    // It neither hears nor says anything from here on.
+    let mut dead = RanNode::set_up(2, core.n2);
+    let mut second = RanNode::connect(3, core.n2);
+    let began = Instant::now();
+    assert_eq!(second.ask(&golden("NGSetupRequest")), NG_SETUP_RESPONSE);
+    let waited = began.elapsed();
+    assert!((1500..4000).contains(&waited.as_millis()), "{waited:?}");
+    dead.until("its end", |node| node.down.is_some());
+    assert_eq!(core.metric("vireo_gnbs"), Some(1.0));
+    // A gNB that has restarted comes from its own address: nobody is asked.
+    let began = Instant::now();
+    let _restarted = RanNode::set_up(3, core.n2);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    second.until("its end", |node| node.down.is_some());
+    assert_eq!(core.refused("identity_in_use"), 0.0);
+}
+
+#[test]
+fn lists_say_who_may_come_from_where() {
+    let list = "[[n2.allow]]\naddresses = \"127.0.0.2\"\nplmn = \"99970\"\nnode-ids = [256, 258]\n\
+                [[n2.allow]]\naddresses = \"127.0.0.4/30\"\nnode-ids = [258, 258]";
+    let (core, directory) = core(list);
+    let stranger = RanNode::connect(9, core.n2);
+    let ended = |node: &RanNode| node.down.is_some();
+    let mut stranger = stranger;
+    stranger.until("its end", ended);
+    assert_eq!(core.refused("address"), 1.0);
+    let mut node = RanNode::connect(2, core.n2);
+    assert_eq!(node.ask(&of_gnb("NGSetupRequest", 3)), NG_SETUP_FAILURE, "gNB 259");
+    assert_eq!(core.refused("identity"), 1.0);
+    assert_eq!(node.ask(&of_gnb("NGSetupRequest", 2)), NG_SETUP_RESPONSE, "gNB 258");
+    // Another address has this identity too, and may have a further association of it.
+    let mut further = RanNode::connect(7, core.n2);
+    assert_eq!(further.ask(&golden("RANConfigurationUpdate")), UPDATE_ACKNOWLEDGE);
+    let log = log(&directory);
+    assert!(log.contains("association refused peer=127.0.0.9:") && log.contains("reason=\"identity\""), "{log}");
+}
+
+#[test]
+fn associations_are_limited_by_address_and_time() {
+    let (core, directory) = core("max-associations-per-address = 3\nsetup-within = \"1s\"");
+    let mut node = RanNode::set_up(2, core.n2);
+    let mut idle: Vec<RanNode> = (0..2).map(|_| RanNode::connect(2, core.n2)).collect();
+    let mut over = RanNode::connect(2, core.n2);
+    over.until("its end", |node| node.down.is_some());
+    assert_eq!(core.refused("associations"), 1.0);
+    let _elsewhere = RanNode::set_up_as(3, core.n2, 3);
+    let began = Instant::now();
+    while idle.iter().any(|node| node.down.is_none()) {
+        idle.iter_mut().for_each(RanNode::poll);
+        node.poll();
+        assert!(began.elapsed() < Duration::from_secs(10), "they are up still");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(began.elapsed() > Duration::from_millis(500), "{:?}", began.elapsed());
+    assert_eq!((core.refused("no_ng_setup"), node.down), (2.0, None));
+    // There is room again.
+    assert_eq!(RanNode::connect(2, core.n2).down, None);
+    let log = log(&directory);
+    assert!(log.contains("reason=\"no_ng_setup\"") && log.contains("reason=\"associations\""), "{log}");
+}
