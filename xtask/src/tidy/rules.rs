@@ -9,12 +9,13 @@ pub(super) const FUNCTION_LINES: usize = 100;
 /// [`DEV_ONLY`].
 pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("vireo-types", &[]),
+    ("vireo-sealing", &[]),
     ("vireo-wire", &["vireo-types"]),
     ("vireo-core", &["vireo-types", "vireo-wire"]),
     ("vireo-sctp", &["vireo-types"]),
-    ("vireo-store", &["vireo-types", "vireo-core"]),
+    ("vireo-store", &["vireo-types", "vireo-core", "vireo-sealing"]),
     ("vireo-datapath", &["vireo-types", "vireo-wire"]),
-    ("vireo-subscribers", &["vireo-types", "vireo-wire", "vireo-core"]),
+    ("vireo-subscribers", &["vireo-types", "vireo-wire", "vireo-core", "vireo-sealing"]),
     ("vireo-sbi", &["vireo-types"]),
     ("vireo-emulator", &["vireo-types", "vireo-wire", "vireo-sctp"]),
     ("vireo-traffic", &["vireo-types", "vireo-wire"]),
@@ -96,7 +97,7 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
 pub(super) const PURE: &[&str] = &["types", "wire", "core"];
 
 /// Crates whose root forbids unsafe code.
-pub(super) const FORBID_UNSAFE: &[&str] = &["types", "wire", "core", "sbi", "subscribers", "emulator", "simulator"];
+pub(super) const FORBID_UNSAFE: &[&str] = &["types", "sealing", "wire", "core", "sbi", "subscribers", "emulator", "simulator"];
 
 /// Paths that a pure crate must not name; everything below a path is meant too.
 pub(super) const IMPURE_PATHS: &[&str] = &[
