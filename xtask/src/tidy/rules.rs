@@ -55,6 +55,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-node",
             "vireo-sctp",
             "vireo-subscribers",
+            "vireo-sealing",
             "vireo-emulator",
             "vireo-simulator",
             "vireo-datapath",
@@ -97,7 +98,8 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
 pub(super) const PURE: &[&str] = &["types", "wire", "core"];
 
 /// Crates whose root forbids unsafe code.
-pub(super) const FORBID_UNSAFE: &[&str] = &["types", "sealing", "wire", "core", "sbi", "subscribers", "emulator", "simulator"];
+pub(super) const FORBID_UNSAFE: &[&str] =
+    &["types", "sealing", "wire", "core", "sbi", "subscribers", "emulator", "simulator"];
 
 /// Paths that a pure crate must not name; everything below a path is meant too.
 pub(super) const IMPURE_PATHS: &[&str] = &[

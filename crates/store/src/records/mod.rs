@@ -261,6 +261,24 @@ pub trait Records: Send {
     fn operations(&self) -> Operations;
 }
 
+impl<R: Records + ?Sized> Records for Box<R> {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+        (**self).load(names)
+    }
+
+    fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+        (**self).change(changes)
+    }
+
+    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        (**self).numbers(collection)
+    }
+
+    fn operations(&self) -> Operations {
+        (**self).operations()
+    }
+}
+
 /// The version after this one; never 0, which is none.
 fn next_version(version: Version) -> Version {
     version.wrapping_add(1).max(1)
