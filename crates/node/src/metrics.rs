@@ -3,6 +3,7 @@
 //! Names and labels are a contract with dashboards; they are listed in each method's documentation. There is no global
 //! recorder: whoever counts holds the [`Metrics`]. Nothing here names a subscriber.
 
+mod log;
 pub(crate) mod process;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
@@ -384,12 +385,14 @@ impl Metrics {
     }
 
     /// All metrics in the Prometheus text format, with `process_cpu_seconds_total` and
-    /// `process_resident_memory_bytes` of this process.
+    /// `process_resident_memory_bytes` of this process, and `vireo_log_lines_dropped_total{reason}` of this process and
+    /// its workers.
     pub fn render(&self) -> String {
         let mut text = self.handle.render();
         if let Some(process) = process::text() {
             text.push_str(&process);
         }
+        text.push_str(&log::text());
         text
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
         let sbi = config.sbi.clone();
         return run_host(config, Some(sbi));
     }
-    logging::start(&config.log);
+    logging::start(&config.log)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     let sbi = config.sbi.clone();
@@ -63,7 +63,7 @@ pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
 /// Runs the SMF.
 pub(crate) fn smf(args: &Args) -> Result<(), Failure> {
     let mut config = Config::load(args.config.as_deref())?;
-    logging::start(&config.log);
+    logging::start(&config.log)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     if config.core.upfs.is_empty() {

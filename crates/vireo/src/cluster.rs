@@ -43,7 +43,7 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
     if args.n2_only {
         leave_sessions_to_smf(&mut config);
     }
-    logging::start(&config.log);
+    logging::start(&config.log)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     let metrics = Arc::new(Metrics::new());
@@ -87,7 +87,7 @@ pub(crate) fn settings(config: Config, upf: Option<Arc<UpfHandle>>) -> BalancerC
 /// Runs a cluster's controller.
 pub(crate) fn controller(args: &Args) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref())?;
-    logging::start(&config.log);
+    logging::start(&config.log)?;
     if config.cluster.controllers.is_empty() {
         let why = "cluster.controller says where it takes balancers and hosts: set it, for all of them";
         return Err(Failure(format!("{why}; without it the only balancer is the controller")));
@@ -113,7 +113,7 @@ pub(crate) fn host(args: &Args) -> Result<(), Failure> {
 
 /// Runs a host, of a service-based chain one that asks an SMF.
 pub(crate) fn run_host(mut config: Config, sbi: Option<SbiConfig>) -> Result<(), Failure> {
-    logging::start(&config.log);
+    logging::start(&config.log)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     config.unlock_state()?;

@@ -57,11 +57,13 @@ fn main() -> ExitCode {
         cli::Command::Slice(args) => slice::run(&args),
         cli::Command::Subscriber(args) => subscriber::run(args),
     };
-    match result {
+    let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("vireo: {failure}");
+            logging::last_words(&format!("vireo: {failure}"));
             ExitCode::FAILURE
         }
-    }
+    };
+    logging::finish();
+    code
 }

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 .into(),
         ));
     }
-    logging::start(&config.log);
+    logging::start(&config.log)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     let Prepared { control, store, metrics, upf } = prepare(config)?;
@@ -116,6 +116,8 @@ pub(crate) fn prepare(mut config: Config) -> Result<Prepared, Failure> {
 const WORKER_LOG: &str = "VIREO_WORKER_LOG";
 /// And whether it shows SUPIs whole.
 const WORKER_REVEALS: &str = "VIREO_WORKER_REVEALS";
+/// And whether it writes lines over the limit.
+const WORKER_LOGS_ALL: &str = "VIREO_WORKER_LOGS_ALL";
 
 /// How worker processes are started.
 pub(crate) fn program(log: &LogConfig) -> Program {
@@ -136,23 +138,28 @@ fn tell_log(program: &mut Program, log: &LogConfig) {
     if log.reveal_supi {
         program.env.push((WORKER_REVEALS.into(), "1".into()));
     }
+    if !log.limit {
+        program.env.push((WORKER_LOGS_ALL.into(), "1".into()));
+    }
 }
 
 /// Runs this process as a worker of the core that started it.
 pub(crate) fn worker() -> Result<(), Failure> {
-    log_as_told();
+    log_as_told()?;
     Ok(vireo_node::nf::run()?)
 }
 
 /// Runs this process as a data worker of the user plane that started it.
 pub(crate) fn data_worker() -> Result<(), Failure> {
-    log_as_told();
+    log_as_told()?;
     Ok(vireo_node::crew::data_worker()?)
 }
 
-fn log_as_told() {
+fn log_as_told() -> Result<(), Failure> {
     let level = std::env::var(WORKER_LOG).unwrap_or_else(|_| "info".into());
-    logging::start(&LogConfig { level, reveal_supi: std::env::var_os(WORKER_REVEALS).is_some() });
+    let is_set = |name| std::env::var_os(name).is_some();
+    logging::start(&LogConfig { level, reveal_supi: is_set(WORKER_REVEALS), limit: !is_set(WORKER_LOGS_ALL) })?;
+    Ok(logging::report_to_parent()?)
 }
 
 /// The signals that end the core in order.

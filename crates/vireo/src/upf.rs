@@ -22,7 +22,7 @@ pub(crate) struct Args {
 /// Runs the UPF.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut config = Config::load(args.config.as_deref())?;
-    logging::start(&config.log);
+    logging::start(&config.log)?;
     let Some(mut upf) = config.upf.take() else {
         return Err(Failure("upf.enabled is false in the configuration: `vireo upf` needs it to be true".into()));
     };

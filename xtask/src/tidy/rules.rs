@@ -12,6 +12,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("vireo-sealing", &[]),
     ("vireo-wire", &["vireo-types"]),
     ("vireo-core", &["vireo-types", "vireo-wire"]),
+    ("vireo-logging", &[]),
     ("vireo-sctp", &["vireo-types"]),
     ("vireo-store", &["vireo-types", "vireo-core", "vireo-sealing"]),
     ("vireo-datapath", &["vireo-types", "vireo-wire"]),
@@ -44,11 +45,13 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-datapath",
             "vireo-sbi",
             "vireo-subscribers",
+            "vireo-logging",
         ],
     ),
     (
         "vireo",
         &[
+            "vireo-logging",
             "vireo-types",
             "vireo-wire",
             "vireo-core",
@@ -82,6 +85,7 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
     (
         "tracing",
         &[
+            "vireo-logging",
             "vireo-sctp",
             "vireo-datapath",
             "vireo-store",
@@ -99,7 +103,7 @@ pub(super) const PURE: &[&str] = &["types", "wire", "core"];
 
 /// Crates whose root forbids unsafe code.
 pub(super) const FORBID_UNSAFE: &[&str] =
-    &["types", "sealing", "wire", "core", "sbi", "subscribers", "emulator", "simulator"];
+    &["types", "sealing", "wire", "core", "logging", "sbi", "subscribers", "emulator", "simulator"];
 
 /// Paths that a pure crate must not name; everything below a path is meant too.
 pub(super) const IMPURE_PATHS: &[&str] = &[

@@ -9,6 +9,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use vireo_logging::counts::{PLACE, Report};
 
 use super::Why;
 
@@ -61,16 +62,26 @@ pub(super) struct Process {
     /// Readable when it has ended.
     pub(super) pidfd: OwnedFd,
     pub(super) started: Instant,
+    /// Where it reports log lines that it drops, as long as this is kept.
+    _report: Option<Report>,
 }
 
 impl Process {
-    /// Starts one. The region is its standard input: no descriptor lies open in this process that others could inherit,
+    /// Starts one. The region is its standard input, and the counts of its log its standard output: no descriptor lies open in this process that others could inherit,
     /// and no code has to run between fork and exec, so that the C library may do both at once (posix_spawn).
     pub(super) fn start(program: &Program, number: u8, region: &OwnedFd, core: Option<usize>) -> io::Result<Self> {
         let mut command = Command::new(&program.path);
         command.args(&program.args).envs(program.env.iter().map(|(k, v)| (k, v)));
         command.env(NUMBER, number.to_string()).env(HOST, std::process::id().to_string());
-        command.stdin(Stdio::from(region.try_clone()?)).stdout(Stdio::null()).process_group(0);
+        let report = Report::new()?;
+        let stdout = match &report {
+            Some(report) => {
+                command.env(PLACE, report.place().to_string());
+                report.descriptor()?.into()
+            }
+            None => Stdio::null(),
+        };
+        command.stdin(Stdio::from(region.try_clone()?)).stdout(stdout).process_group(0);
         if program.path.as_os_str() == "/proc/self/exe" {
             command.arg0("vireo");
         }
@@ -86,7 +97,7 @@ impl Process {
                 return Err(error.into());
             }
         };
-        Ok(Process { child, pidfd, started })
+        Ok(Process { child, pidfd, started, _report: report })
     }
 
     /// Its process number, its own until it is reaped.

@@ -9,9 +9,6 @@ use vireo_core::schedule::kind::NfKind;
 use vireo_core::turn::{Kind, Note};
 use vireo_types::Instant;
 
-/// Log lines of one kind of fault in one second; the rest are counted only, so that a flood fills no disk.
-const LINES_PER_SECOND: u32 = 10;
-
 /// Totals over all contexts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
@@ -46,13 +43,11 @@ pub(super) struct Account {
     pub(super) metrics: Arc<Metrics>,
     /// What UEs have waited for, by slice and kind of procedure.
     pub(super) attained: Attained,
-    second: u64,
-    lines: u32,
 }
 
 impl Account {
     pub(super) fn new(metrics: Arc<Metrics>, slices: &[SliceRuntime]) -> Self {
-        Account { metrics, attained: Attained::new(slices), second: 0, lines: 0 }
+        Account { metrics, attained: Attained::new(slices) }
     }
 
     /// A note of a step at `now` over a UE of a slice: 0 = not known yet, else 1 + its position.
@@ -84,17 +79,10 @@ impl Account {
         }
     }
 
-    /// Counts a fault and logs it, within bounds.
-    pub(super) fn fault(&mut self, word: &str, now: Instant, whom: impl std::fmt::Display) {
+    /// Counts a fault and logs it.
+    pub(super) fn fault(&self, word: &str, _at: Instant, peer: impl std::fmt::Display) {
         self.metrics.fault(kind(word));
-        let second = now.as_micros() / 1_000_000;
-        if second != self.second {
-            (self.second, self.lines) = (second, 0);
-        }
-        self.lines += 1;
-        if self.lines <= LINES_PER_SECOND {
-            tracing::warn!(fault = word, %whom, "a message was at fault");
-        }
+        tracing::warn!(fault = word, %peer, "a message was at fault");
     }
 }
 

@@ -84,7 +84,7 @@ impl Host {
     }
 
     pub(super) fn fault(&mut self, assoc: AssocId, fault: &Fault) {
-        self.account.fault(fault.kind, clock(), format_args!("gNB on association {}", assoc.0));
+        self.account.fault(fault.kind, clock(), self.nodes.peer(assoc));
         if let Some(pdu) = fault.answer() {
             self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
         }
@@ -220,7 +220,7 @@ impl Host {
 
     /// A request of a UPF about a session that nobody has.
     pub(super) fn unknown_session(&mut self, upf: SocketAddr, message: &[u8]) {
-        self.account.fault("pfcp-unknown-session", clock(), format_args!("UPF {upf}"));
+        self.account.fault("pfcp-unknown-session", clock(), upf);
         self.egress.send(Command::RefuseReport { upf, message: message.to_vec() });
     }
 

@@ -66,8 +66,8 @@ impl Host {
         nodes.dedup();
         if self.cluster.as_ref().is_some_and(|cluster| cluster.speaks()) && !endpoints.is_empty() {
             let pdu = ran::remove_associations(&endpoints);
-            for assoc in nodes.into_iter().filter_map(|node| self.nodes.way(node, None)) {
-                self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu: pdu.clone() });
+            for node in nodes {
+                self.update_node(node, &pdu);
             }
         }
         if !unsent.is_empty() {
@@ -81,13 +81,16 @@ impl Host {
         let wanted: Vec<IpAddr> =
             addresses.iter().copied().filter(|address| self.config.n2_endpoints.contains(address)).collect();
         if !wanted.is_empty() && self.cluster.as_ref().is_some_and(|cluster| cluster.speaks()) {
-            self.tell_all_nodes(&ran::add_associations(&wanted));
+            let nodes: Vec<AssocId> = self.nodes.iter().map(|(node, _)| node).collect();
+            let pdu = ran::add_associations(&wanted);
+            nodes.into_iter().for_each(|node| self.update_node(node, &pdu));
         }
     }
 
-    fn tell_all_nodes(&mut self, pdu: &[u8]) {
-        let ways: Vec<AssocId> = self.nodes.iter().filter_map(|(node, _)| self.nodes.way(node, None)).collect();
-        for assoc in ways {
+    /// Sends a node an AMF Configuration Update.
+    fn update_node(&mut self, node: AssocId, pdu: &[u8]) {
+        if let Some(assoc) = self.nodes.way(node, None) {
+            self.nodes.asked(assoc);
             self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu: pdu.to_vec() });
         }
     }
@@ -216,7 +219,7 @@ impl Host {
         let mut record = before.clone();
         let outcome = ran::step(&mut record, pdu, &self.config);
         if let Some(fault) = outcome.fault {
-            self.account.fault(fault, now, format_args!("gNB on association {}", assoc.0));
+            self.account.fault(fault, now, self.nodes.peer(assoc));
             if fault.starts_with("ng-setup") {
                 self.account.metrics.procedures.failed(Procedure::NgSetup, Failure::Cause(0));
             }
@@ -235,14 +238,18 @@ impl Host {
                 self.tell_node(node);
             }
         }
-        if let Some(request) = outcome.request {
-            self.request(assoc, record, request);
+        match outcome.request {
+            // Of several hosts one has sent the update.
+            Some(Request::Updated { failed }) if answers => self.updated(assoc, failed),
+            Some(request) => self.request(assoc, record, request),
+            None => {}
         }
         if let Some(pdu) = outcome.answer.filter(|_| answers) {
             self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
         }
         if begins && answers && !self.config.n2_endpoints.is_empty() {
             let pdu = ran::add_associations(&self.config.n2_endpoints);
+            self.nodes.asked(assoc);
             self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
         }
         if begins && bound.is_none() {
@@ -278,10 +285,17 @@ impl Host {
                     }
                 }
             }
-            Request::ResetAcknowledged => {}
-            Request::Updated { failed } => {
-                tracing::info!(assoc = assoc.0, failed, "a RAN node knows the further addresses of this AMF");
-            }
+            Request::ResetAcknowledged | Request::Updated { .. } => {}
+        }
+    }
+
+    /// A node has acknowledged an AMF Configuration Update.
+    fn updated(&mut self, assoc: AssocId, failed: usize) {
+        let peer = self.nodes.peer(assoc);
+        if self.nodes.answered(assoc) {
+            tracing::info!(assoc = assoc.0, %peer, failed, "a RAN node knows the further addresses of this AMF");
+        } else {
+            self.account.fault("unsolicited-acknowledgement", clock(), peer);
         }
     }
 

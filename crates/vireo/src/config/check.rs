@@ -2,7 +2,7 @@
 
 use super::file::{self, Dnn, File, LONGEST, PacketDriver, SctpDriver, SliceId};
 use super::values::{Local, Net, Span};
-use super::{Config, LogConfig, SubscribersConfig, cluster, home_network, keys, runtime, slices as user_plane};
+use super::{Config, SubscribersConfig, cluster, home_network, keys, log, runtime, slices as user_plane};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
@@ -50,7 +50,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
             &mut problems,
         ),
         subscribers: subscribers(file, &mut problems),
-        log: log(&file.log, &mut problems),
+        log: log::log(&file.log, &mut problems),
         core: core(file, slices, dnns, &mut problems),
     };
     if problems.0.is_empty() { Ok(config) } else { Err(problems.0) }
@@ -675,15 +675,6 @@ fn subscribers(file: &File, problems: &mut Problems) -> SubscribersConfig {
     };
     let key_file = (!s.key_file.is_empty()).then(|| s.key_file.clone().into());
     SubscribersConfig { database: s.database.clone(), key_file, udm }
-}
-
-fn log(log: &file::Log, problems: &mut Problems) -> LogConfig {
-    if let Err(why) = crate::logging::directives(&log.level) {
-        let allowed =
-            "\"off\", \"error\", \"warn\", \"info\", \"debug\", \"trace\" or directives like \"info,vireo_node=debug\"";
-        problems.add("log.level", format_args!("{:?} is not allowed ({why}); allowed: {allowed}", log.level));
-    }
-    LogConfig { level: log.level.clone(), reveal_supi: log.reveal_supi }
 }
 
 pub(super) fn unique<T: PartialEq>(all: &[T]) -> bool {

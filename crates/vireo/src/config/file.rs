@@ -1,5 +1,6 @@
 //! The file's sections and keys with their defaults, as a person writes them. `examples/reference.toml` explains each.
 
+use super::log::Log;
 use super::state::State;
 use super::subscribers::Subscribers;
 use super::values::{Count, Listen, Local, Net, Span};
@@ -672,19 +673,6 @@ pub(super) struct Api {
 impl Default for Api {
     fn default() -> Self {
         Api { listen: Listen(ApiConfig::default().listen) }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Log {
-    pub(super) level: String,
-    pub(super) reveal_supi: bool,
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Log { level: "info".into(), reveal_supi: false }
     }
 }
 

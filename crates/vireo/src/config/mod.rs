@@ -10,6 +10,7 @@ mod file;
 mod home_network;
 mod keys;
 mod later;
+mod log;
 mod runtime;
 mod slices;
 mod state;
@@ -21,6 +22,7 @@ use figment::Figment;
 use figment::error::Kind;
 use figment::providers::{Env, Format, Toml};
 use file::File;
+pub(crate) use log::LogConfig;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use vireo_core::config::CoreConfig;
@@ -66,15 +68,6 @@ pub(crate) struct SubscribersConfig {
     /// The file that holds the key of the database; `None`: the one beside it.
     pub(crate) key_file: Option<PathBuf>,
     pub(crate) udm: UdmConfig,
-}
-
-/// What is logged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LogConfig {
-    /// A level, or directives as `RUST_LOG` has them, which overrides it.
-    pub(crate) level: String,
-    /// Whether log lines show SUPIs whole.
-    pub(crate) reveal_supi: bool,
 }
 
 /// Everything that is wrong with a configuration, a line each.

@@ -63,7 +63,7 @@ fn an_empty_file_is_a_whole_configuration() {
     let upf = config.upf.expect("the embedded UPF is on");
     assert_eq!((config.core.upfs[0].n4, config.core.upfs.len()), (upf.n4, 1));
     assert_eq!(upf.pools[0].ipv4, config.core.dnns[0].ipv4_pool);
-    assert_eq!(config.log, LogConfig { level: "info".into(), reveal_supi: false });
+    assert_eq!(config.log, LogConfig { level: "info".into(), reveal_supi: false, limit: true });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::fabric::message::Ways;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::hash::Hasher;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use vireo_core::ran::RanNode;
 use vireo_core::turn::Effect;
 use vireo_store::region::Slot;
@@ -31,6 +31,8 @@ struct Link {
     claimed: Option<GnbId>,
     /// What UEs have said by it lately, as hashes, if the node has others.
     said: VecDeque<u64>,
+    /// AMF Configuration Updates that were sent by it and are not acknowledged.
+    asked: u8,
 }
 
 /// A node that has NG set up.
@@ -108,7 +110,7 @@ impl Nodes {
     /// An association came up.
     pub(in crate::host) fn up(&mut self, assoc: AssocId, peer: SocketAddr) {
         tracing::info!(assoc = assoc.0, %peer, "a RAN node is connected");
-        self.links.insert(assoc, Link { peer, node: None, claimed: None, said: VecDeque::new() });
+        self.links.insert(assoc, Link { peer, node: None, claimed: None, said: VecDeque::new(), asked: 0 });
     }
 
     /// Whether UEs are still to be told that their node is gone.
@@ -119,6 +121,24 @@ impl Nodes {
     /// The node of an association.
     pub(in crate::host) fn of(&self, assoc: AssocId) -> Option<AssocId> {
         self.links.get(&assoc)?.node
+    }
+
+    /// The address of an association's peer, for the log; unspecified if the association is gone.
+    pub(in crate::host) fn peer(&self, assoc: AssocId) -> SocketAddr {
+        self.links.get(&assoc).map_or((Ipv4Addr::UNSPECIFIED, 0).into(), |link| link.peer)
+    }
+
+    /// An AMF Configuration Update goes by an association.
+    pub(super) fn asked(&mut self, assoc: AssocId) {
+        if let Some(link) = self.links.get_mut(&assoc) {
+            link.asked = link.asked.saturating_add(1);
+        }
+    }
+
+    /// One is answered. Returns false if none was sent.
+    pub(super) fn answered(&mut self, assoc: AssocId) -> bool {
+        let asked = self.links.get_mut(&assoc).map(|link| &mut link.asked).filter(|asked| **asked > 0);
+        asked.map(|asked| *asked -= 1).is_some()
     }
 
     /// Whether there is such an association.

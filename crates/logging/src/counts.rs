@@ -1,0 +1,204 @@
+//! How many log lines were lost or suppressed, of this process and of its worker processes.
+//!
+//! A worker process reports through a file in memory that its parent has created: [`Report`] in the parent,
+//! [`report_through`] in the worker.
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Environment variable of a worker process: its place in the file that is its standard output.
+pub const PLACE: &str = "VIREO_LOG_COUNTS";
+
+/// Worker processes at the same time. More of them report nothing.
+const PLACES: u32 = 1024;
+/// Octets of a place: two numbers, in the order of the machine.
+const OCTETS: u64 = 16;
+
+/// Counts of log lines since the start of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Lines that standard error did not take: it was full, closed or slow.
+    pub dropped: u64,
+    /// Lines that were over the limit of their kind or peer.
+    pub suppressed: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: Counts) {
+        self.dropped += other.dropped;
+        self.suppressed += other.suppressed;
+    }
+}
+
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+static SUPPRESSED: AtomicU64 = AtomicU64::new(0);
+static PARENT: OnceLock<(File, u64)> = OnceLock::new();
+static WORKERS: Mutex<Option<Workers>> = Mutex::new(None);
+
+pub(crate) fn dropped(lines: u64) {
+    DROPPED.fetch_add(lines, Relaxed);
+}
+
+pub(crate) fn suppressed() {
+    SUPPRESSED.fetch_add(1, Relaxed);
+}
+
+/// The counts of this process alone.
+pub fn own() -> Counts {
+    Counts { dropped: DROPPED.load(Relaxed), suppressed: SUPPRESSED.load(Relaxed) }
+}
+
+/// The counts of this process and of all worker processes that it has started, those that have ended included.
+pub fn all() -> Counts {
+    let mut counts = own();
+    counts.add(of_workers());
+    counts
+}
+
+fn of_workers() -> Counts {
+    let mut counts = Counts::default();
+    if let Some(workers) = &*workers() {
+        counts.add(workers.ended);
+        (0..workers.used).for_each(|place| counts.add(workers.read(place)));
+    }
+    counts
+}
+
+/// The worker processes' counts.
+struct Workers {
+    file: File,
+    /// Places from here on were never given.
+    used: u32,
+    free: Vec<u32>,
+    /// Of processes that have ended.
+    ended: Counts,
+}
+
+impl Workers {
+    fn new() -> io::Result<Self> {
+        let file = memfd_create("vireo-log-counts", MemfdFlags::CLOEXEC)?;
+        ftruncate(&file, u64::from(PLACES) * OCTETS)?;
+        let mut file = File::from(file);
+        // what a worker prints by mistake lands behind the counts
+        io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
+        Ok(Workers { file, used: 0, free: Vec::new(), ended: Counts::default() })
+    }
+
+    fn read(&self, place: u32) -> Counts {
+        let mut octets = [[0; 8]; 2];
+        // a file in memory is read, or has no counts
+        let _ = self.file.read_exact_at(octets.as_flattened_mut(), u64::from(place) * OCTETS);
+        let [dropped, suppressed] = octets.map(u64::from_ne_bytes);
+        Counts { dropped, suppressed }
+    }
+}
+
+fn workers() -> MutexGuard<'static, Option<Workers>> {
+    WORKERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The place of one worker process, in its parent. Dropped when the process has ended.
+#[derive(Debug)]
+pub struct Report {
+    place: u32,
+}
+
+impl Report {
+    /// Takes a free place; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// When the system gives no memory or descriptor.
+    pub fn new() -> io::Result<Option<Self>> {
+        let mut workers = workers();
+        let all = match &mut *workers {
+            Some(all) => all,
+            empty => empty.insert(Workers::new()?),
+        };
+        let place = match all.free.pop() {
+            Some(place) => place,
+            None if all.used < PLACES => {
+                all.used += 1;
+                all.used - 1
+            }
+            None => return Ok(None),
+        };
+        Ok(Some(Report { place }))
+    }
+
+    /// The value of [`PLACE`] for the worker process.
+    pub fn place(&self) -> u32 {
+        self.place
+    }
+
+    /// What the worker process needs as its standard output.
+    ///
+    /// # Errors
+    ///
+    /// When the system gives no descriptor.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        let workers = workers();
+        let all = workers.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        Ok(all.file.try_clone()?.into())
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        if let Some(all) = &mut *workers() {
+            let counts = all.read(self.place);
+            all.ended.add(counts);
+            // fails as little as reading does
+            let _ = all.file.write_all_at(&[0; OCTETS as usize], u64::from(self.place) * OCTETS);
+            all.free.push(self.place);
+        }
+    }
+}
+
+/// Has this process, a worker, report its counts at its place of its parent's file. The first call counts.
+pub fn report_through(file: File, place: u32) {
+    let _ = PARENT.set((file, u64::from(place.min(PLACES - 1)) * OCTETS));
+}
+
+/// Reports to the parent what has changed since the last time.
+pub(crate) fn report(last: &mut Counts) {
+    let now = own();
+    if now == *last {
+        return;
+    }
+    if let Some((file, at)) = PARENT.get() {
+        let octets = [now.dropped.to_ne_bytes(), now.suppressed.to_ne_bytes()];
+        // a file in memory takes it, or the parent is gone
+        let _ = file.write_all_at(octets.as_flattened(), *at);
+    }
+    *last = now;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worker_counts_survive_the_worker() {
+        let report = Report::new().expect("memory").expect("a place");
+        let file = File::from(report.descriptor().expect("a descriptor"));
+        // What the worker does, at its place of the file that it was given.
+        let octets = [7_u64.to_ne_bytes(), 11_u64.to_ne_bytes()];
+        file.write_all_at(octets.as_flattened(), u64::from(report.place()) * OCTETS).expect("written");
+        let counts = Counts { dropped: 7, suppressed: 11 };
+        assert_eq!(of_workers(), counts);
+        let place = report.place();
+        drop(report);
+        assert_eq!(of_workers(), counts, "the process has ended");
+        let next = Report::new().expect("memory").expect("a place");
+        assert_eq!((next.place(), of_workers()), (place, counts), "its place is free and zero");
+        // A print by mistake lands behind the counts.
+        io::Write::write_all(&mut File::from(next.descriptor().expect("a descriptor")), &[255; 64]).expect("written");
+        assert_eq!(of_workers(), counts);
+    }
+}

@@ -1,0 +1,355 @@
+//! The bounded queue in front of standard error, and the thread behind it.
+
+use crate::counts::{self, Counts};
+use crate::limiter::Suppressed;
+use rustix::event::{PollFd, PollFlags, poll};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+use tracing::Level;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+
+/// Lines that wait, at most.
+const LINES: usize = 4096;
+/// Octets that wait, at most.
+const OCTETS: usize = 4 << 20;
+/// Octets of a line; the rest is cut off.
+const LINE: usize = 16 << 10;
+/// How often the thread looks what there is to report.
+const TICK: Duration = Duration::from_millis(250);
+
+/// The queue of log lines. Writing to it neither blocks nor fails: a line without room is dropped and counted. Clones are
+/// the same queue.
+#[derive(Clone, Debug)]
+pub struct Output {
+    queue: SyncSender<Box<[u8]>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Octets that wait.
+    waiting: AtomicUsize,
+    /// Lines that came,
+    taken: AtomicU64,
+    /// and those of them that were written or dropped since.
+    settled: AtomicU64,
+    /// Whether all that was suppressed is to be reported now,
+    finish: AtomicBool,
+    /// and whether that is done.
+    finished: AtomicBool,
+}
+
+impl Output {
+    /// Starts the thread that writes to `file`. `suppressed` says what is to be reported; its argument is true at the end
+    /// of the process.
+    ///
+    /// # Errors
+    ///
+    /// When the system starts no thread.
+    pub fn start(file: File, suppressed: impl FnMut(bool) -> Vec<Suppressed> + Send + 'static) -> io::Result<Self> {
+        let (queue, lines) = sync_channel(LINES);
+        let shared = Arc::new(Shared::default());
+        let thread = Thread {
+            file,
+            lines,
+            shared: shared.clone(),
+            suppressed: Box::new(suppressed),
+            dropped: counts::own().dropped,
+            reported: Counts::default(),
+            torn: false,
+        };
+        std::thread::Builder::new().name("log".into()).spawn(move || thread.run())?;
+        Ok(Output { queue, shared })
+    }
+
+    /// Standard error as a file, for [`Output::start`].
+    ///
+    /// # Errors
+    ///
+    /// When the system gives no descriptor.
+    pub fn standard_error() -> io::Result<File> {
+        use std::os::fd::AsFd;
+        Ok(io::stderr().as_fd().try_clone_to_owned()?.into())
+    }
+
+    /// Queues a line.
+    pub fn line(&self, octets: &[u8]) {
+        let octets: Box<[u8]> =
+            if octets.len() > LINE { [&octets[..LINE - 1], b"\n"].concat().into() } else { octets.into() };
+        let length = octets.len();
+        self.shared.taken.fetch_add(1, Ordering::Release);
+        if self.shared.waiting.fetch_add(length, Ordering::Relaxed) + length > OCTETS
+            || self.queue.try_send(octets).is_err()
+        {
+            self.shared.waiting.fetch_sub(length, Ordering::Relaxed);
+            counts::dropped(1);
+            self.shared.settled.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Waits until the lines queued so far have been written or dropped, at most this long; returns true if they have.
+    pub fn flush(&self, within: Duration) -> bool {
+        let taken = self.shared.taken.load(Ordering::Acquire);
+        wait(within, || self.shared.settled.load(Ordering::Acquire) >= taken)
+    }
+
+    /// Waits likewise, and until everything suppressed and dropped is reported: for the end of the process.
+    pub fn finish(&self, within: Duration) -> bool {
+        self.shared.finished.store(false, Ordering::Release);
+        self.shared.finish.store(true, Ordering::Release);
+        // Wakes the thread. With a full queue it is awake.
+        let _ = self.queue.try_send(Box::default());
+        wait(within, || self.shared.finished.load(Ordering::Acquire))
+    }
+}
+
+fn wait(within: Duration, is_done: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + within;
+    while !is_done() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+impl<'a> MakeWriter<'a> for Output {
+    type Writer = Lines<'a>;
+
+    fn make_writer(&'a self) -> Lines<'a> {
+        Lines(self)
+    }
+}
+
+/// One line for the [`Output`], whole in each `write`.
+#[derive(Debug)]
+pub struct Lines<'a>(&'a Output);
+
+impl Write for Lines<'_> {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        self.0.line(octets);
+        Ok(octets.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The thread behind the queue.
+struct Thread {
+    file: File,
+    lines: Receiver<Box<[u8]>>,
+    shared: Arc<Shared>,
+    suppressed: Box<dyn FnMut(bool) -> Vec<Suppressed> + Send>,
+    /// Dropped lines that are reported.
+    dropped: u64,
+    /// What the parent process knows.
+    reported: Counts,
+    /// Whether the last line was written in part.
+    torn: bool,
+}
+
+impl Thread {
+    fn run(mut self) {
+        let mut looked = Instant::now();
+        loop {
+            match self.lines.recv_timeout(TICK) {
+                // it wakes this thread
+                Ok(line) if line.is_empty() => {}
+                Ok(line) => {
+                    self.shared.waiting.fetch_sub(line.len(), Ordering::Relaxed);
+                    if !self.write(&line) {
+                        counts::dropped(1);
+                    }
+                    self.shared.settled.fetch_add(1, Ordering::Release);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let all_written =
+                || self.shared.settled.load(Ordering::Acquire) >= self.shared.taken.load(Ordering::Acquire);
+            let finish = self.shared.finish.load(Ordering::Acquire) && all_written();
+            if finish || looked.elapsed() >= TICK {
+                self.look(finish);
+                looked = Instant::now();
+            }
+            if finish {
+                self.shared.finish.store(false, Ordering::Release);
+                self.shared.finished.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// Reports what there is to report, past the queue and the filters.
+    fn look(&mut self, finish: bool) {
+        for Suppressed { level, text, count, peers, peer } in (self.suppressed)(finish) {
+            let mut fields = format!("line={text:?} count={count}");
+            if peers > 0 {
+                // the name of a peer is as long as a `Short`
+                let _ = write!(fields, " peers={peers} peer={peer:?}");
+            }
+            self.report(level, "log lines suppressed", &fields);
+        }
+        let dropped = counts::own().dropped;
+        let count = dropped - self.dropped;
+        if count > 0 && self.report(Level::WARN, "log lines dropped", &format!("count={count} reason=\"output\"")) {
+            self.dropped = dropped;
+        }
+        counts::report(&mut self.reported);
+    }
+
+    /// Writes a line of this thread's own; returns true if it has gone.
+    fn report(&mut self, level: Level, message: &str, fields: &str) -> bool {
+        let mut line = String::new();
+        // a string takes everything
+        let _ = SystemTime.format_time(&mut Writer::new(&mut line));
+        let _ = writeln!(line, " {level:>5} {}: {message} {fields}", env!("CARGO_CRATE_NAME"));
+        self.write(line.as_bytes())
+    }
+
+    /// Writes a line, however long that takes; returns true if all of it has gone.
+    fn write(&mut self, line: &[u8]) -> bool {
+        if self.torn && self.put(b"\n").is_ok() {
+            self.torn = false;
+        }
+        match self.put(line) {
+            Ok(()) => true,
+            Err(written) => {
+                self.torn |= written > 0;
+                false
+            }
+        }
+    }
+
+    /// Writes octets; the error is how many of them were written.
+    fn put(&mut self, octets: &[u8]) -> Result<(), usize> {
+        let mut written = 0;
+        while written < octets.len() {
+            match self.file.write(&octets[written..]) {
+                Ok(0) => return Err(written),
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Another process has made it non-blocking.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let mut waited = [PollFd::new(&self.file, PollFlags::OUT)];
+                    if poll(&mut waited, None).is_err_and(|error| error != rustix::io::Errno::INTR) {
+                        return Err(written);
+                    }
+                }
+                Err(_) => return Err(written),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::os::fd::OwnedFd;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// Dropped lines are counted for the whole process: one test at a time.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pipe() -> (File, File) {
+        let (from, to): (OwnedFd, OwnedFd) = rustix::pipe::pipe().expect("a pipe");
+        (from.into(), to.into())
+    }
+
+    const SOON: Duration = Duration::from_secs(20);
+    const SOMETIME: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn full_pipe_drops_lines_and_reports_them() {
+        let _alone = alone();
+        let (from, to) = pipe();
+        let output = Output::start(to, |_| Vec::new()).expect("a thread");
+        let before = counts::own().dropped;
+        // Ten times what the pipe and the queue hold. Nobody reads: a line that blocked would block for ever.
+        const ALL: u64 = 60_000;
+        (0..ALL).for_each(|n| output.line(format!("line {n:040}\n").as_bytes()));
+        let dropped = counts::own().dropped - before;
+        assert!(dropped > ALL / 2, "{dropped}");
+        assert!(!output.flush(SOMETIME) && !output.finish(SOMETIME), "the pipe is full");
+        let mut written = 0;
+        let report = BufReader::new(from).lines().find_map(|line| {
+            let line = line.expect("text");
+            written += u64::from(line.starts_with("line "));
+            Some(line.split_once(" WARN vireo_logging: log lines dropped count=")?.1.to_owned())
+        });
+        let report = report.expect("a report");
+        assert_eq!(report, format!("{dropped} reason=\"output\""));
+        assert_eq!(written + dropped, ALL);
+    }
+
+    #[test]
+    fn closed_pipe_drops_lines() {
+        let _alone = alone();
+        let (from, to) = pipe();
+        drop(from);
+        let output = Output::start(to, |_| Vec::new()).expect("a thread");
+        let before = counts::own().dropped;
+        (0..100).for_each(|_| output.line(b"nobody reads this\n"));
+        assert!(output.flush(SOON) && output.finish(SOON));
+        assert_eq!(counts::own().dropped - before, 100);
+    }
+
+    #[test]
+    fn full_device_drops_lines() {
+        let _alone = alone();
+        let full = File::options().write(true).open("/dev/full").expect("the device");
+        let output = Output::start(full, |_| Vec::new()).expect("a thread");
+        let before = counts::own().dropped;
+        output.line(b"there is no space left\n");
+        assert!(output.flush(SOON));
+        assert_eq!(counts::own().dropped - before, 1);
+    }
+
+    #[test]
+    fn non_blocking_pipe_takes_all_lines() {
+        let _alone = alone();
+        let (from, to) = pipe();
+        rustix::fs::fcntl_setfl(&to, rustix::fs::OFlags::NONBLOCK).expect("non-blocking");
+        let output = Output::start(to, |_| Vec::new()).expect("a thread");
+        // More than a pipe holds, less than the queue does.
+        let reader = std::thread::spawn(move || BufReader::new(from).lines().take(3000).map_while(Result::ok).count());
+        (0..3000).for_each(|n| output.line(format!("{n:060}\n").as_bytes()));
+        assert_eq!(reader.join().expect("read"), 3000);
+    }
+
+    #[test]
+    fn suppressed_lines_are_reported_at_the_end() {
+        let _alone = alone();
+        let (from, to) = pipe();
+        let of = |all: bool| Suppressed {
+            level: Level::INFO,
+            text: format!("node: {all}"),
+            count: 49_995,
+            peers: 2,
+            peer: "192.0.2.1".into(),
+        };
+        let output = Output::start(to, move |all| all.then(|| of(all)).into_iter().collect()).expect("a thread");
+        output.line(&[&[b'x'; 2 * LINE][..], b"\n"].concat());
+        assert!(output.finish(SOON));
+        let mut lines = BufReader::new(from).lines().map_while(Result::ok);
+        assert_eq!(lines.next().map(|line| line.len()), Some(LINE - 1), "a long line is cut");
+        let line = lines.next().expect("a line");
+        let report =
+            " INFO vireo_logging: log lines suppressed line=\"node: true\" count=49995 peers=2 peer=\"192.0.2.1\"";
+        assert!(line.ends_with(report), "{line}");
+    }
+}
