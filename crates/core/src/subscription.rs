@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use vireo_types::{Dnn, PduSessionType, Plmn, Snssai, Supi};
+use zeroize::Zeroize;
 
 /// Nudm_UEAuthentication_Get: a request for one authentication vector, de-concealing the SUCI if need be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +34,8 @@ pub struct Resync {
     pub auts: [u8; 14],
 }
 
-/// A 5G home environment authentication vector with the subscriber's data (TS 33.501 6.1.3.2). `Debug` shows no key.
+/// A 5G home environment authentication vector with the subscriber's data (TS 33.501 6.1.3.2). `Debug` shows no key;
+/// keys are overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthenticationInfo {
     /// Who it is, de-concealed.
@@ -48,6 +50,13 @@ pub struct AuthenticationInfo {
     pub kseaf: [u8; 32],
     /// What the subscriber may do.
     pub subscription: Subscription,
+}
+
+impl Drop for AuthenticationInfo {
+    fn drop(&mut self) {
+        self.kseaf.zeroize();
+        self.xres_star.zeroize();
+    }
 }
 
 impl std::fmt::Debug for AuthenticationInfo {

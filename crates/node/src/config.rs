@@ -11,6 +11,7 @@ use vireo_core::ran::admission::Allow;
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_sctp::Driver;
+use vireo_store::records::RecordsKey;
 use vireo_types::Snssai;
 
 /// The N2 endpoint: where RAN nodes connect.
@@ -173,6 +174,8 @@ pub struct StateConfig {
     /// What the keys of records there begin with; of MongoDB the name of the database. Whoever is to go on with somebody's
     /// records has the same.
     pub key: String,
+    /// Seals what is kept there; `None`: it is kept in clear.
+    pub sealing: Option<RecordsKey>,
     /// UEs at most.
     pub ues: u32,
     /// Octets of the region in all; pages that are not used cost no memory.
@@ -206,6 +209,7 @@ impl Default for StateConfig {
             answer: StateAnswer::Given,
             database: "redis://127.0.0.1:6379".into(),
             key: "vireo".into(),
+            sealing: None,
             ues,
             bytes: StateConfig::bytes_for(ues, packets),
             packets,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 use vireo_store::records::{
-    self, Codec, Format, LIFE, Manner, Place, RecordError, Records, SharedError, SharedRecords,
+    self, Codec, Format, LIFE, Manner, Place, RecordError, Records, RecordsKey, Sealed, SharedError, SharedRecords,
 };
 
 /// How long an answer is waited for, before it is taken for lost.
@@ -22,6 +22,8 @@ pub struct RecordsConfig {
     pub database: String,
     /// What keys begin with; of MongoDB the name of the database.
     pub key: String,
+    /// Seals what is kept there; `None`: it is kept in clear.
+    pub sealing: Option<RecordsKey>,
     /// Of a Redis Cluster: how many replicas have a commit before it counts.
     pub confirm: u16,
     /// When records are loaded and committed.
@@ -43,6 +45,7 @@ impl RecordsConfig {
         state.location.is_database().then(|| RecordsConfig {
             database: state.database.clone(),
             key: state.key.clone(),
+            sealing: state.sealing.clone(),
             confirm,
             persist,
             change,
@@ -75,7 +78,23 @@ impl RecordsConfig {
     /// As [`RecordsConfig::open`].
     pub fn open_for(&self, life: Duration) -> Result<Box<dyn Records>, RecordError> {
         let (url, prefix, confirm) = (self.database.clone(), self.key.clone(), self.confirm);
-        records::open(&Place { url, prefix, life, patience: PATIENCE, format: self.codec().format, confirm })
+        let format = self.codec().format;
+        let records = records::open(&Place { url, prefix, life, patience: PATIENCE, format, confirm })?;
+        Ok(match &self.sealing {
+            Some(key) => Box::new(Sealed::new(records, key.clone(), self.of_octets() == Format::Json)),
+            None => records,
+        })
+    }
+
+    /// Checks that records are sealed with the key of this configuration, before any is read or written.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordError::OtherKey`], and what the database refuses.
+    pub(crate) fn prove_key(&self) -> Result<(), RecordError> {
+        let Some(key) = &self.sealing else { return Ok(()) };
+        let plain = RecordsConfig { sealing: None, ..self.clone() };
+        Sealed::new(plain.open()?, key.clone(), self.of_octets() == Format::Json).prove()
     }
 
     /// What octets are kept as in records that functions share: a document of MongoDB whose fields are JSON has none.
@@ -107,6 +126,8 @@ pub struct SharedConfig {
     pub directory: PathBuf,
     /// What the names of files begin with.
     pub key: String,
+    /// Seals what is kept there; `None`: it is kept in clear.
+    pub sealing: Option<RecordsKey>,
     /// Records at most, where that is not said by something else.
     pub records: u32,
 }
@@ -121,7 +142,8 @@ impl SharedConfig {
     pub fn of(state: &StateConfig) -> Option<Self> {
         let directory = state.database.strip_prefix(SHARED).filter(|_| state.location == StateLocation::Shm)?;
         let records = state.ues.saturating_mul(2);
-        Some(SharedConfig { directory: directory.into(), key: state.key.clone(), records })
+        let (key, sealing) = (state.key.clone(), state.sealing.clone());
+        Some(SharedConfig { directory: directory.into(), key, sealing, records })
     }
 
     /// Those of a function. It has them for itself.
@@ -136,6 +158,18 @@ impl SharedConfig {
             tracing::warn!("{}: {less}", path.display());
         }
         Ok(records)
+    }
+
+    /// These records as functions use them.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordError::OtherKey`] if they are sealed with another key.
+    pub(crate) fn sealed(&self, records: SharedRecords) -> Result<Box<dyn Records>, RecordError> {
+        let Some(key) = &self.sealing else { return Ok(Box::new(records)) };
+        let mut records = Sealed::new(records, key.clone(), false);
+        records.prove()?;
+        Ok(Box::new(records))
     }
 }
 
@@ -192,7 +226,8 @@ mod tests {
     #[test]
     fn a_file_with_less_room_than_configured_is_said() {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
-        let config = |records| SharedConfig { directory: directory.path().into(), key: "x".into(), records };
+        let config =
+            |records| SharedConfig { directory: directory.path().into(), key: "x".into(), sealing: None, records };
         let room = |records| config(records).open("smf").unwrap().room().saturating_sub(BESIDES);
         assert_eq!((room(100), room(200), room(50)), (100, 100, 100), "it keeps its size");
         let said = less_room(room(200), 200).expect("a warning");
@@ -203,7 +238,7 @@ mod tests {
     #[test]
     fn shared_memory_is_named_by_its_directory() {
         let state = StateConfig { database: "shm:///dev/shm/x".into(), ues: 7, ..StateConfig::default() };
-        let shared = SharedConfig { directory: "/dev/shm/x".into(), key: "vireo".into(), records: 14 };
+        let shared = SharedConfig { directory: "/dev/shm/x".into(), key: "vireo".into(), sealing: None, records: 14 };
         assert_eq!(Keeping::of(&state), Some(Keeping::Shared(shared)));
         let state = StateConfig { location: StateLocation::Memory, ..state };
         assert_eq!(Keeping::of(&state), None, "naming it is not choosing it");

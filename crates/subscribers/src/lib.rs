@@ -11,5 +11,5 @@ mod store;
 mod udm;
 
 pub use record::{Key, KeyError, Subscriber, lab_subscription};
-pub use store::{Changes, Filter, OnExisting, Page, Store, StoreError};
+pub use store::{Changes, Filter, KEY_VARIABLE, NEXT_KEY_VARIABLE, OnExisting, Page, Store, StoreError, key_source};
 pub use udm::{Answer, HomeNetworkKey, HomeNetworkKeyError, Profile, Udm, UdmConfig, UdmError, UdmLoad};

@@ -4,10 +4,11 @@ use std::str::FromStr;
 use vireo_core::subscription::{SliceSubscription, Subscription};
 use vireo_types::Supi;
 use vireo_wire::security::milenage;
+use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// A 128-bit secret of a subscriber: K or OPc (TS 35.206). `Debug` shows nothing of it; [`Key::reveal`] gives it as
+/// A 128-bit secret of a subscriber: K or OPc (TS 35.206), overwritten when it is dropped. `Debug` shows nothing of it; [`Key::reveal`] gives it as
 /// hexadecimal digits for an export that was asked for with keys.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct Key([u8; 16]);
 
 /// Why a text is no key.
@@ -104,7 +105,7 @@ mod tests {
     fn debug_shows_no_key() {
         let k: Key = "465b5ce8b199b49faa5f0a2ee238a6bc".parse().expect("32 digits");
         let supi = "999700000000001".parse().expect("an IMSI");
-        let text = format!("{:?}", Subscriber::new(supi, k, k)).to_lowercase();
+        let text = format!("{:?}", Subscriber::new(supi, k.clone(), k)).to_lowercase();
         assert!(text.contains("99970") && !text.contains("465b") && !text.contains("70, 91"), "{text}");
     }
 }

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use vireo_node::control::Control;
 use vireo_node::metrics::Metrics;
 use vireo_node::sbi::smf::{Smf, SmfConfig};
-use vireo_subscribers::Store;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -63,7 +62,7 @@ pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
 
 /// Runs the SMF.
 pub(crate) fn smf(args: &Args) -> Result<(), Failure> {
-    let config = Config::load(args.config.as_deref())?;
+    let mut config = Config::load(args.config.as_deref())?;
     logging::start(&config.log)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
@@ -72,7 +71,8 @@ pub(crate) fn smf(args: &Args) -> Result<(), Failure> {
             "there is no UPF: `vireo smf` needs upf.enabled to be true, or an [[external-upf]]".into(),
         ));
     }
-    let store = Store::open(&config.subscribers.database)?;
+    config.unlock_state()?;
+    let store = config.subscribers.open()?;
     let settings =
         SmfConfig { core: config.core, n4: config.n4, sbi: config.sbi, state: config.state, api: config.api };
     let smf = Smf::start(settings, store, Arc::new(Metrics::new()))?;

@@ -2,7 +2,7 @@
 //! same file as `vireo run`; a balancer has the user plane that `[upf]` describes beside it, the others have none.
 
 use crate::cli::Failure;
-use crate::config::Config;
+use crate::config::{Config, SubscribersConfig};
 use crate::logging;
 use crate::run::{Signals, log_of_data_workers, program};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -112,11 +112,12 @@ pub(crate) fn host(args: &Args) -> Result<(), Failure> {
 }
 
 /// Runs a host, of a service-based chain one that asks an SMF.
-pub(crate) fn run_host(config: Config, sbi: Option<SbiConfig>) -> Result<(), Failure> {
+pub(crate) fn run_host(mut config: Config, sbi: Option<SbiConfig>) -> Result<(), Failure> {
     logging::start(&config.log)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
-    let store = open(&config.subscribers.database)?;
+    config.unlock_state()?;
+    let store = open(&config.subscribers)?;
     let settings = HostNodeConfig {
         host: HostConfig {
             core: config.core,
@@ -141,14 +142,14 @@ pub(crate) fn run_host(config: Config, sbi: Option<SbiConfig>) -> Result<(), Fai
 }
 
 /// Opens the subscriber database. Of several hosts that find none, one makes it: the others see it half made for a moment.
-fn open(database: &str) -> Result<Store, Failure> {
+fn open(subscribers: &SubscribersConfig) -> Result<Store, Failure> {
     for _ in 0..TRIES {
-        if let Ok(store) = Store::open(database) {
+        if let Ok(store) = subscribers.open() {
             return Ok(store);
         }
         std::thread::sleep(TRY_AGAIN);
     }
-    Ok(Store::open(database)?)
+    Ok(subscribers.open()?)
 }
 
 const TRIES: u32 = 4;

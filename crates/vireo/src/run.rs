@@ -88,7 +88,8 @@ pub(crate) struct Prepared {
 /// Opens the subscriber database and starts the UPF, which comes first so that the control plane finds it.
 pub(crate) fn prepare(mut config: Config) -> Result<Prepared, Failure> {
     let metrics = Arc::new(Metrics::new());
-    let store = Store::open(&config.subscribers.database)?;
+    config.unlock_state()?;
+    let store = config.subscribers.open()?;
     log_of_data_workers(config.upf.as_mut(), &config.log);
     let upf = config.upf.map(vireo_node::upf::start).transpose()?.map(Arc::new);
     if let Some(upf) = &upf {

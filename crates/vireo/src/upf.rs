@@ -21,14 +21,15 @@ pub(crate) struct Args {
 
 /// Runs the UPF.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let config = Config::load(args.config.as_deref())?;
+    let mut config = Config::load(args.config.as_deref())?;
     logging::start(&config.log)?;
-    let Some(mut upf) = config.upf else {
+    let Some(mut upf) = config.upf.take() else {
         return Err(Failure("upf.enabled is false in the configuration: `vireo upf` needs it to be true".into()));
     };
     crate::run::log_of_data_workers(Some(&mut upf), &config.log);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
+    config.unlock_state()?;
     let metrics = Arc::new(Metrics::new());
     let upf = match Keeping::of(&config.state) {
         Some(records) => start_stored(upf, &records, Arc::clone(&metrics))?,

@@ -50,6 +50,22 @@ fn shows_no_key(text: &str) {
 }
 
 #[test]
+fn rekey_changes_the_key_and_keeps_subscribers() {
+    let lab = Lab::new();
+    lab.good(&["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC]);
+    let key = || std::fs::read_to_string(lab.path().join("vireo.db.key")).expect("the key file");
+    let before = key();
+    assert_eq!(lab.good(&["rekey"]), "sealed the keys of 1 subscribers anew\n");
+    assert_ne!(key(), before);
+    let exported = lab.good(&["export", "--with-keys", "--format", "csv"]).to_uppercase();
+    assert!(exported.contains(K) && exported.contains(OPC), "K and OPc are what they were");
+    std::fs::rename(lab.path().join("vireo.db.key"), lab.path().join("elsewhere")).expect("renamed");
+    let error = lab.bad(1, &["list"]);
+    assert!(error.contains("vireo.db.key is missing") && error.contains("VIREO_SUBSCRIBERS_KEY"), "{error}");
+    lab.good(&["list", "--database", "vireo.db", "--key-file", "elsewhere"]);
+}
+
+#[test]
 fn a_range_is_added_listed_and_removed() {
     let lab = Lab::new();
     let add = ["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC];

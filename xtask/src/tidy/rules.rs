@@ -9,13 +9,14 @@ pub(super) const FUNCTION_LINES: usize = 100;
 /// [`DEV_ONLY`].
 pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("vireo-types", &[]),
+    ("vireo-sealing", &[]),
     ("vireo-wire", &["vireo-types"]),
     ("vireo-core", &["vireo-types", "vireo-wire"]),
     ("vireo-logging", &[]),
     ("vireo-sctp", &["vireo-types"]),
-    ("vireo-store", &["vireo-types", "vireo-core"]),
+    ("vireo-store", &["vireo-types", "vireo-core", "vireo-sealing"]),
     ("vireo-datapath", &["vireo-types", "vireo-wire"]),
-    ("vireo-subscribers", &["vireo-types", "vireo-wire", "vireo-core"]),
+    ("vireo-subscribers", &["vireo-types", "vireo-wire", "vireo-core", "vireo-sealing"]),
     ("vireo-sbi", &["vireo-types"]),
     ("vireo-emulator", &["vireo-types", "vireo-wire", "vireo-sctp"]),
     ("vireo-traffic", &["vireo-types", "vireo-wire"]),
@@ -57,6 +58,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-node",
             "vireo-sctp",
             "vireo-subscribers",
+            "vireo-sealing",
             "vireo-emulator",
             "vireo-simulator",
             "vireo-datapath",
@@ -101,7 +103,7 @@ pub(super) const PURE: &[&str] = &["types", "wire", "core"];
 
 /// Crates whose root forbids unsafe code.
 pub(super) const FORBID_UNSAFE: &[&str] =
-    &["types", "wire", "core", "logging", "sbi", "subscribers", "emulator", "simulator"];
+    &["types", "sealing", "wire", "core", "logging", "sbi", "subscribers", "emulator", "simulator"];
 
 /// Paths that a pure crate must not name; everything below a path is meant too.
 pub(super) const IMPURE_PATHS: &[&str] = &[

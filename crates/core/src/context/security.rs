@@ -8,8 +8,9 @@ use vireo_wire::security::nas_5gs::{
     nas_cipher, nas_mac,
 };
 use vireo_wire::security::{CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq};
+use zeroize::Zeroize;
 
-/// One 5G NAS security context. `Debug` shows no key.
+/// One 5G NAS security context. `Debug` shows no key; keys are overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NasSecurity {
     /// ngKSI, 0 to 6.
@@ -34,6 +35,17 @@ pub struct NasSecurity {
     /// when a registration is accepted, so that a context that is only being agreed does not have it.
     #[serde(skip)]
     pub derives_keys: bool,
+}
+
+impl Drop for NasSecurity {
+    fn drop(&mut self) {
+        self.kamf.zeroize();
+        self.knas_int.zeroize();
+        self.knas_enc.zeroize();
+        if let Some(Chain::At(hop)) = &mut self.next_hop {
+            hop.nh.zeroize();
+        }
+    }
 }
 
 /// A chain of next hops.

@@ -305,6 +305,7 @@ impl std::fmt::Debug for Central {
 
 /// Whether the database answers.
 pub(crate) fn check(config: &CentralConfig) -> Result<(), CentralError> {
+    config.records.prove_key()?;
     there(&mut config.records.open())?.load(&[name(config, 0)])?;
     Ok(())
 }

@@ -14,6 +14,7 @@ mod mongo;
 mod open;
 mod pause;
 pub mod redis;
+mod sealed;
 mod shared;
 
 pub use behind::{Behind, Writers, WritersConfig};
@@ -24,6 +25,7 @@ pub use memory::MemoryRecords;
 pub use mongo::{MongoConfig, MongoRecords};
 pub use open::{Place, open};
 pub use redis::{ClusterConfig, Link, LinkConfig, RedisCluster, RedisRecords};
+pub use sealed::{RecordsKey, Sealed};
 pub use shared::{SharedError, SharedRecords};
 
 use crate::Version;
@@ -91,6 +93,12 @@ pub enum RecordError {
     /// What it has is no record.
     #[error("the database of records has something else than a record: is it another program's too?")]
     Stranger,
+    /// The record is sealed with another key.
+    #[error("the records are sealed with another key: give all functions the same state.key-file")]
+    OtherKey,
+    /// The record is in clear, and only sealed ones are accepted.
+    #[error("the database has records in clear: remove them, or set state.encrypt = false")]
+    NotSealed,
 }
 
 impl RecordError {
@@ -190,6 +198,17 @@ impl<'a> Change<'a> {
         }
     }
 
+    /// The same change with other content.
+    fn with<'b>(&self, octets: &'b [u8], parts: &'b [Part<'b>]) -> Change<'b> {
+        match *self {
+            Change::Commit { expected, .. } => Change::Commit { expected, octets },
+            Change::Replace { expected, .. } => Change::Replace { expected, parts },
+            Change::Update { expected, .. } => Change::Update { expected, parts },
+            Change::Create { before, .. } => Change::Create { before, parts },
+            Change::Remove { expected } => Change::Remove { expected },
+        }
+    }
+
     /// Whether it takes the record out.
     pub fn removes(&self) -> bool {
         matches!(self, Change::Remove { .. })
@@ -240,6 +259,24 @@ pub trait Records: Send {
 
     /// What was asked of it.
     fn operations(&self) -> Operations;
+}
+
+impl<R: Records + ?Sized> Records for Box<R> {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+        (**self).load(names)
+    }
+
+    fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+        (**self).change(changes)
+    }
+
+    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        (**self).numbers(collection)
+    }
+
+    fn operations(&self) -> Operations {
+        (**self).operations()
+    }
 }
 
 /// The version after this one; never 0, which is none.

@@ -255,6 +255,21 @@ fn run(inputs: &[u8], first: u32, second: u32) -> [bool; 2] {
     [one, two]
 }
 
+/// The kernel's word on it: the flag `dd` (proc_pid_smaps(5)) of the region's mapping.
+#[test]
+fn region_mapping_is_left_out_of_core_dumps() {
+    let region = Region::create(RegionConfig::new(16, 2, 32 << 20)).expect("a region");
+    let smaps = std::fs::read_to_string("/proc/self/smaps").expect("read");
+    let mappings: Vec<&str> = smaps.split("VmFlags:").collect();
+    let of_region = mappings.windows(2).filter(|pair| pair[0].contains("memfd:vireo"));
+    let flags: Vec<&str> = of_region.filter_map(|pair| pair[1].lines().next()).collect();
+    assert!(
+        !flags.is_empty() && flags.iter().all(|flags| flags.split_whitespace().any(|flag| flag == "dd")),
+        "{flags:?}"
+    );
+    drop(region);
+}
+
 #[test]
 fn a_worker_dies_before_each_write() {
     for inputs in [&INPUTS[..], &[LEAVE], &[TAKE, REKEY, LEAVE]] {

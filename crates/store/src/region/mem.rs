@@ -97,6 +97,14 @@ impl Mem {
             // SAFETY: the range is the mapping that was just made.
             unsafe { libc::madvise(base, bytes, libc::MADV_HUGEPAGE) };
         }
+        // Contexts hold NAS keys: core dumps leave the region out.
+        // SAFETY: the range is the mapping that was just made.
+        if unsafe { libc::madvise(base, bytes, libc::MADV_DONTDUMP) } != 0 {
+            let error = io::Error::last_os_error();
+            // SAFETY: nothing refers to the mapping that was just made.
+            unsafe { libc::munmap(base, bytes) };
+            return Err(error);
+        }
         let base = std::ptr::NonNull::new(base.cast()).expect("a mapping is not at address 0");
         Ok(Mem { base, words: bytes / WORD, fd, huge })
     }

@@ -3,7 +3,7 @@
 use crate::servers::{Redis, free_port, until};
 use std::time::{Duration, Instant};
 use vireo_store::conformance;
-use vireo_store::records::{Change, LinkConfig, Name, RecordError, Records, RedisRecords};
+use vireo_store::records::{Change, LinkConfig, Name, RecordError, Records, RecordsKey, RedisRecords, Sealed};
 
 fn start(arguments: &[&str]) -> Option<Redis> {
     Redis::start(free_port(false), arguments)
@@ -30,6 +30,24 @@ fn redis_keeps_the_contract() {
     conformance::contended(&mut [way(), way(), way(), way()], 100);
     let life = Duration::from_millis(200);
     conformance::lives(&mut records(server.port, life), life);
+}
+
+/// What the real Redis holds is not what was committed, and another key does not open it.
+#[test]
+fn sealed_records_hide_their_content() {
+    let Some(server) = start(&["--appendonly", "no"]) else { return };
+    let key = |octet| RecordsKey::from(vireo_sealing::SealingKey::new([octet; 32]));
+    let sealed = |octet| Sealed::new(records(server.port, LIFE), key(octet), false);
+    conformance::records(&mut sealed(1), &mut sealed(1));
+    conformance::values(&mut sealed(1), &conformance::FORMATS);
+    let secret = b"K_AMF of a UE that nobody is to know";
+    let change = Change::Commit { expected: 0, octets: secret };
+    let name = Name { collection: "ue", id: 77 };
+    assert_eq!(sealed(1).change(&[(name, change)]), [Ok(1)]);
+    let plain = records(server.port, LIFE).load(&[name]).unwrap().remove(0).unwrap().octets;
+    assert!(plain.len() > secret.len() && !plain.windows(8).any(|window| window == &secret[..8]));
+    assert_eq!(sealed(2).load(&[name]), Err(RecordError::OtherKey));
+    assert_eq!((sealed(1).prove(), sealed(2).prove()), (Ok(()), Err(RecordError::OtherKey)));
 }
 
 #[test]

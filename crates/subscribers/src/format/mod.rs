@@ -111,7 +111,10 @@ fn keys(k: &str, opc: Option<&str>, op: Option<&str>) -> Result<(Key, Key), Stri
     let k = key("k", k)?;
     match (opc, op) {
         (Some(opc), None) => Ok((k, key("opc", opc)?)),
-        (None, Some(op)) => Ok((k, Key::opc_of(&k, &key("op", op)?))),
+        (None, Some(op)) => {
+            let opc = Key::opc_of(&k, &key("op", op)?);
+            Ok((k, opc))
+        }
         (None, None) => Err("neither opc nor op is there".into()),
         (Some(_), Some(_)) => Err("both opc and op are there: give one".into()),
     }

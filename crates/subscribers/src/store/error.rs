@@ -1,3 +1,4 @@
+use vireo_sealing::{KeyFileError, KeyId};
 use vireo_types::Supi;
 
 /// Why the subscriber database did not do what was asked: one sentence with the remedy, for a person.
@@ -27,6 +28,15 @@ pub enum StoreError {
     /// An IMSI that is there already.
     #[error("{} is there already: remove it first, or import with --replace", .0.reveal())]
     Exists(Supi),
+    /// The key that seals K and OPc.
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    /// It is sealed with another key than the one that was found.
+    #[error(
+        "the subscriber database {path} is sealed with key {sealed}, and {origin} holds key {ours}; \
+         set subscribers.key-file to the file with the right one"
+    )]
+    OtherKey { path: String, origin: String, sealed: KeyId, ours: KeyId },
     /// A row that no release wrote.
     #[error("the record of {imsi} cannot be read ({cause}): remove it and add it again")]
     BadRecord { imsi: String, cause: String },

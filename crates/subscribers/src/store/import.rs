@@ -1,9 +1,10 @@
+use super::sealing::Sealing;
 use super::{Store, StoreError};
 use crate::record::Subscriber;
 use sqlx::{Connection, SqliteConnection};
 use vireo_types::Supi;
 
-/// Rows of one INSERT: many enough that the call does not count, and 7 parameters each stay far below SQLite's 32,766.
+/// Rows of one INSERT: many enough that the call does not count, and 6 parameters each stay far below SQLite's 32,766.
 const ROWS: usize = 128;
 
 /// What an import does with an IMSI that is there already.
@@ -26,9 +27,11 @@ impl Store {
     ) -> Result<u64, StoreError> {
         let path = self.path.clone();
         let failed = |e| StoreError::from_sqlx(&path, e);
-        let connection = &mut self.connection;
+        let (connection, sealing) = (&mut self.connection, &mut self.sealing);
         self.runtime.block_on(async {
             let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+            // Another process may have changed the key since this one read it.
+            sealing.follow(&mut transaction, &path).await?;
             let mut subscribers = subscribers.into_iter();
             let mut done = 0;
             loop {
@@ -36,7 +39,7 @@ impl Store {
                 if batch.is_empty() {
                     break;
                 }
-                if let Err(error) = insert(&mut transaction, &batch, existing).await {
+                if let Err(error) = insert(&mut transaction, sealing, &batch, existing).await {
                     let duplicate = error.as_database_error().is_some_and(|e| e.is_unique_violation());
                     let culprit = if duplicate { already_there(&mut transaction, &batch).await } else { None };
                     return Err(culprit.map_or_else(|| failed(error), StoreError::Exists));
@@ -52,20 +55,21 @@ impl Store {
 
 async fn insert(
     connection: &mut SqliteConnection,
+    sealing: &Sealing,
     batch: &[&Subscriber],
     existing: OnExisting,
 ) -> Result<(), sqlx::Error> {
     let mut sql =
-        String::from("INSERT INTO subscribers (imsi, k, opc, amf, sqn_offset, static_ipv4, subscription) VALUES ");
+        String::from("INSERT INTO subscribers (imsi, secret, amf, sqn_offset, static_ipv4, subscription) VALUES ");
     for row in 0..batch.len() {
-        let n = row * 7;
+        let n = row * 6;
         let comma = if row == 0 { "" } else { "," };
-        let places = [1, 2, 3, 4, 5, 6, 7].map(|i| format!("${}", n + i)).join(",");
+        let places = [1, 2, 3, 4, 5, 6].map(|i| format!("${}", n + i)).join(",");
         sql.push_str(&format!("{comma}({places})"));
     }
     if existing == OnExisting::Replace {
         sql.push_str(
-            " ON CONFLICT (imsi) DO UPDATE SET k = excluded.k, opc = excluded.opc, amf = excluded.amf, \
+            " ON CONFLICT (imsi) DO UPDATE SET secret = excluded.secret, amf = excluded.amf, \
              static_ipv4 = excluded.static_ipv4, subscription = excluded.subscription",
         );
     }
@@ -74,8 +78,7 @@ async fn insert(
         let subscription = serde_json::to_string(&s.subscription).unwrap_or_default();
         query
             .bind(s.supi.reveal())
-            .bind(s.k.octets().to_vec())
-            .bind(s.opc.octets().to_vec())
+            .bind(sealing.seal(s.supi, &s.k, &s.opc))
             .bind(s.amf.to_vec())
             .bind(s.sqn_offset)
             .bind(s.static_ipv4.map(|a| a.to_string()))

@@ -6,16 +6,20 @@ mod error;
 mod import;
 mod row;
 mod schema;
+mod sealing;
 
 use crate::record::Subscriber;
 pub use error::StoreError;
 pub use import::OnExisting;
 use row::{COLUMNS, from_row};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sealing::Sealing;
+pub use sealing::{KEY_VARIABLE, NEXT_KEY_VARIABLE, key_source};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, SqliteConnection};
 use std::path::Path;
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use vireo_sealing::KeySource;
 use vireo_types::Supi;
 
 /// How long a statement waits for another process's transaction to end.
@@ -27,6 +31,7 @@ pub struct Store {
     path: String,
     connection: SqliteConnection,
     runtime: Runtime,
+    sealing: Sealing,
 }
 
 /// Which subscribers.
@@ -56,17 +61,18 @@ pub enum Changes {
 
 impl Store {
     /// Opens the database, and makes it if it is not there. `location` is a file name, `sqlite:` and a file name, or
-    /// `:memory:` for one that ends with the `Store`. The file is made readable for its owner only: it holds keys.
-    pub fn open(location: &str) -> Result<Self, StoreError> {
-        Self::connect(location, true)
+    /// `:memory:` for one that ends with the `Store`. The file is made readable for its owner only. K and OPc in it are
+    /// sealed with the key of `source`, which is made with the database.
+    pub fn open(location: &str, source: KeySource) -> Result<Self, StoreError> {
+        Self::connect(location, source, true)
     }
 
     /// Opens a database that must be there.
-    pub fn open_existing(location: &str) -> Result<Self, StoreError> {
-        Self::connect(location, false)
+    pub fn open_existing(location: &str, source: KeySource) -> Result<Self, StoreError> {
+        Self::connect(location, source, false)
     }
 
-    fn connect(location: &str, create: bool) -> Result<Self, StoreError> {
+    fn connect(location: &str, source: KeySource, create: bool) -> Result<Self, StoreError> {
         let path = file_of(location)?;
         let in_memory = path == ":memory:";
         if !in_memory {
@@ -79,18 +85,24 @@ impl Store {
         let mut options = SqliteConnectOptions::new()
             .filename(&path)
             .busy_timeout(BUSY_TIMEOUT)
+            // What is deleted or replaced is overwritten.
+            .pragma("secure_delete", "ON")
             // A commit is on the disk when it returns: a vector may leave right after its SQN offset is stored.
             .synchronous(SqliteSynchronous::Full)
             .row_buffer_size(1024)
             .disable_statement_logging();
         // With a write-ahead log a provisioning command does not hold up the core's reads.
         options = if in_memory { options.in_memory(true) } else { options.journal_mode(SqliteJournalMode::Wal) };
-        let connection = runtime.block_on(async {
+        let (connection, sealing) = runtime.block_on(async {
             let mut connection = options.connect().await.map_err(|e| StoreError::from_sqlx(&path, e))?;
             schema::migrate(&mut connection).await.map_err(|e| StoreError::from_migration(&path, e))?;
-            Ok::<_, StoreError>(connection)
+            let sealing = match in_memory {
+                true => Sealing::in_memory(),
+                false => Sealing::of(&mut connection, &path, source).await?,
+            };
+            Ok::<_, StoreError>((connection, sealing))
         })?;
-        Ok(Store { path, connection, runtime })
+        Ok(Store { path, connection, runtime, sealing })
     }
 
     /// Where the database is.
@@ -113,7 +125,8 @@ impl Store {
         let sql = format!("SELECT {COLUMNS} FROM subscribers WHERE imsi = $1");
         let query = sqlx::query(&sql).bind(supi.reveal());
         let row = self.runtime.block_on(query.fetch_optional(&mut self.connection));
-        row.map_err(|e| StoreError::from_sqlx(&self.path, e))?.map(|r| from_row(&r)).transpose()
+        let row = row.map_err(|e| StoreError::from_sqlx(&self.path, e))?;
+        row.map(|row| self.record(&row)).transpose()
     }
 
     /// The records of those of `supis` that are there, in any order. A record that cannot be read is left out and
@@ -129,7 +142,7 @@ impl Store {
             let query = padded.fold(sqlx::query(&sql), |q, supi| q.bind(supi.reveal()));
             let rows = self.runtime.block_on(query.fetch_all(&mut self.connection));
             for row in rows.map_err(|e| StoreError::from_sqlx(&self.path, e))? {
-                match from_row(&row) {
+                match self.record(&row) {
                     Ok(record) => found.push(record),
                     Err(e) => bad(e),
                 }
@@ -146,7 +159,16 @@ impl Store {
         let after = page.after.map(Supi::reveal).unwrap_or_default();
         let query = sqlx::query(&sql).bind(&filter.prefix).bind(filter.end()).bind(after).bind(i64::from(page.limit));
         let rows = self.runtime.block_on(query.fetch_all(&mut self.connection));
-        rows.map_err(|e| StoreError::from_sqlx(&self.path, e))?.iter().map(from_row).collect()
+        let rows = rows.map_err(|e| StoreError::from_sqlx(&self.path, e))?;
+        rows.iter().map(|row| self.record(row)).collect()
+    }
+
+    /// The record of a row, also if another process has sealed it with another key since.
+    fn record(&mut self, row: &SqliteRow) -> Result<Subscriber, StoreError> {
+        match from_row(&self.sealing, row) {
+            Err(StoreError::BadRecord { .. }) if self.follow_key()? => from_row(&self.sealing, row),
+            record => record,
+        }
     }
 
     /// Gives every subscriber of the filter to `sink`, in the order of IMSIs, until it says no.

@@ -6,8 +6,10 @@ use std::future::Future;
 use std::pin::Pin;
 
 /// Every version of the schema, in order; a released one never changes.
-const MIGRATIONS: [(i64, &str, &str); 1] =
-    [(1, "subscribers", include_str!("../../migrations/sqlite/0001_subscribers.sql"))];
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (1, "subscribers", include_str!("../../migrations/sqlite/0001_subscribers.sql")),
+    (2, "sealed secrets", include_str!("../../migrations/sqlite/0002_sealed_secrets.sql")),
+];
 
 #[derive(Debug)]
 struct Embedded;

@@ -1,6 +1,10 @@
 use super::*;
 use crate::record::Key;
 
+fn open(location: &str) -> Result<Store, StoreError> {
+    Store::open(location, key_source(location, None))
+}
+
 fn subscriber(n: u64) -> Subscriber {
     let first: Supi = "999700000000001".parse().expect("an IMSI");
     let key = |text: &str| -> Key { text.parse().expect("32 digits") };
@@ -9,7 +13,7 @@ fn subscriber(n: u64) -> Subscriber {
 }
 
 fn memory() -> Store {
-    Store::open(":memory:").expect("a database in memory")
+    open(":memory:").expect("a database in memory")
 }
 
 fn file() -> (tempfile::TempDir, String) {
@@ -26,6 +30,14 @@ fn python(path: &str, statement: &str) -> String {
     let output = output.expect("python3 with its sqlite3 module");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// Runs several statements.
+fn python_script(path: &str, statements: &str) {
+    let program = "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1])\nc.executescript(sys.argv[2])\nc.commit()";
+    let output = std::process::Command::new("python3").args(["-c", program, path, statements]).output();
+    let output = output.expect("python3 with its sqlite3 module");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -51,7 +63,7 @@ fn a_replaced_record_keeps_its_sqn_offset() {
     other.k = Key::new([9; 16]);
     store.upsert(&other).expect("replaced");
     let read = store.get(other.supi).expect("read").expect("there");
-    assert_eq!((read.sqn_offset, read.k), (77, other.k));
+    assert_eq!((read.sqn_offset, &read.k), (77, &other.k));
 }
 
 #[test]
@@ -98,11 +110,11 @@ fn lists_are_in_pages_and_by_prefix() {
 #[test]
 fn another_sqlite_reads_what_was_written_and_its_writes_are_seen() {
     let (_directory, path) = file();
-    let mut store = Store::open(&path).expect("made");
+    let mut store = open(&path).expect("made");
     store.add(&subscriber(0)).expect("added");
     assert_eq!(
-        python(&path, "SELECT imsi, hex(k), hex(opc), hex(amf), sqn_offset, static_ipv4 FROM subscribers"),
-        "('999700000000001', '465B5CE8B199B49FAA5F0A2EE238A6BC', 'E8ED289DEBA952E4283B54E88E6183CA', '8000', 0, None)"
+        python(&path, "SELECT imsi, length(secret), hex(amf), sqn_offset, static_ipv4 FROM subscribers"),
+        "('999700000000001', 77, '8000', 0, None)"
     );
     assert_eq!(
         python(&path, "SELECT json_extract(subscription, '$.slices[0].dnns[0].dnn') FROM subscribers"),
@@ -126,8 +138,8 @@ fn another_sqlite_reads_what_was_written_and_its_writes_are_seen() {
 #[test]
 fn what_is_wrong_with_a_database_is_said_in_one_sentence() {
     let (directory, path) = file();
-    let error = |location: &str| Store::open(location).expect_err("refused").to_string();
-    assert!(matches!(Store::open_existing(&path), Err(StoreError::Missing { .. })));
+    let error = |location: &str| open(location).expect_err("refused").to_string();
+    assert!(matches!(Store::open_existing(&path, key_source(&path, None)), Err(StoreError::Missing { .. })));
     assert!(error("postgres://host/db").contains("is no subscriber database"));
     assert!(error(&directory.path().join("no/such.db").to_string_lossy()).contains("cannot be opened"));
 
@@ -137,16 +149,16 @@ fn what_is_wrong_with_a_database_is_said_in_one_sentence() {
         error(&directory.path().join("text.db").to_string_lossy()).contains("is no subscriber database or is damaged")
     );
 
-    drop(Store::open(&path).expect("made"));
+    drop(open(&path).expect("made"));
     python(
         &path,
         "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
-                   VALUES (2, 'later', 1, x'00', 0)",
+                   VALUES (3, 'later', 1, x'00', 0)",
     );
-    assert!(error(&path).contains("written by a newer Vireo (schema 2)"), "{}", error(&path));
-    python(&path, "DELETE FROM _sqlx_migrations WHERE version = 2");
+    assert!(error(&path).contains("written by a newer Vireo (schema 3)"), "{}", error(&path));
+    python(&path, "DELETE FROM _sqlx_migrations WHERE version = 3");
 
-    let mut store = Store::open(&path).expect("opened");
+    let mut store = open(&path).expect("opened");
     store.add(&subscriber(0)).expect("added");
     python(&path, "UPDATE subscribers SET subscription = '{'");
     let bad = store.get(subscriber(0).supi).expect_err("no JSON").to_string();
@@ -159,7 +171,7 @@ fn what_is_wrong_with_a_database_is_said_in_one_sentence() {
 #[test]
 fn a_writer_that_stays_is_named_as_the_trouble_and_readers_go_on() {
     let (_directory, path) = file();
-    let (mut one, mut other) = (Store::open(&path).expect("made"), Store::open(&path).expect("opened"));
+    let (mut one, mut other) = (open(&path).expect("made"), open(&path).expect("opened"));
     one.run_for_test("BEGIN IMMEDIATE");
     let error = other.add(&subscriber(0)).expect_err("locked").to_string();
     assert!(error.ends_with("is locked by another process: wait until that ends, or end it"), "{error}");
@@ -172,7 +184,7 @@ fn a_writer_that_stays_is_named_as_the_trouble_and_readers_go_on() {
 fn the_file_is_for_its_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let (_directory, path) = file();
-    let mut store = Store::open(&path).expect("made");
+    let mut store = open(&path).expect("made");
     store.add(&subscriber(0)).expect("added");
     for file in [path.clone(), format!("{path}-wal"), format!("{path}-shm")] {
         let mode = std::fs::metadata(&file).expect("there").permissions().mode();
@@ -194,8 +206,140 @@ fn twenty_thousand_are_imported_in_seconds() {
     let (_directory, path) = file();
     let many: Vec<_> = (0..20_000).map(subscriber).collect();
     let started = std::time::Instant::now();
-    Store::open(&path).expect("made").import(&many, OnExisting::Refuse, &mut |_| {}).expect("imported");
+    open(&path).expect("made").import(&many, OnExisting::Refuse, &mut |_| {}).expect("imported");
     let took = started.elapsed();
     assert_eq!(python(&path, "SELECT count(*), count(DISTINCT imsi) FROM subscribers"), "(20000, 20000)");
     assert!(took < Duration::from_secs(6), "{took:?}");
+}
+
+/// The octets of the database file and of what SQLite keeps beside it.
+fn octets_on_disk(path: &str) -> Vec<u8> {
+    let files = [path.to_owned(), format!("{path}-wal"), format!("{path}-shm")];
+    files.iter().filter_map(|file| std::fs::read(file).ok()).flatten().collect()
+}
+
+fn holds(octets: &[u8], key: &Key) -> bool {
+    octets.windows(16).any(|window| window == key.octets())
+}
+
+#[test]
+fn keys_on_disk_are_sealed() {
+    let (_directory, path) = file();
+    let one = subscriber(0);
+    let mut store = open(&path).expect("made");
+    store.add(&one).expect("added");
+    let octets = octets_on_disk(&path);
+    assert!(octets.windows(15).any(|window| window == one.supi.reveal().as_bytes()), "the right files are read");
+    assert!(!holds(&octets, &one.k) && !holds(&octets, &one.opc));
+    drop(store);
+    assert_eq!(open(&path).expect("opened").get(one.supi).expect("read"), Some(one));
+}
+
+#[test]
+fn keys_in_clear_of_schema_1_are_sealed_and_wiped() {
+    let (_directory, path) = file();
+    drop(open(&path).expect("made"));
+    let many: Vec<_> = (0..1200).map(subscriber).collect();
+    // As the release before left it: its tables, its migration alone, keys in clear.
+    let (k, opc) = (many[0].k.reveal(), many[0].opc.reveal());
+    let subscription = serde_json::to_string(&many[0].subscription).expect("JSON");
+    python_script(
+        &path,
+        &format!(
+            "DROP TABLE subscribers; DROP TABLE sealing; DROP TABLE changes; DROP TABLE sqn_reservations;
+             DELETE FROM _sqlx_migrations WHERE version = 2; {};
+             WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1199)
+             INSERT INTO subscribers SELECT 999700000000001 + i, x'{k}', x'{opc}', x'8000', i, NULL, '{subscription}' FROM n;",
+            include_str!("../../migrations/sqlite/0001_subscribers.sql")
+        ),
+    );
+    std::fs::remove_file(format!("{path}.key")).expect("the key of a database that is no more");
+    assert!(holds(&octets_on_disk(&path), &many[0].k), "in clear");
+    let mut store = open(&path).expect("opened");
+    let octets = octets_on_disk(&path);
+    assert!(!holds(&octets, &many[0].k) && !holds(&octets, &many[0].opc), "wiped");
+    let mut read = Vec::new();
+    store
+        .export(&Filter::default(), &mut |s| {
+            read.push(s);
+            true
+        })
+        .expect("exported");
+    assert_eq!(read.iter().map(|s| s.sqn_offset).collect::<Vec<_>>(), (0..1200).collect::<Vec<_>>());
+    assert!(
+        read.iter().zip(&many).all(|(read, was)| (&read.supi, &read.k, &read.opc) == (&was.supi, &was.k, &was.opc))
+    );
+}
+
+#[test]
+fn wrong_or_missing_sealing_key_is_refused() {
+    let (_directory, path) = file();
+    open(&path).expect("made").add(&subscriber(0)).expect("added");
+    let file = format!("{path}.key");
+    let right = std::fs::read(&file).expect("the key file");
+    vireo_sealing::write_key_file(file.as_ref(), &vireo_sealing::SealingKey::generate()).expect("written");
+    let error = open(&path).expect_err("refused").to_string();
+    assert!(error.contains("is sealed with key") && error.contains("subscribers.key-file"), "{error}");
+    std::fs::remove_file(&file).expect("removed");
+    let error = open(&path).expect_err("refused").to_string();
+    assert!(error.contains(&file) && error.contains("is missing"), "{error}");
+    assert!(!std::fs::exists(&file).expect("looked"), "no other key is made");
+    std::fs::write(&file, right).expect("put back");
+    let error = open(&path).expect_err("refused").to_string();
+    assert!(error.contains("chmod 600"), "{error}");
+}
+
+#[test]
+fn secret_of_another_subscriber_is_refused() {
+    let (_directory, path) = file();
+    let mut store = open(&path).expect("made");
+    store.import(&[subscriber(0), subscriber(1)], OnExisting::Refuse, &mut |_| {}).expect("imported");
+    let other = subscriber(1).supi.reveal();
+    python(&path, &format!("UPDATE subscribers SET secret = (SELECT secret FROM subscribers WHERE imsi = '{other}')"));
+    assert!(matches!(store.get(subscriber(0).supi), Err(StoreError::BadRecord { .. })));
+    assert!(store.get(subscriber(1).supi).expect("read").is_some());
+}
+
+#[test]
+fn rekey_seals_anew_and_open_stores_follow() {
+    let (_directory, path) = file();
+    let many: Vec<_> = (0..1200).map(subscriber).collect();
+    let (mut running, mut command) = (open(&path).expect("made"), open(&path).expect("opened"));
+    running.import(&many, OnExisting::Refuse, &mut |_| {}).expect("imported");
+    let secret = |path: &str| python(path, "SELECT hex(secret) FROM subscribers ORDER BY imsi LIMIT 1");
+    let (file, before) = (format!("{path}.key"), secret(&path));
+    let old = std::fs::read(&file).expect("the key file");
+    let last = running.last_change().expect("read");
+    assert_eq!(command.rekey().expect("sealed anew"), 1200);
+    assert_ne!((std::fs::read(&file).expect("the key file"), secret(&path)), (old.clone(), before));
+    assert_eq!(running.last_change().expect("read"), last, "no subscriber changed");
+    assert_eq!(running.get(many[7].supi).expect("read"), Some(many[7].clone()), "by the new key");
+    running.upsert(&subscriber(2000)).expect("added");
+    assert_eq!(command.rekey().expect("again"), 1201);
+    // A store that follows at its first write, not at a read.
+    running.upsert(&subscriber(2001)).expect("added");
+    assert_eq!(open(&path).expect("opened").get(subscriber(2001).supi).expect("read"), Some(subscriber(2001)));
+    assert!(!std::fs::exists(format!("{file}.next")).expect("looked"));
+}
+
+#[test]
+fn rekey_that_was_cut_short_loses_nothing() {
+    let (_directory, path) = file();
+    let file = format!("{path}.key");
+    let mut store = open(&path).expect("made");
+    store.add(&subscriber(0)).expect("added");
+    let old = std::fs::read(&file).expect("the key file");
+    // Before the commit: the next key is there, and nothing is sealed with it.
+    vireo_sealing::write_key_file(format!("{file}.next").as_ref(), &vireo_sealing::SealingKey::generate())
+        .expect("written");
+    assert!(open(&path).expect("opened").get(subscriber(0).supi).expect("read").is_some());
+    // After the commit: the key file is still the old one.
+    store.rekey().expect("sealed anew");
+    std::fs::rename(&file, format!("{file}.next")).expect("renamed");
+    std::fs::write(&file, &old).expect("written");
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("set");
+    let mut next = open(&path).expect("opened");
+    assert!(next.get(subscriber(0).supi).expect("read").is_some());
+    assert_eq!(next.rekey().expect("sealed anew"), 1);
+    assert!(open(&path).expect("opened").get(subscriber(0).supi).expect("read").is_some());
 }

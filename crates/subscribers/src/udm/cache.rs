@@ -4,9 +4,12 @@ use super::sqn::{self, Clock};
 use super::vector::Credentials;
 use crate::record::Subscriber;
 use std::collections::HashMap;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vireo_core::subscription::Subscription;
+use vireo_sealing::{SecretSlab, Slot};
 use vireo_types::{Instant, Supi};
+use zeroize::Zeroizing;
 
 /// A power of two; several times the threads of a large machine, so that two seldom meet in one.
 const SHARDS: usize = 64;
@@ -25,6 +28,8 @@ pub(super) struct Cache {
 struct Shard {
     young: HashMap<Supi, Entry>,
     old: HashMap<Supi, Entry>,
+    /// K and OPc of both.
+    secrets: SecretSlab<32>,
     /// The highest last tick of any record that was dropped: a record that comes back goes on above it.
     floor: u64,
 }
@@ -36,7 +41,9 @@ impl std::fmt::Debug for Shard {
 }
 
 struct Entry {
-    credentials: Credentials,
+    /// K and OPc, in memory that core dumps leave out.
+    secret: Slot,
+    amf: [u8; 2],
     sqn_offset: i64,
     /// The tick of its last SQN (see [`Clock`]).
     last: u64,
@@ -71,25 +78,25 @@ impl Cache {
     /// Takes the next sequence number of a subscriber, and what the vector of it needs.
     pub(super) fn next(&self, supi: Supi, now: Instant, clock: &Clock) -> Result<Material, Miss> {
         let mut shard = self.shard(supi);
-        let entry = shard.touch(supi, self.generation).ok_or(Miss::Absent)?;
+        let (entry, secrets) = shard.touch(supi, self.generation).ok_or(Miss::Absent)?;
         let Some(tick) = clock.next(entry.last, now) else {
             return Err(Miss::Reservation(sqn::ticks(now).max(entry.last + 1)));
         };
         entry.last = tick;
         let sqn = clock.sqn(tick, entry.sqn_offset).ok_or(Miss::Offset)?;
-        Ok(Material { credentials: entry.credentials, sqn, subscription: (*entry.subscription).clone() })
+        Ok(Material { credentials: entry.credentials(secrets), sqn, subscription: (*entry.subscription).clone() })
     }
 
     /// The secrets of a record and its present offset: for a resynchronisation.
     pub(super) fn peek(&self, supi: Supi) -> Option<(Credentials, i64)> {
         let mut shard = self.shard(supi);
-        shard.touch(supi, self.generation).map(|e| (e.credentials, e.sqn_offset))
+        shard.touch(supi, self.generation).map(|(e, secrets)| (e.credentials(secrets), e.sqn_offset))
     }
 
     /// Takes a tick of the record for a resynchronisation.
     pub(super) fn tick(&self, supi: Supi, now: Instant, clock: &Clock) -> Result<u64, Miss> {
         let mut shard = self.shard(supi);
-        let entry = shard.touch(supi, self.generation).ok_or(Miss::Absent)?;
+        let (entry, _) = shard.touch(supi, self.generation).ok_or(Miss::Absent)?;
         match clock.next(entry.last, now) {
             Some(tick) => {
                 entry.last = tick;
@@ -101,37 +108,45 @@ impl Cache {
 
     /// The offset that a resynchronisation gave.
     pub(super) fn set_offset(&self, supi: Supi, offset: i64) {
-        if let Some(entry) = self.shard(supi).touch(supi, self.generation) {
+        if let Some((entry, _)) = self.shard(supi).touch(supi, self.generation) {
             entry.sqn_offset = offset;
         }
     }
 
     /// Puts a record in that was read from the database; one that is here already stays.
-    pub(super) fn insert(&self, record: &Subscriber, subscription: Arc<Subscription>) {
+    ///
+    /// # Errors
+    ///
+    /// The system gives no memory for secrets.
+    pub(super) fn insert(&self, record: &Subscriber, subscription: Arc<Subscription>) -> io::Result<()> {
         let mut shard = self.shard(record.supi);
         if shard.touch(record.supi, self.generation).is_some() {
-            return;
+            return Ok(());
         }
-        let credentials = Credentials { k: *record.k.octets(), opc: *record.opc.octets(), amf: record.amf };
-        let entry = Entry { credentials, sqn_offset: record.sqn_offset, last: shard.floor, subscription };
-        shard.put(record.supi, entry, self.generation);
+        let mut both = Zeroizing::new([0; 32]);
+        both[..16].copy_from_slice(record.k.octets());
+        both[16..].copy_from_slice(record.opc.octets());
+        let secret = shard.secrets.insert(&both)?;
+        let (amf, sqn_offset, last) = (record.amf, record.sqn_offset, shard.floor);
+        shard.put(record.supi, Entry { secret, amf, sqn_offset, last, subscription }, self.generation);
+        Ok(())
     }
 
     /// Forgets a record.
     pub(super) fn remove(&self, supi: Supi) {
         let shard = &mut *self.shard(supi);
         let gone = shard.young.remove(&supi).or_else(|| shard.old.remove(&supi));
-        shard.floor = shard.floor.max(gone.map_or(0, |e| e.last));
+        if let Some(gone) = gone {
+            shard.forget(gone);
+        }
     }
 
     /// Forgets everything.
     pub(super) fn clear(&self) {
         for shard in &self.shards {
             let shard = &mut *locked(shard);
-            let last = shard.young.values().chain(shard.old.values()).map(|e| e.last).max();
-            shard.floor = shard.floor.max(last.unwrap_or(0));
-            shard.young.clear();
-            shard.old.clear();
+            let gone = [std::mem::take(&mut shard.young), std::mem::take(&mut shard.old)];
+            gone.into_iter().flat_map(HashMap::into_values).for_each(|entry| shard.forget(entry));
         }
     }
 
@@ -153,20 +168,36 @@ fn locked(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 }
 
 impl Shard {
-    /// The record, which is now among the young ones.
-    fn touch(&mut self, supi: Supi, generation: usize) -> Option<&mut Entry> {
+    /// The record, which is now among the young ones, and where its secrets are.
+    fn touch(&mut self, supi: Supi, generation: usize) -> Option<(&mut Entry, &SecretSlab<32>)> {
         if !self.young.contains_key(&supi) {
             let entry = self.old.remove(&supi)?;
             self.put(supi, entry, generation);
         }
-        self.young.get_mut(&supi)
+        self.young.get_mut(&supi).map(|entry| (entry, &self.secrets))
     }
 
     fn put(&mut self, supi: Supi, entry: Entry, generation: usize) {
         if self.young.len() >= generation {
             let dropped = std::mem::replace(&mut self.old, std::mem::take(&mut self.young));
-            self.floor = dropped.values().map(|e| e.last).fold(self.floor, u64::max);
+            dropped.into_values().for_each(|entry| self.forget(entry));
         }
         self.young.insert(supi, entry);
+    }
+
+    /// Ends a record that is in neither generation any more.
+    fn forget(&mut self, entry: Entry) {
+        self.floor = self.floor.max(entry.last);
+        self.secrets.remove(entry.secret);
+    }
+}
+
+impl Entry {
+    fn credentials(&self, secrets: &SecretSlab<32>) -> Credentials {
+        let secret = secrets.get(&self.secret);
+        let (mut k, mut opc) = ([0; 16], [0; 16]);
+        k.copy_from_slice(&secret[..16]);
+        opc.copy_from_slice(&secret[16..]);
+        Credentials { k, opc, amf: self.amf }
     }
 }

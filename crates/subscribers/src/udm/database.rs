@@ -234,7 +234,10 @@ impl Database {
             self.interned.push(Arc::clone(&new));
             new
         });
-        self.shared.cache.insert(record, subscription);
+        if let Err(error) = self.shared.cache.insert(record, subscription) {
+            let (path, cause) = (self.store.path().to_owned(), format!("no memory for its keys: {error}"));
+            self.report(Err(StoreError::Failed { path, cause }));
+        }
     }
 
     /// Logs trouble with the database when it begins, changes and ends.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::record::{Key, Subscriber};
-use crate::store::{Filter, OnExisting};
+use crate::store::{Filter, OnExisting, key_source};
 use crossbeam_channel::{Receiver, bounded};
 use std::collections::HashSet;
 use std::time::Duration;
@@ -8,6 +8,10 @@ use vireo_core::subscription::Resync;
 use vireo_wire::security::milenage::{K, Milenage, Opc, Sqn};
 use vireo_wire::security::nas_5gs::{HomeNetworkPublicKey, Protection, RoutingIndicator, Suci};
 use vireo_wire::security::{Autn, Plmn as WirePlmn, Rand};
+
+fn open(path: &str) -> Result<Store, StoreError> {
+    Store::open(path, key_source(path, None))
+}
 
 const K_OCTETS: [u8; 16] = [0x46; 16];
 const OPC_OCTETS: [u8; 16] = [0xe8; 16];
@@ -35,19 +39,19 @@ impl Bed {
         let path = directory.path().join("s.db").to_string_lossy().into_owned();
         let all: Vec<_> =
             (0..subscribers).map(|n| Subscriber::new(supi(n), Key::new(K_OCTETS), Key::new(OPC_OCTETS))).collect();
-        Store::open(&path).expect("made").import(&all, OnExisting::Refuse, &mut |_| {}).expect("imported");
+        open(&path).expect("made").import(&all, OnExisting::Refuse, &mut |_| {}).expect("imported");
         Bed { _directory: directory, path }
     }
 
     fn start(&self, config: UdmConfig) -> (Udm, Receiver<(u64, Answer)>) {
         let (sender, answers) = bounded(100_000);
-        let store = Store::open(&self.path).expect("opened");
+        let store = open(&self.path).expect("opened");
         let answer = move |token, answer| drop(sender.send((token, answer)));
         (Udm::start(store, config, NOW, answer).expect("started"), answers)
     }
 
     fn store(&self) -> Store {
-        Store::open(&self.path).expect("opened")
+        open(&self.path).expect("opened")
     }
 }
 

@@ -5,9 +5,10 @@ use vireo_types::{Plmn, Supi};
 use vireo_wire::security::Rand;
 use vireo_wire::security::milenage::{Amf, Auts, K, Milenage, Opc, Sqn};
 use vireo_wire::security::nas_5gs::{derive_kausf, derive_kseaf};
+use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// The secrets of one subscriber, for the time of one computation.
-#[derive(Clone, Copy)]
+#[derive(Zeroize, ZeroizeOnDrop)]
 pub(super) struct Credentials {
     pub(super) k: [u8; 16],
     pub(super) opc: [u8; 16],

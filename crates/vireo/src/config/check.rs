@@ -2,7 +2,7 @@
 
 use super::file::{self, Dnn, File, LONGEST, PacketDriver, SliceId};
 use super::values::{Local, Net, Span};
-use super::{Config, SubscribersConfig, cluster, home_network, log, n2, runtime, slices as user_plane};
+use super::{Config, SubscribersConfig, cluster, home_network, keys, log, n2, runtime, slices as user_plane};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
@@ -30,13 +30,15 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
     let mut problems = Problems::default();
     let (slices, by_name) = slices(&file.slices(), &mut problems);
     let dnns = dnns(&file.dnns(), &by_name, &mut problems);
+    let state = runtime::state(&file.state, &mut problems);
     let config = Config {
         n2: n2::n2(&file.n2, &mut problems),
         n4: N4Config { listen: file.n4.listen, direct: file.n4.direct },
         api: ApiConfig { listen: file.api.listen.0 },
         slices: runtime::slices(&file.slices(), &slices, &mut problems),
         pools: runtime::pools(&file.pools, &file.steering, slices.len(), &mut problems),
-        state: runtime::state(&file.state, &mut problems),
+        state_key: keys::state_key(&file.state, &state),
+        state,
         overload: runtime::overload(&file.overload, &mut problems),
         sbi: runtime::sbi(&file.sbi, &mut problems),
         cluster: cluster::cluster(file, &mut problems),
@@ -656,7 +658,8 @@ fn subscribers(file: &File, problems: &mut Problems) -> SubscribersConfig {
         ind: file.host.slot & 31,
         home_network_keys: keys,
     };
-    SubscribersConfig { database: s.database.clone(), udm }
+    let key_file = (!s.key_file.is_empty()).then(|| s.key_file.clone().into());
+    SubscribersConfig { database: s.database.clone(), key_file, udm }
 }
 
 pub(super) fn unique<T: PartialEq>(all: &[T]) -> bool {

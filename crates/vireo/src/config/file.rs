@@ -2,18 +2,17 @@
 
 use super::log::Log;
 use super::n2::N2;
-use super::values::{Count, Listen, Local, Net, Secret, Span};
+use super::state::State;
+use super::subscribers::Subscribers;
+use super::values::{Count, Listen, Local, Net, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use vireo_core::config::{
-    StateAnswer, StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset,
-    StateScope, StateWrite, Timers as CoreTimers,
-};
+use vireo_core::config::Timers as CoreTimers;
 use vireo_core::schedule::forward::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
-use vireo_node::config::{ApiConfig, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
+use vireo_node::config::{ApiConfig, N4Config, OverloadConfig, PoolsConfig, SliceRuntime};
 use vireo_node::sbi::{Encoding, SbiConfig};
 use vireo_node::upf::UpfConfig;
 use vireo_types::{Duration, PduSessionType, Plmn};
@@ -600,74 +599,6 @@ pub(super) enum Ack {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct State {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) preset: Option<StatePreset>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) location: Option<StateLocation>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) persist: Option<StatePersist>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) change: Option<StateChange>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) format: Option<StateFormat>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) scope: Option<StateScope>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) carry: Option<StateCarry>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) write: Option<StateWrite>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) answer: Option<StateAnswer>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) database: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) confirm: Option<u16>,
-    pub(super) key: String,
-    pub(super) ues: u32,
-    pub(super) bytes: Count,
-    pub(super) packets: u32,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        let s = StateConfig::default();
-        State {
-            preset: None,
-            location: None,
-            persist: None,
-            change: None,
-            format: None,
-            scope: None,
-            carry: None,
-            write: None,
-            answer: None,
-            database: None,
-            confirm: None,
-            key: s.key,
-            ues: s.ues,
-            bytes: Count::Auto,
-            packets: s.packets,
-        }
-    }
-}
-
-impl State {
-    /// How state is kept, or why it cannot be.
-    pub(super) fn chosen(&self) -> Result<StateMode, &'static str> {
-        let &State { preset, location, persist, change, format, scope, carry, write, answer, .. } = self;
-        let named = self.database.as_deref().and_then(StateLocation::of_url);
-        StateMode::choose(preset, StateAxes { location, named, persist, change, format, scope, carry, write, answer })
-    }
-
-    /// How state is kept; the default where the keys contradict each other, which is said where they are checked.
-    pub(super) fn mode(&self) -> StateMode {
-        self.chosen().unwrap_or_default()
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Sbi {
     pub(super) amf: Addresses,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -703,43 +634,6 @@ impl Default for Overload {
         let OverloadConfig { wait, start, stop, registrations, others, back_off } = OverloadConfig::default();
         Overload { wait: Span(wait.into()), start, stop, registrations, others, back_off: Span(back_off.into()) }
     }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Subscribers {
-    pub(super) database: String,
-    pub(super) cache_records: usize,
-    pub(super) preload: bool,
-    pub(super) deconceal_threads: Count,
-    pub(super) queue: usize,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) home_network_key: Vec<HnKey>,
-}
-
-impl Default for Subscribers {
-    fn default() -> Self {
-        let udm = vireo_subscribers::UdmConfig::default();
-        Subscribers {
-            database: "vireo.db".into(),
-            cache_records: udm.cache_records,
-            preload: udm.preload,
-            deconceal_threads: Count::Auto,
-            queue: udm.queue,
-            home_network_key: Vec::new(),
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct HnKey {
-    pub(super) id: u8,
-    pub(super) profile: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) private: Option<Secret>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) file: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

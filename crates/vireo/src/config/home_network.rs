@@ -1,7 +1,7 @@
 //! Private keys of the home network, written down in hexadecimal digits or kept in a file: hexadecimal digits too, or
 //! PEM as OpenSSL makes it (`openssl genpkey -algorithm X25519`, `openssl ecparam -name prime256v1 -genkey -noout`).
 
-use super::file::HnKey;
+use super::subscribers::HnKey;
 use vireo_subscribers::{HomeNetworkKey, Profile};
 
 /// What comes before the 32 octets of a key in its DER form.

@@ -8,11 +8,14 @@ mod cluster;
 mod command;
 mod file;
 mod home_network;
+mod keys;
 mod later;
 mod log;
 mod n2;
 mod runtime;
 mod slices;
+mod state;
+mod subscribers;
 mod values;
 
 pub(crate) use command::{Args, run, shown};
@@ -28,6 +31,7 @@ use vireo_node::cluster::ClusterConfig;
 use vireo_node::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use vireo_node::sbi::SbiConfig;
 use vireo_node::upf::UpfConfig;
+use vireo_sealing::KeySource;
 use vireo_subscribers::UdmConfig;
 
 /// The file that is read when none is named.
@@ -44,6 +48,8 @@ pub(crate) struct Config {
     pub(crate) slices: Vec<SliceRuntime>,
     pub(crate) pools: PoolsConfig,
     pub(crate) state: StateConfig,
+    /// Where the key is that seals what is kept outside the region; `None`: nothing is sealed.
+    pub(crate) state_key: Option<KeySource>,
     pub(crate) overload: OverloadConfig,
     /// Of the functions of a service-based chain.
     pub(crate) sbi: SbiConfig,
@@ -60,6 +66,8 @@ pub(crate) struct Config {
 pub(crate) struct SubscribersConfig {
     /// For `vireo_subscribers::Store::open`; relative to the working directory.
     pub(crate) database: String,
+    /// The file that holds the key of the database; `None`: the one beside it.
+    pub(crate) key_file: Option<PathBuf>,
     pub(crate) udm: UdmConfig,
 }
 

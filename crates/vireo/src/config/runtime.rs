@@ -2,6 +2,7 @@
 
 use super::check::{Problems, unique};
 use super::file::{self, ALL, Key};
+use super::state::State;
 use super::values::{Count, Span};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -123,7 +124,7 @@ pub(super) fn pools(
 }
 
 /// The state region.
-pub(super) fn state(state: &file::State, problems: &mut Problems) -> StateConfig {
+pub(super) fn state(state: &State, problems: &mut Problems) -> StateConfig {
     problems.check((1..=UES).contains(&state.ues), "state.ues", format_args!("1 to {UES} is allowed"));
     let packets = (256..=PACKETS).contains(&state.packets);
     problems.check(packets, "state.packets", format_args!("256 to {PACKETS} is allowed"));
@@ -158,6 +159,7 @@ pub(super) fn state(state: &file::State, problems: &mut Problems) -> StateConfig
         database,
         confirm,
         key: state.key.clone(),
+        sealing: None,
         ues: state.ues,
         bytes,
         packets: state.packets,
@@ -165,7 +167,7 @@ pub(super) fn state(state: &file::State, problems: &mut Problems) -> StateConfig
 }
 
 /// The URL of the database, and how many replicas confirm what is committed there.
-fn database(state: &file::State, location: StateLocation, problems: &mut Problems) -> (String, u16) {
+fn database(state: &State, location: StateLocation, problems: &mut Problems) -> (String, u16) {
     let usual = match location {
         StateLocation::Mongodb => "mongodb://127.0.0.1:27017".to_owned(),
         _ => StateConfig::default().database,

@@ -17,7 +17,7 @@ use std::fs::{self, File};
 use std::time::{Duration, Instant};
 use vireo_node::api::{Counts, HostStatus, SlicesStatus, Status, UpfStatus};
 use vireo_node::sbi::Encoding;
-use vireo_subscribers::{OnExisting, Store, Subscriber};
+use vireo_subscribers::{OnExisting, Store, Subscriber, key_source};
 use vireo_types::Supi;
 
 /// The first of the lab's subscribers; the others follow it.
@@ -505,7 +505,7 @@ fn provision(options: &CoreOptions) -> Result<(), Failure> {
         Ok(subscriber)
     };
     let all: Vec<Subscriber> = (0..options.subscribers).map(subscriber).collect::<Result<_, Failure>>()?;
-    Store::open(DATABASE)?.import(&all, OnExisting::Replace, &mut |_| ())?;
+    Store::open(DATABASE, key_source(DATABASE, None))?.import(&all, OnExisting::Replace, &mut |_| ())?;
     Ok(())
 }
 

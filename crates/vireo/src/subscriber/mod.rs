@@ -6,10 +6,10 @@ mod list;
 mod transfer;
 
 use crate::cli::Failure;
-use crate::config::Config;
+use crate::config::{Config, SubscribersConfig};
 use clap::Subcommand;
 use std::path::PathBuf;
-use vireo_subscribers::Store;
+use vireo_subscribers::{Store, UdmConfig};
 use vireo_types::Supi;
 
 #[derive(Debug, clap::Args)]
@@ -17,6 +17,9 @@ pub(crate) struct Args {
     /// The subscriber database [default: that of the configuration, or else vireo.db]
     #[arg(long, global = true, value_name = "FILE")]
     database: Option<String>,
+    /// The key that seals K and OPc [default: the database's name with .key appended]
+    #[arg(long, global = true, value_name = "FILE", requires = "database")]
+    key_file: Option<PathBuf>,
     /// The configuration that names it [default: vireo.toml if it is there]
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "database")]
     config: Option<PathBuf>,
@@ -36,6 +39,8 @@ enum Command {
     List(list::Args),
     /// Remove subscribers
     Remove(RemoveArgs),
+    /// Seal all K and OPc with a new key; running cores follow
+    Rekey,
     /// Make a key pair of the home network for concealed identities (SUCI)
     HnKey(hn_key::Args),
 }
@@ -49,16 +54,24 @@ struct RemoveArgs {
 
 /// Does what `vireo subscriber` was asked.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
-    let database = || match &args.database {
-        Some(database) => Ok(database.clone()),
-        None => Config::load(args.config.as_deref()).map(|c| c.subscribers.database).map_err(Failure::from),
+    let subscribers = || match &args.database {
+        Some(database) => {
+            let (database, key_file) = (database.clone(), args.key_file.clone());
+            Ok(SubscribersConfig { database, key_file, udm: UdmConfig::default() })
+        }
+        None => Config::load(args.config.as_deref()).map(|c| c.subscribers).map_err(Failure::from),
     };
     match args.command {
-        Command::Add(add) => add::run(&mut Store::open(&database()?)?, &add),
-        Command::Import(import) => transfer::import(&mut Store::open(&database()?)?, &import),
-        Command::Export(export) => transfer::export(&mut Store::open_existing(&database()?)?, &export),
-        Command::List(list) => list::run(&mut Store::open_existing(&database()?)?, &list),
-        Command::Remove(remove) => remove_all(&mut Store::open_existing(&database()?)?, &remove),
+        Command::Add(add) => add::run(&mut subscribers()?.open()?, &add),
+        Command::Import(import) => transfer::import(&mut subscribers()?.open()?, &import),
+        Command::Export(export) => transfer::export(&mut subscribers()?.open_existing()?, &export),
+        Command::List(list) => list::run(&mut subscribers()?.open_existing()?, &list),
+        Command::Remove(remove) => remove_all(&mut subscribers()?.open_existing()?, &remove),
+        Command::Rekey => {
+            let count = subscribers()?.open_existing()?.rekey()?;
+            println!("sealed the keys of {count} subscribers anew");
+            Ok(())
+        }
         Command::HnKey(args) => hn_key::run(&args),
     }
 }

@@ -66,10 +66,11 @@ pub(super) fn open(keeping: &Keeping, patience: Duration, recovery: u32) -> Resu
         Keeping::Database(config) => {
             let (codec, &RecordsConfig { persist, scope, .. }) = (config.codec(), config);
             let octets = config.of_octets();
+            config.prove_key()?;
             (config.open()?, (codec, scope), Keeper::Database(Storing { persist, codec, scope, octets, patience }))
         }
         Keeping::Shared(config) => {
-            (Box::new(config.open("smf")?), (Codec::default(), StateScope::Function), Keeper::Here)
+            (config.sealed(config.open("smf")?)?, (Codec::default(), StateScope::Function), Keeper::Here)
         }
     };
     let before = look(&mut *records, codec, recovery)?;

@@ -24,8 +24,8 @@ use vireo_store::region::LARGEST_RECORD;
 const AGAIN: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(8), Duration::from_secs(50)];
 /// How often it looks meanwhile whether it ends.
 const STEP: Duration = Duration::from_millis(100);
-/// What of a record in shared memory leads to it, at the most.
-const HEAD: usize = 64;
+/// What of a record in shared memory leads to it, at the most, and what sealing adds.
+const HEAD: usize = 64 + 64;
 /// How often it is said at the most that there is no room.
 const SAID: Duration = Duration::from_secs(60);
 /// What may wait for the database, and for the N4 thread.
@@ -54,6 +54,7 @@ pub(in crate::upf) fn begin(of: &Keeping, (n4, sessions): (IpAddr, usize), ntp: 
     let (mut shared, mut room) = (None, None);
     let (mut records, way, codec): (Box<dyn Records>, Way, Codec) = match of {
         Keeping::Database(config) => {
+            config.prove_key()?;
             let mut alone = config.clone();
             alone.key = format!("{}-{own_key}", config.key);
             let mut records = alone.open()?;
@@ -68,7 +69,7 @@ pub(in crate::upf) fn begin(of: &Keeping, (n4, sessions): (IpAddr, usize), ntp: 
             let config = SharedConfig { records: u32::try_from(sessions).unwrap_or(u32::MAX), ..config.clone() };
             let records = config.open(&own_key)?;
             room = Some(in_memory(records.clone()));
-            (Box::new(records), Way::Sole, Codec::default())
+            (config.sealed(records)?, Way::Sole, Codec::default())
         }
     };
     let before = super::look(&mut *records, codec, shared.as_ref().map(|(sharing, _)| sharing), ntp)?;

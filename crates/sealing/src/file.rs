@@ -1,0 +1,232 @@
+//! Where sealing keys come from: a file that its owner alone can read, or the environment.
+
+use crate::SealingKey;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// The longest key file that is read: 64 digits and some white space.
+const LONGEST: u64 = 256;
+
+/// Where a sealing key is looked for: the environment first, then the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySource {
+    /// The variable, 64 hexadecimal digits.
+    pub variable: &'static str,
+    /// The file, 64 hexadecimal digits.
+    pub file: PathBuf,
+}
+
+/// Why there is no sealing key: one sentence with the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileError {
+    /// The file is missing where it must be there.
+    #[error("the key file {} is missing; put it back, or set {variable} to its 64 hexadecimal digits", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// The variable in its place.
+        variable: &'static str,
+    },
+    /// The file is readable by others.
+    #[error("the key file {} can be read by other users (mode {mode:03o}); run chmod 600 on it", path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// Its content, or that of the variable.
+    #[error("{origin} does not hold a key of 64 hexadecimal digits; restore it from a copy")]
+    Malformed {
+        /// The file or the variable.
+        origin: String,
+    },
+    /// It is there already.
+    #[error("the key file {} is there already; remove it if nothing is sealed with it", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The system refuses it.
+    #[error("the key file {}: {source}; check the path and its permissions", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl KeySource {
+    /// The key, which must be there.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyFileError`].
+    pub fn load(&self) -> Result<SealingKey, KeyFileError> {
+        match self.find()? {
+            Some(key) => Ok(key),
+            None => Err(KeyFileError::Missing { path: self.file.clone(), variable: self.variable }),
+        }
+    }
+
+    /// The key; a file with a random one is made if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyFileError`].
+    pub fn load_or_create(&self) -> Result<SealingKey, KeyFileError> {
+        if let Some(key) = self.find()? {
+            return Ok(key);
+        }
+        let key = SealingKey::generate();
+        match create_key_file(&self.file, &key) {
+            Ok(()) => Ok(key),
+            // Another process was first.
+            Err(KeyFileError::Exists { .. }) => self.load(),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The key, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyFileError`], but for [`KeyFileError::Missing`].
+    pub fn find(&self) -> Result<Option<SealingKey>, KeyFileError> {
+        match std::env::var(self.variable) {
+            Ok(text) => {
+                let text = Zeroizing::new(text);
+                parse(&text).map(Some).ok_or_else(|| KeyFileError::Malformed { origin: self.variable.to_owned() })
+            }
+            Err(std::env::VarError::NotPresent) => read(&self.file),
+            Err(_) => Err(KeyFileError::Malformed { origin: self.variable.to_owned() }),
+        }
+    }
+
+    /// Returns true if the key comes from the environment, so that no file is made or replaced.
+    pub fn is_variable(&self) -> bool {
+        std::env::var_os(self.variable).is_some()
+    }
+}
+
+fn parse(text: &str) -> Option<SealingKey> {
+    let mut octets = Zeroizing::new([0; 32]);
+    hex::decode_to_slice(text.trim(), &mut *octets).ok()?;
+    Some(SealingKey::new(*octets))
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> KeyFileError {
+    |source| KeyFileError::Io { path: path.to_owned(), source }
+}
+
+fn read(path: &Path) -> Result<Option<SealingKey>, KeyFileError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io_error(path)(error)),
+    };
+    let mode = file.metadata().map_err(io_error(path))?.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(KeyFileError::Exposed { path: path.to_owned(), mode });
+    }
+    let mut text = Zeroizing::new(String::new());
+    let malformed = || KeyFileError::Malformed { origin: path.display().to_string() };
+    file.take(LONGEST).read_to_string(&mut text).map_err(|_| malformed())?;
+    parse(&text).map(Some).ok_or_else(malformed)
+}
+
+/// Makes a key file of mode 0600 that was not there. It is on the disk when this returns: what is sealed with the key
+/// afterwards cannot outlive it.
+///
+/// # Errors
+///
+/// [`KeyFileError::Exists`] and [`KeyFileError::Io`].
+pub fn create_key_file(path: &Path, key: &SealingKey) -> Result<(), KeyFileError> {
+    // A whole file or none: what is linked in place is complete. A link does not replace a file that is there.
+    let draft = sibling(path, &format!("new-{}", std::process::id()));
+    let written = write(&draft, key).and_then(|()| fs::hard_link(&draft, path));
+    let removed = fs::remove_file(&draft);
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(KeyFileError::Exists { path: path.to_owned() })
+        }
+        written => written.and(removed).and_then(|()| sync_directory(path)).map_err(io_error(path)),
+    }
+}
+
+/// Writes a key file of mode 0600 in the place of the one that is there, as a whole.
+///
+/// # Errors
+///
+/// [`KeyFileError::Io`].
+pub fn write_key_file(path: &Path, key: &SealingKey) -> Result<(), KeyFileError> {
+    let draft = sibling(path, &format!("new-{}", std::process::id()));
+    let renamed = write(&draft, key).and_then(|()| fs::rename(&draft, path));
+    renamed.and_then(|()| sync_directory(path)).map_err(io_error(path))
+}
+
+fn write(path: &Path, key: &SealingKey) -> io::Result<()> {
+    let _ = fs::remove_file(path);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let text = Zeroizing::new(hex::encode(key.octets()));
+    file.write_all(text.as_bytes())?;
+    file.write_all(b"\n")?;
+    file.sync_all()
+}
+
+fn sibling(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(suffix);
+    path.with_file_name(name)
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn source(directory: &tempfile::TempDir) -> KeySource {
+        KeySource { variable: "VIREO_TEST_NO_SUCH_KEY", file: directory.path().join("x.key") }
+    }
+
+    #[test]
+    fn a_key_file_is_made_once_for_its_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let source = source(&directory);
+        assert!(matches!(source.load(), Err(KeyFileError::Missing { .. })));
+        let key = source.load_or_create().unwrap();
+        assert_eq!(fs::metadata(&source.file).unwrap().mode() & 0o777, 0o600);
+        assert_eq!((source.load().unwrap(), source.load_or_create().unwrap()), (SealingKey::new(*key.octets()), key));
+        assert!(matches!(create_key_file(&source.file, &SealingKey::generate()), Err(KeyFileError::Exists { .. })));
+        let next = SealingKey::generate();
+        write_key_file(&source.file, &next).unwrap();
+        assert_eq!(source.load().unwrap(), next);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no drafts are left");
+    }
+
+    #[test]
+    fn exposed_and_malformed_key_files_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let source = source(&directory);
+        source.load_or_create().unwrap();
+        fs::set_permissions(&source.file, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(source.load(), Err(KeyFileError::Exposed { mode: 0o640, .. })));
+        fs::set_permissions(&source.file, fs::Permissions::from_mode(0o600)).unwrap();
+        for bad in ["", "ab", &"g".repeat(64), &"a".repeat(63), &"a".repeat(1000)] {
+            fs::write(&source.file, bad).unwrap();
+            assert!(matches!(source.load(), Err(KeyFileError::Malformed { .. })), "{bad:?}");
+        }
+        let missing = KeySource { file: directory.path().join("none/x.key"), ..source };
+        assert!(matches!(missing.load_or_create(), Err(KeyFileError::Io { .. })));
+    }
+}

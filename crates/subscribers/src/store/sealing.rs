@@ -1,0 +1,254 @@
+//! K and OPc at rest: sealed for the subscriber that they are of, by a key that is not in the database.
+
+use super::{Store, StoreError};
+use crate::record::Key;
+use sqlx::{Connection, Row, SqliteConnection};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use vireo_sealing::{KeyFileError, KeySource, OpenError, SealingKey, write_key_file};
+use vireo_types::Supi;
+use zeroize::Zeroizing;
+
+/// The variable that holds the key in place of the file.
+pub const KEY_VARIABLE: &str = "VIREO_SUBSCRIBERS_KEY";
+/// The variable that holds the key that [`Store::rekey`] is to change to, where the key comes from the environment.
+pub const NEXT_KEY_VARIABLE: &str = "VIREO_SUBSCRIBERS_NEXT_KEY";
+
+/// What the proof seals.
+const PROOF: &[u8] = b"the key of this database";
+const PROOF_PLACE: &[u8] = b"subscribers/proof";
+/// Rows that are sealed anew in one go.
+const ROWS: i64 = 500;
+
+/// The key of a database, and where it comes from.
+#[derive(Debug)]
+pub(super) struct Sealing {
+    key: SealingKey,
+    source: KeySource,
+}
+
+/// Where the sealing key of a database is: the named file, else the file beside the database with `.key` appended. The
+/// environment comes first ([`KEY_VARIABLE`]).
+pub fn key_source(database: &str, key_file: Option<&Path>) -> KeySource {
+    let beside = || {
+        let path = super::file_of(database).unwrap_or_default();
+        PathBuf::from(format!("{path}.key"))
+    };
+    KeySource { variable: KEY_VARIABLE, file: key_file.map_or_else(beside, Path::to_owned) }
+}
+
+/// The associated data of a subscriber's secrets.
+fn place(imsi: &str) -> Vec<u8> {
+    [b"subscribers/", imsi.as_bytes()].concat()
+}
+
+impl Sealing {
+    /// A key that ends with a database in memory.
+    pub(super) fn in_memory() -> Self {
+        let source = KeySource { variable: "", file: PathBuf::new() };
+        Sealing { key: SealingKey::generate(), source }
+    }
+
+    /// The key of a database, which is made with the database; seals what an earlier release stored in clear.
+    pub(super) async fn of(
+        connection: &mut SqliteConnection,
+        path: &str,
+        source: KeySource,
+    ) -> Result<Self, StoreError> {
+        let failed = |e| StoreError::from_sqlx(path, e);
+        let proof = proof(connection).await.map_err(failed)?;
+        if proof.is_some() && !has_clear(connection).await.map_err(failed)? {
+            // As most times, nothing is written.
+            let key = right_key(&source, path, proof.as_deref())?;
+            return Ok(Sealing { key, source });
+        }
+        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        // Another process may have been first.
+        let proof = self::proof(&mut transaction).await.map_err(failed)?;
+        let key = right_key(&source, path, proof.as_deref())?;
+        let sealing = Sealing { key, source };
+        if proof.is_none() {
+            sealing.store_proof(&mut transaction).await.map_err(failed)?;
+        }
+        let moved = has_clear(&mut transaction).await.map_err(failed)?;
+        if moved {
+            sealing.seal_clear(&mut transaction, path).await?;
+        }
+        transaction.commit().await.map_err(failed)?;
+        if moved {
+            // Nothing of the keys stays in free pages or in the write-ahead log.
+            for statement in ["VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"] {
+                sqlx::query(statement).execute(&mut *connection).await.map_err(failed)?;
+            }
+        }
+        Ok(sealing)
+    }
+
+    async fn store_proof(&self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        let sql =
+            "INSERT INTO sealing (id, proof) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET proof = excluded.proof";
+        let proof = self.key.seal(PROOF_PLACE, PROOF);
+        sqlx::query(sql).bind(proof).execute(connection).await.map(drop)
+    }
+
+    /// Moves the rows of a release that stored keys in clear.
+    async fn seal_clear(&self, connection: &mut SqliteConnection, path: &str) -> Result<(), StoreError> {
+        let failed = |e| StoreError::from_sqlx(path, e);
+        let mut after = String::new();
+        loop {
+            let sql = "SELECT imsi, k, opc FROM subscribers_in_clear WHERE imsi > $1 ORDER BY imsi LIMIT $2";
+            let rows = sqlx::query(sql).bind(&after).bind(ROWS).fetch_all(&mut *connection).await.map_err(failed)?;
+            let Some(last) = rows.last() else { break };
+            after = last.get(0);
+            for row in rows {
+                let (imsi, k, opc): (&str, &[u8], &[u8]) = (row.get(0), row.get(1), row.get(2));
+                let sealed = self.key.seal(&place(imsi), &Zeroizing::new([k, opc].concat()));
+                let sql = "INSERT INTO subscribers (imsi, secret, amf, sqn_offset, static_ipv4, subscription) \
+                           SELECT imsi, $1, amf, sqn_offset, static_ipv4, subscription FROM subscribers_in_clear \
+                           WHERE imsi = $2";
+                sqlx::query(sql).bind(sealed).bind(imsi).execute(&mut *connection).await.map_err(failed)?;
+            }
+        }
+        sqlx::query("DROP TABLE subscribers_in_clear").execute(connection).await.map(drop).map_err(failed)
+    }
+
+    /// K and OPc as they are stored.
+    pub(super) fn seal(&self, supi: Supi, k: &Key, opc: &Key) -> Vec<u8> {
+        let plain = Zeroizing::new([*k.octets(), *opc.octets()].concat());
+        self.key.seal(&place(&supi.reveal()), &plain)
+    }
+
+    /// K and OPc of what is stored.
+    pub(super) fn open(&self, imsi: &str, sealed: &[u8]) -> Result<(Key, Key), String> {
+        let plain = self.key.open(&place(imsi), sealed).map_err(|e| format!("secret: {e}"))?;
+        let (k, opc) = plain.split_first_chunk::<16>().ok_or("secret: not 32 octets")?;
+        let opc: [u8; 16] = opc.try_into().map_err(|_| "secret: not 32 octets")?;
+        Ok((Key::new(*k), Key::new(opc)))
+    }
+
+    /// Takes over the key that another process has changed to. Returns true if it is another one.
+    pub(super) async fn follow(&mut self, connection: &mut SqliteConnection, path: &str) -> Result<bool, StoreError> {
+        if self.source.variable.is_empty() {
+            return Ok(false);
+        }
+        let proof = proof(connection).await.map_err(|e| StoreError::from_sqlx(path, e))?;
+        let key = right_key(&self.source, path, proof.as_deref())?;
+        let changed = key != self.key;
+        self.key = key;
+        Ok(changed)
+    }
+}
+
+/// The file that holds the next key while the database changes to it.
+fn next_file(file: &Path) -> PathBuf {
+    let mut name: OsString = file.as_os_str().to_owned();
+    name.push(".next");
+    name.into()
+}
+
+async fn proof(connection: &mut SqliteConnection) -> Result<Option<Vec<u8>>, sqlx::Error> {
+    let row = sqlx::query("SELECT proof FROM sealing").fetch_optional(connection).await?;
+    Ok(row.map(|row| row.get(0)))
+}
+
+async fn has_clear(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    let sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'subscribers_in_clear'";
+    Ok(sqlx::query(sql).fetch_optional(connection).await?.is_some())
+}
+
+/// The key that opens the proof. A database without a proof is new, and so may the key be.
+fn right_key(source: &KeySource, path: &str, proof: Option<&[u8]>) -> Result<SealingKey, StoreError> {
+    let Some(proof) = proof else { return Ok(source.load_or_create()?) };
+    let opens = |key: &SealingKey| key.open(PROOF_PLACE, proof).map(drop);
+    let wrong = match source.find()? {
+        Some(key) => match opens(&key) {
+            Ok(()) => return Ok(key),
+            Err(error) => Some(error),
+        },
+        None => None,
+    };
+    // The process that changed the key ended, or is, between its commit and the renaming of the file.
+    if !source.is_variable() {
+        let next = KeySource { file: next_file(&source.file), ..source.clone() };
+        if let Some(key) = next.find()?.filter(|key| opens(key).is_ok()) {
+            return Ok(key);
+        }
+    }
+    let path = path.to_owned();
+    match wrong {
+        Some(OpenError::OtherKey { sealed, ours }) => {
+            let origin = if source.is_variable() { source.variable.into() } else { source.file.display().to_string() };
+            Err(StoreError::OtherKey { path, origin, sealed, ours })
+        }
+        Some(error) => Err(StoreError::Corrupt { path, cause: error.to_string() }),
+        None => Err(KeyFileError::Missing { path: source.file.clone(), variable: source.variable }.into()),
+    }
+}
+
+impl Store {
+    /// Seals all secrets with a new key, in one transaction: a random one, which takes the place of the key file, or that
+    /// of [`NEXT_KEY_VARIABLE`] where the key comes from the environment. Running cores follow. Returns how many
+    /// subscribers there are.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]; the key and the secrets are what they were then.
+    pub fn rekey(&mut self) -> Result<u64, StoreError> {
+        let (path, source) = (self.path.clone(), self.sealing.source.clone());
+        let failed = |e| StoreError::from_sqlx(&path, e);
+        let next = KeySource { variable: NEXT_KEY_VARIABLE, file: next_file(&source.file) };
+        let work = async {
+            let mut transaction = self.connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+            self.sealing.follow(&mut transaction, &path).await?;
+            let key = match source.is_variable() {
+                true => next.load()?,
+                false => {
+                    let key = SealingKey::generate();
+                    // On the disk before anything is sealed with it; only one process has this transaction.
+                    write_key_file(&next.file, &key)?;
+                    key
+                }
+            };
+            let sealing = Sealing { key, source: source.clone() };
+            let count = seal_anew(&mut transaction, (&path, &self.sealing, &sealing)).await?;
+            sealing.store_proof(&mut transaction).await.map_err(failed)?;
+            transaction.commit().await.map_err(failed)?;
+            Ok::<_, StoreError>((count, sealing))
+        };
+        let (count, sealing) = self.runtime.block_on(work)?;
+        if !source.is_variable() {
+            std::fs::rename(&next.file, &source.file)
+                .map_err(|error| KeyFileError::Io { path: source.file.clone(), source: error })?;
+        }
+        self.sealing = sealing;
+        Ok(count)
+    }
+
+    /// Takes over the key that another process has changed to.
+    pub(super) fn follow_key(&mut self) -> Result<bool, StoreError> {
+        self.runtime.block_on(self.sealing.follow(&mut self.connection, &self.path))
+    }
+}
+
+async fn seal_anew(
+    connection: &mut SqliteConnection,
+    (path, old, new): (&str, &Sealing, &Sealing),
+) -> Result<u64, StoreError> {
+    let failed = |e| StoreError::from_sqlx(path, e);
+    let (mut after, mut count) = (String::new(), 0);
+    loop {
+        let sql = "SELECT imsi, secret FROM subscribers WHERE imsi > $1 ORDER BY imsi LIMIT $2";
+        let rows = sqlx::query(sql).bind(&after).bind(ROWS).fetch_all(&mut *connection).await.map_err(failed)?;
+        let Some(last) = rows.last() else { return Ok(count) };
+        after = last.get(0);
+        for row in rows {
+            let (imsi, secret): (&str, &[u8]) = (row.get(0), row.get(1));
+            let bad = |cause| StoreError::BadRecord { imsi: imsi.to_owned(), cause };
+            let plain = old.key.open(&place(imsi), secret).map_err(|e| bad(e.to_string()))?;
+            let sealed = new.key.seal(&place(imsi), &plain);
+            let update = sqlx::query("UPDATE subscribers SET secret = $1 WHERE imsi = $2").bind(sealed).bind(imsi);
+            update.execute(&mut *connection).await.map_err(failed)?;
+            count += 1;
+        }
+    }
+}

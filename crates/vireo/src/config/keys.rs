@@ -1,0 +1,48 @@
+//! The keys that seal what is kept on disks and in databases.
+
+use super::state::State;
+use super::{Config, SubscribersConfig};
+use crate::cli::Failure;
+use std::path::PathBuf;
+use vireo_node::config::StateConfig;
+use vireo_sealing::KeySource;
+use vireo_subscribers::{Store, StoreError, key_source};
+
+/// The variable that holds the key of records in place of the file.
+const STATE_KEY: &str = "VIREO_STATE_KEY";
+
+/// What begins the URL of records in shared memory.
+const SHARED: &str = "shm://";
+
+/// Where the key of records is, if a configuration has sealed records.
+pub(super) fn state_key(file: &State, state: &StateConfig) -> Option<KeySource> {
+    let is_kept = state.location.is_database() || state.database.starts_with(SHARED);
+    let source = KeySource { variable: STATE_KEY, file: PathBuf::from(&file.key_file) };
+    (file.encrypt && is_kept).then_some(source)
+}
+
+impl Config {
+    /// Reads the key of records, and makes one if there is none.
+    pub(crate) fn unlock_state(&mut self) -> Result<(), Failure> {
+        if let Some(source) = &self.state_key {
+            self.state.sealing = Some(source.load_or_create()?.into());
+        }
+        Ok(())
+    }
+}
+
+impl SubscribersConfig {
+    /// Opens the database, and makes it if it is not there.
+    pub(crate) fn open(&self) -> Result<Store, StoreError> {
+        Store::open(&self.database, self.key())
+    }
+
+    /// Opens the database, which must be there.
+    pub(crate) fn open_existing(&self) -> Result<Store, StoreError> {
+        Store::open_existing(&self.database, self.key())
+    }
+
+    fn key(&self) -> KeySource {
+        key_source(&self.database, self.key_file.as_deref())
+    }
+}

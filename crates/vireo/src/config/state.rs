@@ -1,0 +1,81 @@
+//! `[state]` of a configuration file.
+
+use super::values::Count;
+use serde::{Deserialize, Serialize};
+use vireo_core::config::{
+    StateAnswer, StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset,
+    StateScope, StateWrite,
+};
+use vireo_node::config::StateConfig;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct State {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) preset: Option<StatePreset>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) location: Option<StateLocation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) persist: Option<StatePersist>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) change: Option<StateChange>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) format: Option<StateFormat>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) scope: Option<StateScope>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) carry: Option<StateCarry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) write: Option<StateWrite>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) answer: Option<StateAnswer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) database: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) confirm: Option<u16>,
+    pub(super) key: String,
+    pub(super) encrypt: bool,
+    pub(super) key_file: String,
+    pub(super) ues: u32,
+    pub(super) bytes: Count,
+    pub(super) packets: u32,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let s = StateConfig::default();
+        State {
+            preset: None,
+            location: None,
+            persist: None,
+            change: None,
+            format: None,
+            scope: None,
+            carry: None,
+            write: None,
+            answer: None,
+            database: None,
+            confirm: None,
+            key: s.key,
+            encrypt: true,
+            key_file: "vireo-state.key".into(),
+            ues: s.ues,
+            bytes: Count::Auto,
+            packets: s.packets,
+        }
+    }
+}
+
+impl State {
+    /// How state is kept, or why it cannot be.
+    pub(super) fn chosen(&self) -> Result<StateMode, &'static str> {
+        let &State { preset, location, persist, change, format, scope, carry, write, answer, .. } = self;
+        let named = self.database.as_deref().and_then(StateLocation::of_url);
+        StateMode::choose(preset, StateAxes { location, named, persist, change, format, scope, carry, write, answer })
+    }
+
+    /// How state is kept; the default where the keys contradict each other, which is said where they are checked.
+    pub(super) fn mode(&self) -> StateMode {
+        self.chosen().unwrap_or_default()
+    }
+}
