@@ -387,7 +387,7 @@ impl Run {
         let now = clock();
         match event {
             Heard::Message { upf, seid, request, message } => {
-                if !self.sessions.pfcp(seid, &message, now) && request {
+                if !self.sessions.pfcp((upf, seid), &message, now) && request {
                     let error = Error { cause: Cause::SESSION_CONTEXT_NOT_FOUND, offending_ie: None };
                     self.n4.refuse_report(now, upf, &message, error);
                 }
