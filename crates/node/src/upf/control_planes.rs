@@ -75,6 +75,11 @@ impl AssociationConfig {
         if unnamed.any(|entry| entry.has(address)) { Permit::Unbound } else { Permit::Refused }
     }
 
+    /// Returns true if the address may associate under that Node ID.
+    pub fn may_associate(&self, address: IpAddr, node_id: &NodeId) -> bool {
+        self.permit(address, node_id) != Permit::Refused
+    }
+
     /// Allows one control plane alone, unless the configuration names some.
     pub fn or_only(&mut self, address: IpAddr) {
         if self.control_planes.is_empty() {

@@ -1,5 +1,6 @@
 //! The file's sections and keys with their defaults, as a person writes them. `examples/reference.toml` explains each.
 
+use super::n4::{Associations, ControlPlane, N4};
 use super::values::{Count, Listen, Local, Net, Secret, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use vireo_core::config::{
 };
 use vireo_core::schedule::forward::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
-use vireo_node::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
+use vireo_node::config::{ApiConfig, N2Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use vireo_node::sbi::{Encoding, SbiConfig};
 use vireo_node::upf::UpfConfig;
 use vireo_types::{Duration, PduSessionType, Plmn};
@@ -275,21 +276,6 @@ pub(super) enum SctpDriver {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct N4 {
-    pub(super) listen: SocketAddr,
-    pub(super) node_id: String,
-    pub(super) direct: bool,
-}
-
-impl Default for N4 {
-    fn default() -> Self {
-        let N4Config { listen, direct } = N4Config::default();
-        N4 { listen, node_id: "auto".to_owned(), direct }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Upf {
     pub(super) enabled: bool,
     pub(super) n4: SocketAddr,
@@ -301,6 +287,8 @@ pub(super) struct Upf {
     pub(super) framed_routes: Vec<String>,
     /// 0 = never.
     pub(super) path_check: Span,
+    pub(super) control_planes: Vec<ControlPlane>,
+    pub(super) associations: Associations,
 }
 
 impl Default for Upf {
@@ -317,6 +305,8 @@ impl Default for Upf {
             max_sessions: upf.max_sessions,
             framed_routes: Vec::new(),
             path_check: Span(Duration::from_secs(0)),
+            control_planes: Vec::new(),
+            associations: Associations::default(),
         }
     }
 }

@@ -9,6 +9,7 @@ mod command;
 mod file;
 mod home_network;
 mod later;
+mod n4;
 mod runtime;
 mod slices;
 mod values;

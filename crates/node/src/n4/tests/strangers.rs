@@ -36,7 +36,8 @@ fn strangers_get_the_cause_of_the_specification() {
 #[test]
 fn addresses_outside_the_list_are_not_read() {
     let mut bench = Bench::associated_with(|config| config.allow = vec!["192.0.2.0/28".parse().expect("a network")]);
-    for request in [node(&HeartbeatRequest { recovery_time_stamp: STARTED }, 4), report(seid(1).0, 3), vec![0x41, 7, 0]] {
+    for request in [node(&HeartbeatRequest { recovery_time_stamp: STARTED }, 4), report(seid(1).0, 3), vec![0x41, 7, 0]]
+    {
         bench.receive_from(STRANGER, &request);
     }
     assert_eq!((bench.sent().len(), bench.seen()), (0, vec![]));

@@ -589,8 +589,8 @@ impl Upf {
             Ok(mut session) => {
                 let before = session.peers();
                 let result = SessionModificationRequest::parse(message).map_err(Refused::from).and_then(|request| {
-                    // another control plane takes it over (SMF set): it must be associated too
-                    if request.node_id.as_ref().is_some_and(|node| !self.associations.contains_key(node)) {
+                    // Another control plane of the same address takes it over: nobody gives sessions to others.
+                    if request.node_id.as_ref().is_some_and(|node| !self.is_peer(from, node)) {
                         return Err(Refused::cause(Cause::NO_ESTABLISHED_ASSOCIATION));
                     }
                     let Upf { settings, addresses, .. } = &mut *self;

@@ -326,6 +326,19 @@ fn reports_go_to_the_control_plane_alone() {
 }
 
 #[test]
+fn sessions_are_not_given_to_others() {
+    let mut b = bench();
+    let (seid, _) = b.session();
+    assert_eq!(b.set_up(OTHER, &setup(NodeId::Ipv4(OTHER), 7)), Some(Cause::REQUEST_ACCEPTED));
+    // Its reports would go to the other control plane, under a SEID of the giver's choice.
+    let change = SessionModificationRequest { node_id: Some(NodeId::Ipv4(OTHER)), ..forward(RAN_TEID) };
+    assert_eq!(b.modify(seid, &change).cause, Cause::NO_ESTABLISHED_ASSOCIATION);
+    assert_eq!(b.set_up(SMF, &setup(NodeId::Ipv4(SERVER), 7)), Some(Cause::REQUEST_ACCEPTED));
+    let change = SessionModificationRequest { node_id: Some(NodeId::Ipv4(SERVER)), ..forward(RAN_TEID) };
+    assert_eq!(b.modify(seid, &change).cause, Cause::REQUEST_ACCEPTED, "both are at one address");
+}
+
+#[test]
 fn seids_do_not_follow_from_each_other() {
     let mut b = bench();
     b.associate();
