@@ -15,8 +15,10 @@ LINT ?= clippy --workspace --all-targets --locked -- -D warnings
 CRASH_KILLS ?= 10000
 CRASH_STOPS ?= 1000
 SEEDS ?= 1..1000
+MUTATIONS ?= 300000
+SEED ?= 1
 
-.PHONY: help setup build demo cluster-demo test test-experiments test-stores check lint licences bench crash faults test-kernel-sctp fuzz-smoke clean
+.PHONY: help setup build demo cluster-demo test test-experiments test-stores check lint licences bench crash faults mutate-pfcp test-kernel-sctp fuzz-smoke clean
 
 help:
 	@echo 'make demo              build, then 100 devices register, exchange traffic and leave, in namespaces of their own'
@@ -29,6 +31,7 @@ help:
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
 	@echo 'make crash             worker processes on the state region killed $(CRASH_KILLS) times and stopped $(CRASH_STOPS) times'
 	@echo 'make faults            the fault campaign: a cluster on a virtual clock for each of the seeds $(SEEDS)'
+	@echo 'make mutate-pfcp       $(MUTATIONS) mutated PFCP messages to a UPF, to $(OUT); needs root'
 	@echo 'make test-kernel-sctp  the SCTP suite, and a balancer that is followed, on a kernel that has SCTP (user-mode Linux)'
 	@echo 'make fuzz-smoke        every fuzz target for a few seconds'
 	@echo 'make setup             install what is missing (packages, Rust toolchain)'
@@ -77,6 +80,9 @@ bench: build
 crash: setup
 	VIREO_KILLS=$(CRASH_KILLS) VIREO_STOPS=$(CRASH_STOPS) \
 		$(CARGO) test --release --locked -p vireo-store --test crash -- --nocapture --test-threads=1
+
+mutate-pfcp: build
+	scripts/mutate-pfcp $(VIREO) $(MUTATIONS) $(SEED) $(OUT)
 
 faults: build
 	$(VIREO) simulate --faults --seeds $(SEEDS)

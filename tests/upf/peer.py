@@ -12,7 +12,7 @@ from scapy.layers.inet import ICMP, IP  # noqa: E402
 from world import GNB, GTPU_PORT, HOST, PFCP_PORT, SMF, UPF  # noqa: E402
 
 NTP = 2_208_988_800
-ACCEPTED, NOT_FOUND, NO_ASSOCIATION, RULE_FAILURE, NO_RESOURCES = 1, 65, 72, 73, 75
+ACCEPTED, REJECTED, NOT_FOUND, NO_ASSOCIATION, RULE_FAILURE, NO_RESOURCES = 1, 64, 65, 72, 73, 75
 MISSING, CONDITIONAL_MISSING, INVALID_LENGTH, INCORRECT, OCCUPIED = 66, 67, 68, 69, 79
 
 
@@ -42,10 +42,10 @@ def one(message, kind):
 
 
 class ControlPlane:
-    def __init__(self, socket, started=None):
-        self.socket, self.sequence = socket, 0
+    def __init__(self, socket, started=None, address=SMF):
+        self.socket, self.sequence, self.address = socket, 0, address
         self.started = started or int(time.time()) + NTP
-        self.reports = []
+        self.reports, self.heartbeats, self.answers = [], 0, True
 
     def send(self, body, seid=None):
         """Sends a message; gives its octets."""
@@ -58,11 +58,22 @@ class ControlPlane:
         return octets
 
     def receive(self):
-        octets, _ = self.socket.recvfrom(65536)
-        message = PFCP(octets)
-        check(not find(message.payload, IE_NotImplemented), f"scapy does not know an element of {message.summary()}")
-        check(bytes(message) == octets, f"scapy encodes differently what it read: {octets.hex()}")
-        return message, octets
+        """The next message that is no heartbeat of the UPF; those are answered, unless it is to be silent."""
+        while True:
+            octets, _ = self.socket.recvfrom(65536)
+            message = PFCP(octets)
+            check(not find(message.payload, IE_NotImplemented), f"scapy does not know an element of {message.summary()}")
+            check(bytes(message) == octets, f"scapy encodes differently what it read: {octets.hex()}")
+            if not isinstance(message.payload, PFCPHeartbeatRequest):
+                return message, octets
+            self.heartbeats += 1
+            if self.answers:
+                self.beat(message.seq)
+
+    def beat(self, sequence):
+        """Answers a heartbeat of the UPF."""
+        answer = PFCPHeartbeatResponse(IE_list=[IE_RecoveryTimeStamp(timestamp=self.started)])
+        self.socket.sendto(bytes(PFCP(S=0, seq=sequence) / answer), (UPF, PFCP_PORT))
 
     def answer_to(self, sequence):
         """The answer to a request; what the UPF asks meanwhile is kept."""
@@ -82,7 +93,7 @@ class ControlPlane:
         return one(self.ask(body, seid).payload, IE_Cause).cause
 
     def node(self):
-        return IE_NodeId(id_type=0, ipv4=SMF)
+        return IE_NodeId(id_type=0, ipv4=self.address)
 
     def report(self):
         """The next report, answered."""

@@ -60,6 +60,36 @@ def traffic(world, cp, gnb):
     return f"{len(sessions)} sessions, each asked for twice; {sent} pings there and back, as the kernel and the URRs count"
 
 
+def others(world, cp, gnb):
+    """Another source says that it is this control plane, with the same and with another time stamp."""
+    seid, ends = established(cp, request(cp, 0x60, address(60)))
+    other = ControlPlane(world.socket("ran", (GNB, PFCP_PORT)))
+    for started in (cp.started + 1000, cp.started):
+        other.started = started
+        other.ask(PFCPHeartbeatRequest(IE_list=[IE_RecoveryTimeStamp(timestamp=started)]))
+        setup = PFCPAssociationSetupRequest(IE_list=[
+            cp.node(), IE_RecoveryTimeStamp(timestamp=started), IE_CPFunctionFeatures()])
+        other.send(setup)
+        before = cp.heartbeats
+        if started == cp.started:
+            # the UPF asks the first whether it is there, which it shows by its answer
+            cp.socket.settimeout(0.5)
+            try:
+                cp.receive()
+            except TimeoutError:
+                pass
+            cp.socket.settimeout(5)
+            check(cp.heartbeats > before, "the first address was not asked")
+        answer = other.answer_to(other.sequence)[0].payload
+        check(one(answer, IE_Cause).cause == REJECTED, f"taken for the control plane, started at {started}")
+        check(other.cause(PFCPSessionDeletionRequest(), seid) == NO_ASSOCIATION, "a foreign session was deleted")
+        check(other.cause(PFCPAssociationReleaseRequest(IE_list=[cp.node()])) == NO_ASSOCIATION, "released by another")
+    other.socket.close()
+    gnb.ping(ends[1], 0x60, address(60))
+    check(cp.cause(PFCPSessionDeletionRequest(), seid) == ACCEPTED, "deletion refused")
+    return "another source with this Node ID and either time stamp is refused, and the session stays"
+
+
 def idle(world, cp, gnb):
     seid, ends = established(cp, request(cp, 40, address(40), buffering=True))
     gnb.up(ends[1], IP(src=address(40), dst=HOST) / ICMP(id=7, seq=1) / b"wake")
@@ -111,7 +141,7 @@ def restart(world, cp, gnb):
     return "killed and started anew: the time stamp tells, the session is restored, the release ends it"
 
 
-PARTS = [association, traffic, idle, *rules.PARTS, *refusals.PARTS, capacity, restart]
+PARTS = [association, traffic, others, idle, *rules.PARTS, *refusals.PARTS, capacity, restart]
 
 
 def main(vireo, log, driver):

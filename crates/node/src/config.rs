@@ -2,6 +2,7 @@
 //! decisions depend on is apart, in `vireo_core::config`; the user plane's is in `upf`.
 
 use crate::cluster::ReplicationConfig;
+use crate::networks::Network;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 pub use vireo_core::config::{
@@ -72,12 +73,14 @@ pub struct N4Config {
     pub listen: SocketAddr,
     /// Whether requests to the embedded UPF are handed over within the process, not sent over the network.
     pub direct: bool,
+    /// Where PFCP is read from; empty: from anywhere. The UPFs are among them.
+    pub allow: Vec<Network>,
 }
 
 impl Default for N4Config {
     /// Loopback, apart from the embedded UPF's 127.0.0.8.
     fn default() -> Self {
-        N4Config { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8805)), direct: true }
+        N4Config { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8805)), direct: true, allow: Vec::new() }
     }
 }
 

@@ -254,6 +254,9 @@ pub(crate) fn bind_n4(
 ) -> Result<n4::Endpoint, StartError> {
     let (address, settings) = (config.listen, n4_settings(core, config, (recovery, shared)));
     let upf = upf.filter(|_| config.direct).map(|upf| upf.direct());
+    if config.allow.is_empty() && !crate::networks::is_inside(address.ip()) {
+        tracing::warn!(n4 = %address, "PFCP is read from any address; list those of the UPFs in n4.allow");
+    }
     n4::Endpoint::bind(address, settings, upf).map_err(|error| StartError::N4 { address, error })
 }
 
@@ -262,7 +265,8 @@ pub(crate) fn n4_settings(core: &CoreConfig, config: &N4Config, (recovery, share
     let upfs = core.upfs.iter().map(|u| u.n4).collect();
     let stamp = RecoveryTimeStamp(recovery);
     let first = rand::rng().next_u32() & 0x00ff_ffff;
-    n4::Config { node_id: core.n4_node.id(), shared, ..n4::Config::new(config.listen.ip(), upfs, stamp, first) }
+    let own = n4::Config::new(config.listen.ip(), upfs, stamp, first);
+    n4::Config { node_id: core.n4_node.id(), shared, allow: config.allow.clone(), ..own }
 }
 
 /// Answers the status interface by asking the host.

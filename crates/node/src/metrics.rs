@@ -93,6 +93,8 @@ labels! {
         NasUnexpected = "nas-unexpected",
         /// PFCP: no such session or no association.
         PfcpUnknownSession = "pfcp-unknown-session",
+        /// PFCP: a datagram from an address that is not in `n4.allow`.
+        PfcpUnlisted = "pfcp-unlisted",
         /// A limit was reached: contexts, half-open registrations, mailboxes.
         Limit = "limit",
     }
@@ -313,7 +315,12 @@ impl Metrics {
 
     /// A peer's mistake: `vireo_faults_total{fault}`.
     pub fn fault(&self, fault: Fault) {
-        self.faults[fault as usize].increment(1);
+        self.faults(fault, 1);
+    }
+
+    /// Several of them.
+    pub fn faults(&self, fault: Fault, count: u64) {
+        self.faults[fault as usize].increment(count);
     }
 
     /// What sessions have carried, in octets as UPFs report them: `vireo_session_octets_total{direction}`.

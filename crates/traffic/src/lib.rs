@@ -7,6 +7,7 @@
 pub mod circuit;
 pub mod generate;
 pub mod mix;
+pub mod mutate;
 pub mod packets;
 pub mod pfcp;
 pub mod respond;

@@ -1,8 +1,10 @@
 //! A control plane that sets up sessions, many at a time: an association, and requests of which a window is unanswered.
 
 mod handovers;
+mod query;
 
 pub use handovers::Handovers;
+pub use query::Carried;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};

@@ -85,12 +85,24 @@ pub(crate) struct Prepared {
     pub(crate) upf: Option<Arc<UpfHandle>>,
 }
 
+/// The embedded UPF serves the core that it is part of, and others only if the configuration lists them.
+fn serve_this_core(config: &mut Config) -> Result<(), Failure> {
+    let Some(upf) = &mut config.upf else { return Ok(()) };
+    let own = config.n4.listen.ip();
+    upf.associations.or_only(own);
+    match upf.associations.may_associate(own, &config.core.n4_node.id()) {
+        true => Ok(()),
+        false => Err(Failure(format!("upf.control-planes: this core's own {own} (n4.listen) is not in it; add it"))),
+    }
+}
+
 /// Opens the subscriber database and starts the UPF, which comes first so that the control plane finds it.
 pub(crate) fn prepare(mut config: Config) -> Result<Prepared, Failure> {
     let metrics = Arc::new(Metrics::new());
     config.unlock_state()?;
     let store = config.subscribers.open()?;
     log_of_data_workers(config.upf.as_mut(), &config.log);
+    serve_this_core(&mut config)?;
     let upf = config.upf.map(vireo_node::upf::start).transpose()?.map(Arc::new);
     if let Some(upf) = &upf {
         upf.publish(metrics.upf());

@@ -4,6 +4,7 @@ mod space;
 
 use serde_json::Value;
 use space::{Child, Space, VIREO};
+use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -116,6 +117,50 @@ fn a_load_goes_through_sockets_and_back() {
 #[test]
 fn a_load_goes_through_xdp_and_back() {
     through("[datapath]\ndriver = \"xdp\"\ninterfaces = [\"n3\", \"n6\"]\nmode = \"native\"\n", true);
+}
+
+/// A control plane that means harm, and addresses without an association, send what they should not: the sessions of another
+/// control plane stay and carry packets, as the mirror counts them, and the UPF keeps its memory.
+#[test]
+fn mutated_pfcp_harms_no_other_control_plane() {
+    let Some(world) = World::new() else {
+        eprintln!("skipped: only root may make network namespaces here");
+        return;
+    };
+    (4..=6).for_each(|n| world.ran.run(&format!("ip address add 192.168.127.{n}/24 dev ran")));
+    let directory = tempfile::tempdir().unwrap();
+    let upf = world.start_upf(directory.path(), "");
+    let (ours, mirrored) = (directory.path().join("mutate.json"), directory.path().join("respond.json"));
+    let words = ["traffic", "respond", "--listen", "192.168.128.2", "--duration", "120s", "--json"];
+    let mirror = world.dn.start(Command::new(VIREO).args(words).arg(&mirrored));
+    let before = world.dn.counters("dn");
+    let line = format!(
+        "traffic mutate --n4 192.168.127.1 --control 192.168.127.2 --attacker 192.168.127.4 --stranger 192.168.127.5 \
+         --stranger 192.168.127.6 --gnb 192.168.127.3 --ue 10.45.0.2 --server 192.168.128.2 --sessions 20 --count 4000 \
+         --seed 7 --pid {} --json",
+        upf.id()
+    );
+    let output = world.ran.output(Command::new(VIREO).args(line.split_whitespace()).arg(&ours));
+    assert!(output.status.success(), "{}", says(&output));
+    let report = read(&ours);
+    assert_eq!([&report["messages"], &report["sessions"]["found"]], [4000, 20], "{report}");
+    assert!(report["decoded"].as_f64().unwrap() >= 0.3, "{report}");
+    let sum = |counts: &Value| counts.as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>();
+    for state in ["associated", "without association"] {
+        let sessions = &report["states"][state];
+        assert!(sessions["foreign"].as_u64().unwrap() > 100, "{report}");
+        assert!(sum(sessions) > 500, "{report}");
+    }
+    assert!(report["states"]["associated"]["own"].as_u64().unwrap() > 300, "{report}");
+    let causes: BTreeSet<&String> =
+        report["answers"].as_object().unwrap().values().flat_map(|all| all.as_object().unwrap().keys()).collect();
+    assert!(causes.len() >= 10, "{causes:?}");
+    let sent = |part: &str| report["traffic"][part]["uplink"]["sent"].as_u64().unwrap();
+    let packets = sent("before") + sent("meanwhile") + sent("after");
+    let after = world.dn.counters("dn");
+    let mirrored = after.sent - before.sent;
+    assert!((packets..packets + 300).contains(&mirrored), "{mirrored} of {packets} packets on N6");
+    drop((upf, mirror));
 }
 
 #[test]

@@ -195,6 +195,12 @@ impl SmContext {
         self.relocation.as_ref().filter(|other| other.upf == upf).map_or(self.cp_seid, |other| other.cp_seid)
     }
 
+    /// Returns true if the session is at that UPF under that SEID of the control plane, also while it moves there or away.
+    pub fn is_at(&self, upf: SocketAddr, seid: Seid) -> bool {
+        let moves = |other: &Box<Relocation>| (other.upf, other.cp_seid) == (upf, seid);
+        (self.upf, self.cp_seid) == (upf, seid) || self.relocation.as_ref().is_some_and(moves)
+    }
+
     /// The control plane's SEIDs for the session, also at a UPF that it goes to or comes from.
     pub fn seids(&self) -> impl Iterator<Item = Seid> {
         std::iter::once(self.cp_seid).chain(self.relocation.as_ref().map(|other| other.cp_seid))

@@ -439,6 +439,7 @@ impl Balancer {
     fn poll_n4(&mut self) -> std::io::Result<()> {
         let (hosts, held) = (&mut self.hosts, &mut self.held);
         self.n4_due = self.n4.poll(clock(), &mut |event| n4_event(hosts, held, event))?;
+        self.metrics.faults(Fault::PfcpUnlisted, self.n4.take_unlisted());
         Ok(())
     }
 

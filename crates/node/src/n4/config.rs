@@ -1,3 +1,4 @@
+use crate::networks::Network;
 use std::net::{IpAddr, SocketAddr};
 use vireo_types::Duration;
 use vireo_wire::pfcp::{CpFunctionFeatures, NodeId, RecoveryTimeStamp};
@@ -11,6 +12,8 @@ pub struct Config {
     pub node_id: NodeId,
     /// The user plane functions, each once.
     pub upfs: Vec<SocketAddr>,
+    /// Where datagrams are read from; empty: from anywhere. The UPFs are among them.
+    pub allow: Vec<Network>,
     /// When the control plane started. One value for the whole cluster and for the life of its sessions, so that no UPF
     /// thinks that its control plane restarted (DESIGN decision 1).
     pub recovery_time_stamp: RecoveryTimeStamp,
@@ -54,6 +57,7 @@ impl Config {
             address,
             node_id: address.into(),
             upfs,
+            allow: vec![],
             recovery_time_stamp,
             shared: false,
             first_sequence,

@@ -24,6 +24,8 @@ pub struct Endpoint {
     outbox: Outbox,
     /// What the UPF of this process answered and is not looked at yet.
     answers: VecDeque<Vec<u8>>,
+    /// Of [`Counters::unlisted`], those that were asked for.
+    unlisted: u64,
 }
 
 struct Wire<'a> {
@@ -73,7 +75,7 @@ impl Endpoint {
             address.set_ip(n4.address());
         }
         let (inbox, outbox) = (Inbox::new(), Outbox::default());
-        Ok(Endpoint { socket, address, direct, n4, inbox, outbox, answers: VecDeque::new() })
+        Ok(Endpoint { socket, address, direct, n4, inbox, outbox, answers: VecDeque::new(), unlisted: 0 })
     }
 
     /// Where this end can be reached.
@@ -89,6 +91,12 @@ impl Endpoint {
     /// What was counted since the start.
     pub fn counters(&self) -> Counters {
         self.n4.counters()
+    }
+
+    /// Datagrams of addresses that may not send any, since this was called last.
+    pub fn take_unlisted(&mut self) -> u64 {
+        let all = self.n4.counters().unlisted;
+        all - std::mem::replace(&mut self.unlisted, all)
     }
 
     /// Datagrams that the socket did not take.
@@ -178,7 +186,7 @@ impl Endpoint {
 
     /// What is acted with, and what has arrived.
     fn hands<'a>(&'a mut self, events: &'a mut dyn FnMut(Event<'_>)) -> (Hands<'a>, &'a Inbox) {
-        let Endpoint { socket, address, direct, n4, inbox, outbox, answers } = self;
+        let Endpoint { socket, address, direct, n4, inbox, outbox, answers, .. } = self;
         let wire = Wire { socket, address: *address, direct: direct.as_ref(), answers, outbox, events };
         (Hands { n4, wire }, inbox)
     }

@@ -127,6 +127,8 @@ pub struct Counters {
     pub garbage: u64,
     /// Messages of addresses that are no configured UPF, or of one without an association.
     pub strangers: u64,
+    /// Datagrams of addresses that may not send any.
+    pub unlisted: u64,
     /// Submits whose key was waiting already.
     pub resubmitted: u64,
     /// Requests that wait for a response now.

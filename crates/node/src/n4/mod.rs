@@ -33,6 +33,7 @@ pub use endpoint::Endpoint;
 pub use event::{Counters, Event, Sink, SubmitError, Submitted};
 pub(crate) use handover::Carried;
 
+use crate::log_limit::LogLimit;
 use peer::{Peer, State};
 use pending::{Expiry, PeerIndex, Pending, Purpose, Request};
 use replies::Replies;
@@ -62,6 +63,7 @@ pub struct N4 {
     waiting: Vec<Waiting>,
     replies: Replies,
     counters: Counters,
+    lines: LogLimit<()>,
     /// Whether it has associations, or wants them; another endpoint of the Node ID may.
     holds: bool,
     /// The latest time seen: what is given as time may step back, deadlines may not.
@@ -80,6 +82,7 @@ impl N4 {
             waiting: Vec::new(),
             replies: Replies::new(config.replies, config.reply_memory),
             counters: Counters::default(),
+            lines: LogLimit::default(),
             holds: true,
             now: Instant::default(),
             scratch: Vec::new(),
@@ -218,6 +221,9 @@ impl N4 {
     pub fn on_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8], sink: &mut dyn Sink) {
         let now = self.advance(now);
         self.counters.received += 1;
+        if !self.config.allow.is_empty() && !self.config.allow.iter().any(|network| network.contains(from.ip())) {
+            return self.turn_away(now, from);
+        }
         match Message::new(datagram) {
             Ok(message) if message.message_type().is_response() => {
                 self.on_response(now, from, &message, datagram, sink)
@@ -230,6 +236,14 @@ impl N4 {
                 self.answer_unkept(from, sequence, &VersionNotSupportedResponse {}, sink);
             }
             _ => self.counters.garbage += 1,
+        }
+    }
+
+    /// Drops a datagram of an address that may not send any.
+    fn turn_away(&mut self, now: Instant, from: SocketAddr) {
+        self.counters.unlisted += 1;
+        if let Some(left_out) = self.lines.admit((), from.ip(), now) {
+            tracing::warn!(peer = %from, left_out, "PFCP from an address that is not in n4.allow");
         }
     }
 

@@ -74,8 +74,12 @@ impl N4 {
         !matches!(self.peers[usize::from(peer)].state, State::Idle { .. } | State::Asking)
     }
 
-    /// A heartbeat is answered whether or not there is an association (TS 29.244 6.2.2).
+    /// A heartbeat is answered whether or not there is an association (TS 29.244 6.2.2). Not while another endpoint of the
+    /// Node ID has the associations: a UPF asks this one whether it is still there before it lets the other take over.
     fn on_heartbeat(&mut self, now: Instant, from: SocketAddr, message: &Message<'_>, sink: &mut dyn Sink) {
+        if !self.holds {
+            return;
+        }
         let body = HeartbeatResponse { recovery_time_stamp: self.config.recovery_time_stamp };
         self.answer_unkept(from, message.sequence(), &body, sink);
         let (Some(peer), Ok(request)) = (self.peer_of(from), HeartbeatRequest::parse(message)) else { return };

@@ -459,8 +459,9 @@ impl Nf {
                 self.contexts.fresh(&self.region, slot, found)?;
                 Some(Some(Event::Congested { assoc: *assoc, message }))
             }
-            (Parcel::Pfcp { seid, request: true, .. }, Found::Context { .. }) => {
-                let has = self.contexts.current()?.sessions.iter().any(|s| s.seids().any(|own| own == *seid));
+            (Parcel::Pfcp { upf, seid, request: true, .. }, Found::Context { .. }) => {
+                // A UPF reports of sessions that it has: it knows the SEIDs of no others by right.
+                let has = self.contexts.current()?.sessions.iter().any(|session| session.is_at(*upf, *seid));
                 has.then_some(None)
             }
             (_, Found::Context { .. }) => Some(None),

@@ -1,3 +1,4 @@
+use super::control_planes::AssociationConfig;
 use super::slices::{DataSlice, LeanSlice};
 use crate::crew::Program;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -55,6 +56,8 @@ pub struct UpfConfig {
     /// How often the GTP-U peers of sessions are asked whether they are there; `None` = never. TS 29.281 7.2.1: not more
     /// often than every 60 s.
     pub path_check: Option<Duration>,
+    /// Control planes.
+    pub associations: AssociationConfig,
 }
 
 /// A data network behind the UPF.
@@ -98,6 +101,7 @@ impl Default for UpfConfig {
             response_time: Duration::from_secs(3),
             attempts: 3,
             path_check: None,
+            associations: AssociationConfig::default(),
         }
     }
 }

@@ -13,8 +13,9 @@ pub(super) type Outgoing = Vec<(SocketAddr, Vec<u8>)>;
 
 /// Requests of our own that may be unanswered at a time.
 const REQUESTS: usize = 65_536;
-/// Answers that are kept for repeated requests.
+/// Answers that are kept for repeated requests, and their octets in all.
 const RESPONSES: usize = 65_536;
+const RESPONSES_OCTETS: usize = 64 << 20;
 /// Requests that are sent again, and old answers that are forgotten, in one go: whoever waits for the state machine must
 /// not wait for thousands.
 const REPEATS: usize = 256;
@@ -62,6 +63,17 @@ impl Requests {
         self.pending.len() + 2 <= REQUESTS
     }
 
+    /// The sequence number of the next request.
+    pub(super) fn next_sequence(&mut self) -> u32 {
+        loop {
+            let sequence = self.next;
+            self.next = if sequence == 0xff_ffff { 1 } else { sequence + 1 };
+            if !self.pending.contains_key(&sequence) {
+                return sequence;
+            }
+        }
+    }
+
     /// Sends the request that `build` writes for a sequence number; `false` if too many are unanswered.
     pub(super) fn send(
         &mut self,
@@ -74,8 +86,7 @@ impl Requests {
         if self.pending.len() >= REQUESTS {
             return false;
         }
-        let sequence = self.next;
-        self.next = if sequence == 0xff_ffff { 1 } else { sequence + 1 };
+        let sequence = self.next_sequence();
         let Some(message) = build(sequence) else {
             return false;
         };
@@ -132,6 +143,8 @@ pub(super) struct Responses {
     hasher: BuildHasherDefault<DefaultHasher>,
     answers: HashMap<(SocketAddr, u32), Answer>,
     order: VecDeque<(Instant, (SocketAddr, u32))>,
+    /// Of all answers.
+    octets: usize,
 }
 
 /// A request that was answered, and how.
@@ -174,33 +187,49 @@ impl Responses {
     /// What this request is answered is another thing than was kept.
     pub(super) fn replace(&mut self, from: SocketAddr, sequence: u32, octets: &[u8]) {
         if let Some(answer) = self.answers.get_mut(&(from, sequence)) {
+            self.octets = self.octets - answer.octets.len() + octets.len();
             answer.octets = octets.to_vec();
         }
     }
 
     /// Keeps an answer that was given in another life.
     pub(super) fn restore(&mut self, answered: Answered, now: Instant) {
-        for _ in 0..FORGOTTEN {
+        for n in 0.. {
             let Some((since, key)) = self.order.front().copied() else { break };
-            if self.order.len() < RESPONSES && now.since(since) < KEEP {
+            let too_many = self.octets + answered.octets.len() > RESPONSES_OCTETS;
+            let old = self.order.len() >= RESPONSES || now.since(since) >= KEEP;
+            if !too_many && (n >= FORGOTTEN || !old) {
                 break;
             }
             self.order.pop_front();
             // one that was replaced has an entry of its own further back
             if self.answers.get(&key).is_some_and(|answer| answer.since == since) {
-                self.answers.remove(&key);
+                self.remove(key);
             }
         }
         let Answered { from, sequence, request, octets } = answered;
         let key = (from, sequence);
+        self.remove(key);
+        self.octets += octets.len();
         self.answers.insert(key, Answer { since: now, request, octets });
         self.order.push_back((now, key));
+    }
+
+    fn remove(&mut self, key: (SocketAddr, u32)) {
+        if let Some(answer) = self.answers.remove(&key) {
+            self.octets -= answer.octets.len();
+        }
     }
 
     /// Forgets what these peers were answered: it is of sessions that are gone, and a peer that starts anew may happen to
     /// say the same again.
     pub(super) fn forget(&mut self, which: impl Fn(&SocketAddr) -> bool) {
-        self.answers.retain(|(from, _), _| !which(from));
+        let octets = &mut self.octets;
+        self.answers.retain(|(from, _), answer| {
+            let gone = which(from);
+            *octets -= if gone { answer.octets.len() } else { 0 };
+            !gone
+        });
     }
 }
 
@@ -266,5 +295,22 @@ mod tests {
             responses.keep(peer, n, b"x", vec![], Instant(0) + Duration::from_secs(20));
         }
         assert!(responses.answers.len() <= RESPONSES && responses.order.len() <= RESPONSES);
+    }
+
+    #[test]
+    fn answers_have_a_bound_in_octets() {
+        let peer: SocketAddr = PEER.parse().expect("an address");
+        let mut responses = Responses::default();
+        let of_all =
+            |responses: &Responses| responses.answers.values().map(|answer| answer.octets.len()).sum::<usize>();
+        for n in 0..3_000 {
+            responses.keep(peer, n % 2_500, b"x", vec![0; 60_000], Instant(u64::from(n)));
+            assert_eq!(responses.octets, of_all(&responses));
+        }
+        assert!(responses.octets <= RESPONSES_OCTETS && responses.octets > RESPONSES_OCTETS / 2);
+        assert!(responses.find(peer, 499, b"x", Instant(3_000)).is_some(), "the newest is kept");
+        responses.replace(peer, 499, b"short");
+        responses.forget(|from| *from == peer);
+        assert_eq!((responses.octets, responses.answers.len()), (0, 0));
     }
 }

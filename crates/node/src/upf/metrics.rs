@@ -4,7 +4,8 @@
 //! `vireo_upf_octets_total{direction}` (`uplink`, `downlink`), `vireo_upf_buffered_packets_total`,
 //! `vireo_upf_answers_total`, `vireo_upf_worker_takeovers_total`, `vireo_upf_dropped_packets_total{reason}`, of sessions with more rules than a record holds
 //! `vireo_upf_rule_sessions{by}` and, with XDP, `vireo_upf_rule_packets_total{by}` (`kernel`, `process`), and
-//! `vireo_upf_sessions_without_room_total` and `vireo_upf_pfcp_total{outcome}` (`accepted`, `rejected`, `discarded`, `repeated`, `report`, `unanswered-report`).
+//! `vireo_upf_sessions_without_room_total`, `vireo_upf_sessions_released_total` and `vireo_upf_pfcp_total{outcome}` (`accepted`, `rejected`,
+//! `discarded`, `repeated`, `report`, `unanswered-report`, `unlisted`, `refused_association`).
 
 use super::server::UpfStats;
 use metrics::{Counter, Gauge, Key, Label, Level, Metadata, Recorder};
@@ -25,7 +26,8 @@ pub struct UpfMetrics {
     rule_sessions: [Gauge; 2],
     rule_packets: [Counter; 2],
     no_room: Counter,
-    pfcp: [Counter; 6],
+    released: Counter,
+    pfcp: [Counter; 8],
 }
 
 impl std::fmt::Debug for UpfMetrics {
@@ -48,7 +50,16 @@ impl UpfMetrics {
         let places = ["kernel", "process"];
         let rule_sessions = places
             .map(|place| recorder.register_gauge(&Key::from_parts("vireo_upf_rule_sessions", by(place)), &METADATA));
-        let outcomes = ["accepted", "rejected", "discarded", "repeated", "report", "unanswered-report"];
+        let outcomes = [
+            "accepted",
+            "rejected",
+            "discarded",
+            "repeated",
+            "report",
+            "unanswered-report",
+            "unlisted",
+            "refused_association",
+        ];
         UpfMetrics {
             sessions: gauge("vireo_upf_sessions"),
             buffered_octets: gauge("vireo_upf_buffered_octets"),
@@ -64,6 +75,7 @@ impl UpfMetrics {
             rule_sessions,
             rule_packets: places.map(|place| counter("vireo_upf_rule_packets_total", by(place))),
             no_room: counter("vireo_upf_sessions_without_room_total", vec![]),
+            released: counter("vireo_upf_sessions_released_total", vec![]),
             pfcp: outcomes.map(|outcome| counter("vireo_upf_pfcp_total", vec![Label::new("outcome", outcome)])),
         }
     }
@@ -89,7 +101,17 @@ impl UpfMetrics {
         self.rule_packets[0].absolute(stats.flow_packets.decided);
         self.rule_packets[1].absolute(stats.flow_packets.left);
         self.no_room.absolute(pfcp.no_room);
-        let counts = [pfcp.accepted, pfcp.rejected, pfcp.discarded, pfcp.repeated, pfcp.reports, pfcp.unanswered];
+        self.released.absolute(pfcp.released);
+        let counts = [
+            pfcp.accepted,
+            pfcp.rejected,
+            pfcp.discarded,
+            pfcp.repeated,
+            pfcp.reports,
+            pfcp.unanswered,
+            pfcp.unlisted,
+            pfcp.refused_associations,
+        ];
         for (counter, n) in self.pfcp.iter().zip(counts) {
             counter.absolute(n);
         }
@@ -106,6 +128,7 @@ fn describe(recorder: &dyn Recorder) {
         ("vireo_upf_dropped_packets_total", "Packets dropped, by reason."),
         ("vireo_upf_rule_packets_total", "Packets of such sessions that came to XDP, by who decided on them."),
         ("vireo_upf_sessions_without_room_total", "Sessions refused because there was no room where they are kept."),
+        ("vireo_upf_sessions_released_total", "Sessions removed because their control plane was silent for too long."),
         ("vireo_upf_pfcp_total", "PFCP requests by outcome, and reports of our own."),
     ];
     for (name, text) in counters {
@@ -129,7 +152,7 @@ mod tests {
         let mut stats = UpfStats { sessions: 3, buffered_octets: 44, ..UpfStats::default() };
         stats.packets.downlink.packets = 5;
         stats.packets.drops[DropReason::Spoofed as usize] = 6;
-        (stats.pfcp.repeated, stats.pfcp.no_room) = (7, 2);
+        (stats.pfcp.repeated, stats.pfcp.no_room, stats.pfcp.unlisted, stats.pfcp.released) = (7, 2, 11, 12);
         stats.flow_sessions = FlowSessions { all: 9, in_kernel: 8 };
         stats.flow_packets.left = 10;
         upf.set(&stats);
@@ -141,7 +164,9 @@ mod tests {
             r#"vireo_upf_packets_total{direction="uplink"} 0"#,
             r#"vireo_upf_dropped_packets_total{reason="spoofed_source"} 6"#,
             r#"vireo_upf_pfcp_total{outcome="repeated"} 7"#,
+            r#"vireo_upf_pfcp_total{outcome="unlisted"} 11"#,
             "vireo_upf_sessions_without_room_total 2",
+            "vireo_upf_sessions_released_total 12",
             r#"vireo_upf_rule_sessions{by="kernel"} 8"#,
             r#"vireo_upf_rule_sessions{by="process"} 1"#,
             r#"vireo_upf_rule_packets_total{by="process"} 10"#,

@@ -11,6 +11,7 @@
 mod addresses;
 mod alone;
 mod config;
+mod control_planes;
 mod detect;
 mod direct;
 mod exchange;
@@ -34,6 +35,7 @@ mod tests;
 
 pub use alone::Alone;
 pub use config::{Pool, UpfConfig};
+pub use control_planes::{AssociationConfig, ControlPlane};
 pub use direct::Direct;
 pub use metrics::UpfMetrics;
 pub use server::{UpfError, UpfHandle, UpfStats, start, start_stored};

@@ -169,8 +169,8 @@ impl Rules {
             precedence: ie.precedence.0,
             detection,
             far: ie.far_id.ok_or(Error::conditional_missing(FarId::ID))?.0,
-            qers: ie.qer_ids.iter().map(|id| id.0).collect(),
-            urrs: ie.urr_ids.iter().map(|id| id.0).collect(),
+            qers: few(&ie.qer_ids)?.iter().map(|id| id.0).collect(),
+            urrs: few(&ie.urr_ids)?.iter().map(|id| id.0).collect(),
         };
         push(&mut self.pdrs, pdr)
     }
@@ -199,10 +199,10 @@ impl Rules {
             pdr.far = far.0;
         }
         if !ie.qer_ids.is_empty() {
-            pdr.qers = ie.qer_ids.iter().map(|id| id.0).collect();
+            pdr.qers = few(&ie.qer_ids)?.iter().map(|id| id.0).collect();
         }
         if !ie.urr_ids.is_empty() {
-            pdr.urrs = ie.urr_ids.iter().map(|id| id.0).collect();
+            pdr.urrs = few(&ie.urr_ids)?.iter().map(|id| id.0).collect();
         }
         Ok(())
     }
@@ -335,6 +335,11 @@ impl Rules {
         let there = self.bar.take_if(|bar| bar.id == ie.bar_id.0);
         there.map(drop).ok_or(Refused::rule(FailedRuleId::Bar(ie.bar_id.0)))
     }
+}
+
+/// What a rule names of one kind, if it is no more than a session may have.
+pub(super) fn few<T>(named: &[T]) -> Result<&[T], Refused> {
+    if named.len() > RULES { Err(Refused::cause(Cause::NO_RESOURCES)) } else { Ok(named) }
 }
 
 fn push<T, const N: usize>(rules: &mut SmallVec<[T; N]>, rule: T) -> Result<(), Refused>

@@ -21,7 +21,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 use vireo_datapath::poll::{Poller, Waker};
 use vireo_datapath::{
     Event, FlowPackets, FlowSessions, Limits, Recruit, Sockets, SocketsConfig, StartError, Stats, TakeoverStats, View,
@@ -229,10 +229,15 @@ fn start_over(config: UpfConfig, begun: Option<(stored::Begun, Arc<Metrics>)>) -
         response_time: config.response_time.into(),
         attempts: config.attempts,
         path_check: config.path_check.map(Into::into),
+        associations: config.associations.clone(),
         started: super::direct::ntp_now(),
+        seed: rand::random(),
         record_octets: begun.as_ref().and_then(|(begun, _)| begun.record_octets()),
         room: begun.as_ref().and_then(|(begun, _)| begun.room()),
     };
+    if config.associations.is_open_at(n4.ip()) {
+        warn!(%n4, "any control plane may use this UPF; list those that may in upf.control-planes");
+    }
     info!("UPF: N4 {n4}, N3 {:?}, N6 {}", config.n3, config.tun);
     let (shared, view) = (Arc::default(), datapath.view());
     let served = Arc::new(Served::new(Upf::new(settings), socket, &datapath, wake.clone()));
@@ -440,10 +445,11 @@ impl Server {
                         break;
                     }
                 };
-                let upf = self.served.upf();
+                let (mut upf, now, mut plane) = (self.served.upf(), self.served.now(), self.served.plane());
                 for (from, datagram) in self.inbox.datagrams(count) {
                     match self.view.look(|tables| tables.is_of_a_ue(from.ip())) {
                         true => debug!("PFCP of the UE {from} is ignored"),
+                        false if !upf.admits(from.ip()) => upf.receive(from, datagram, now, &mut plane, out),
                         false if self.turns.push(&upf, from, datagram) => {}
                         false => debug!("a slice has too many requests: one from {from} has to come again"),
                     }

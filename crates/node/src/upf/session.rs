@@ -10,7 +10,7 @@ use super::config::N3;
 use super::detect::Choose;
 use super::looks::Look;
 use super::plan::{self, Records, Touched};
-use super::rules::{Matching, Refused, Rules, TunnelEnd};
+use super::rules::{Matching, Refused, Rules, TunnelEnd, few};
 use super::state::{Plane, Settings};
 use super::usage::{self, Urr};
 use smallvec::SmallVec;
@@ -68,7 +68,7 @@ impl Session {
             records: Records::default(),
             chosen: None,
             dnn: request.apn_dnn.clone().map(Box::new),
-            sets: request.fq_csids.iter().cloned().collect(),
+            sets: few(&request.fq_csids)?.iter().cloned().collect(),
             inactivity: Inactivity { limit, since: now, ..Inactivity::default() },
             worker: 0,
             simple: false,

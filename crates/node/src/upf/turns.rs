@@ -9,14 +9,31 @@ use std::net::SocketAddr;
 /// Requests that wait for one slice at the most: some tenths of a second of work, less than a control plane waits before
 /// it repeats a request.
 const LANE: usize = 4096;
+/// And their octets.
+const LANE_OCTETS: usize = 16 << 20;
 
 /// A datagram that waits, and where it came from.
 type Waiting = (SocketAddr, Vec<u8>);
 
+/// Requests that wait, in their order.
+#[derive(Debug, Default)]
+struct Lane {
+    waiting: VecDeque<Waiting>,
+    octets: usize,
+}
+
+impl Lane {
+    fn pop(&mut self) -> Option<Waiting> {
+        let first = self.waiting.pop_front()?;
+        self.octets -= first.1.len();
+        Some(first)
+    }
+}
+
 /// The lanes: that of no session, and one for each slice.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    lanes: Vec<VecDeque<Waiting>>,
+    lanes: Vec<Lane>,
     /// Of the slices, whose turn it is.
     next: usize,
     waiting: usize,
@@ -27,11 +44,13 @@ impl Turns {
     pub(super) fn push(&mut self, upf: &Upf, from: SocketAddr, datagram: &[u8]) -> bool {
         let lane = upf.slice_of(datagram).map_or(0, |slice| slice + 1);
         if self.lanes.len() <= lane {
-            self.lanes.resize_with(lane + 1, VecDeque::new);
+            self.lanes.resize_with(lane + 1, Lane::default);
         }
-        let room = self.lanes[lane].len() < LANE;
+        let lane = &mut self.lanes[lane];
+        let room = lane.waiting.len() < LANE && lane.octets + datagram.len() <= LANE_OCTETS;
         if room {
-            self.lanes[lane].push_back((from, datagram.to_vec()));
+            lane.waiting.push_back((from, datagram.to_vec()));
+            lane.octets += datagram.len();
             self.waiting += 1;
         }
         room
@@ -40,13 +59,13 @@ impl Turns {
     /// The next one.
     pub(super) fn pop(&mut self) -> Option<Waiting> {
         let (first, slices) = self.lanes.split_first_mut()?;
-        let mut found = first.pop_front();
+        let mut found = first.pop();
         for _ in 0..slices.len() {
             if found.is_some() {
                 break;
             }
             self.next = (self.next + 1) % slices.len();
-            found = slices[self.next].pop_front();
+            found = slices[self.next].pop();
         }
         self.waiting -= usize::from(found.is_some());
         found

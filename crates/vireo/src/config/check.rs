@@ -2,13 +2,13 @@
 
 use super::file::{self, Dnn, File, LONGEST, PacketDriver, SliceId};
 use super::values::{Local, Net, Span};
-use super::{Config, SubscribersConfig, cluster, home_network, keys, log, n2, runtime, slices as user_plane};
+use super::{Config, SubscribersConfig, cluster, home_network, keys, log, n2, n4, runtime, slices as user_plane};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
     Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
-use vireo_node::config::{ApiConfig, DATA_NETWORKS, N4Config};
+use vireo_node::config::{ApiConfig, DATA_NETWORKS};
 use vireo_node::crew::Program;
 use vireo_node::upf::{
     DataSlice, Fanout, FrameIo, FramesConfig, LeanSlice, Locking, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig,
@@ -33,7 +33,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
     let state = runtime::state(&file.state, &mut problems);
     let config = Config {
         n2: n2::n2(&file.n2, &mut problems),
-        n4: N4Config { listen: file.n4.listen, direct: file.n4.direct },
+        n4: n4::n4(file, &mut problems),
         api: ApiConfig { listen: file.api.listen.0 },
         slices: runtime::slices(&file.slices(), &slices, &mut problems),
         pools: runtime::pools(&file.pools, &file.steering, slices.len(), &mut problems),
@@ -132,7 +132,7 @@ fn n4_node(file: &File, problems: &mut Problems) -> NodeName {
     named.unwrap_or(address)
 }
 
-fn is_domain(name: &str) -> bool {
+pub(super) fn is_domain(name: &str) -> bool {
     // the last label of a name is no number: that is an address with a mistake in it
     let last = name.rsplit('.').next().unwrap_or_default();
     let known = name.bytes().all(|octet| octet.is_ascii_alphanumeric() || b".-".contains(&octet));
@@ -590,6 +590,7 @@ fn upf(
         host_routes: upf.host_routes,
         max_sessions: upf.max_sessions,
         framed: upf.framed_routes.iter().filter_map(|text| framed(text, problems)).collect(),
+        associations: n4::associations(upf, problems),
         path_check: (upf.path_check.0 != Duration::from_secs(0)).then(|| upf.path_check.0.into()),
         xdp,
         frames,

@@ -2,6 +2,7 @@
 
 use super::log::Log;
 use super::n2::N2;
+use super::n4::{Associations, ControlPlane, N4};
 use super::state::State;
 use super::subscribers::Subscribers;
 use super::values::{Count, Listen, Local, Net, Span};
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 use vireo_core::config::Timers as CoreTimers;
 use vireo_core::schedule::forward::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
-use vireo_node::config::{ApiConfig, N4Config, OverloadConfig, PoolsConfig, SliceRuntime};
+use vireo_node::config::{ApiConfig, OverloadConfig, PoolsConfig, SliceRuntime};
 use vireo_node::sbi::{Encoding, SbiConfig};
 use vireo_node::upf::UpfConfig;
 use vireo_types::{Duration, PduSessionType, Plmn};
@@ -247,21 +248,6 @@ impl Default for Dnn {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct N4 {
-    pub(super) listen: SocketAddr,
-    pub(super) node_id: String,
-    pub(super) direct: bool,
-}
-
-impl Default for N4 {
-    fn default() -> Self {
-        let N4Config { listen, direct } = N4Config::default();
-        N4 { listen, node_id: "auto".to_owned(), direct }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Upf {
     pub(super) enabled: bool,
     pub(super) n4: SocketAddr,
@@ -273,6 +259,8 @@ pub(super) struct Upf {
     pub(super) framed_routes: Vec<String>,
     /// 0 = never.
     pub(super) path_check: Span,
+    pub(super) control_planes: Vec<ControlPlane>,
+    pub(super) associations: Associations,
 }
 
 impl Default for Upf {
@@ -289,6 +277,8 @@ impl Default for Upf {
             max_sessions: upf.max_sessions,
             framed_routes: Vec::new(),
             path_check: Span(Duration::from_secs(0)),
+            control_planes: Vec::new(),
+            associations: Associations::default(),
         }
     }
 }

@@ -12,6 +12,7 @@ mod keys;
 mod later;
 mod log;
 mod n2;
+mod n4;
 mod runtime;
 mod slices;
 mod state;

@@ -124,6 +124,24 @@ fn what_is_written_is_what_the_parts_are_told() {
 }
 
 #[test]
+fn pfcp_peers_are_listed() {
+    let text = r#"
+        n4 = { listen = "192.0.2.9:8805", allow = ["192.0.2.0/28", "127.0.0.8"] }
+        external-upf = [{ n4 = "192.0.2.1:8805" }]
+        [upf]
+        control-planes = ["198.51.100.0/24", { node-id = "smf.example.org", addresses = ["192.0.2.5", "192.0.2.6"] }]
+        associations = { heartbeat-interval = "0s", keep-sessions = "1h" }
+    "#;
+    let config = load(text).expect("right");
+    let upf = config.upf.expect("a UPF").associations;
+    assert_eq!(config.n4.allow, ["192.0.2.0/28", "127.0.0.8"].map(|text| text.parse().expect("a network")));
+    let named = &upf.control_planes[1];
+    assert!(named.node_id.as_ref().is_some_and(|id| id.is_fqdn("smf.example.org")) && named.networks.len() == 2);
+    assert_eq!((upf.control_planes[0].node_id.clone(), upf.heartbeat_interval), (None, None));
+    assert_eq!((upf.keep_sessions.as_secs(), upf.heartbeat_attempts, upf.max), (3600, 3, 256));
+}
+
+#[test]
 fn all_balancers_have_one_node_id() {
     let node = |text: &str| load(text).expect("right").core.n4_node.id();
     assert_eq!(node("n4.listen = '192.0.2.9:8805'").address(), Some(Ipv4Addr::new(192, 0, 2, 9).into()));
@@ -309,6 +327,23 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
         ("n2.allow = [{ addresses = '10.0.0.0/33' }]", "n2.allow.0.addresses: \"10.0.0.0/33\" is no range"),
         ("n2.allow = [{ addresses = '10.0.0.1', node-ids = [2, 1] }]", "n2.allow.0.node-ids: the first is greater"),
         ("n4.listen = '0.0.0.0:8805'", "n4.listen: UPFs need an address"),
+        ("n4.allow = ['192.0.2.0/24']", "n4.allow: the UPF at 127.0.0.8:8805 is not in it: add its address"),
+        ("n4.allow = ['192.0.2.1/24']", "n4.allow: \"192.0.2.1/24\" has bits behind its prefix"),
+        ("upf.control-planes = ['smf']", "upf.control-planes.0: \"smf\" is no address or network"),
+        ("upf.control-planes = [7]", "upf.control-planes.0: an address, a network, or { node-id"),
+        (
+            "upf.control-planes = [{ node-id = 'a b', addresses = ['192.0.2.1'] }]",
+            "upf.control-planes.0.node-id: an address or a domain name is allowed",
+        ),
+        (
+            "upf.control-planes = [{ node-id = 'smf', addresses = [] }]",
+            "upf.control-planes.0.addresses: give the addresses",
+        ),
+        ("upf.associations.heartbeat-interval = '500ms'", "upf.associations.heartbeat-interval: 1s to 1h is allowed"),
+        ("upf.associations.heartbeat-attempts = 0", "upf.associations.heartbeat-attempts: 1 to 10 is allowed"),
+        ("upf.associations.keep-sessions = '40days'", "upf.associations.keep-sessions: 0s to 30days is allowed"),
+        ("upf.associations.max = 0", "upf.associations.max: 1 to 4096 is allowed"),
+        ("upf.associations.max-per-address = 300", "upf.associations.max-per-address: 1 to upf.associations.max"),
         ("upf.path-check = '5s'", "upf.path-check: \"60s\" or more"),
         ("upf.framed-routes = ['10.0.0.1/8']", "upf.framed-routes: networks like"),
         ("upf.framed-routes = ['10.0.0.0/31']", "upf.framed-routes: networks like"),

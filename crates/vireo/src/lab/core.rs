@@ -460,6 +460,12 @@ fn upf_n4() -> String {
     format!("{}:8805", fabric::CORE)
 }
 
+/// The balancers, which are one control plane, of the Node ID that `n4.node-id = "auto"` gives them.
+fn control_planes() -> String {
+    let all: Vec<_> = (0..8).map(|seat| Place::Balancer(seat).address().to_string()).collect();
+    format!("[{{ node-id = \"set1.smfset.5gc.mnc070.mcc999.3gppnetwork.org\", addresses = {all:?} }}]")
+}
+
 fn ipv6_pool() -> String {
     if has_ipv6() { format!("ipv6-pool = {:?}", UE_NETWORKS[1]) } else { String::new() }
 }
@@ -486,7 +492,9 @@ pub(crate) fn prepare(options: &CoreOptions) -> Result<(), Failure> {
     fs::create_dir(RECORDS)?;
     if options.balancers > 0 {
         let pools = format!("ipv4-pool = {:?}\n{}", UE_NETWORKS[0], ipv6_pool());
-        fs::write(UPF_CONFIG, format!("[upf]\nn4 = {:?}\nn3 = [\"{CORE}\"]\n\n[dnn.internet]\n{pools}\n", upf_n4()))?;
+        let (n4, peers) = (upf_n4(), control_planes());
+        let upf = format!("[upf]\nn4 = {n4:?}\nn3 = [\"{CORE}\"]\ncontrol-planes = {peers}\n");
+        fs::write(UPF_CONFIG, format!("{upf}\n[dnn.internet]\n{pools}\n"))?;
     }
     if options.secured {
         chain::certify()?;

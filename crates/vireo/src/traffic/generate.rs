@@ -1,6 +1,6 @@
 //! `vireo traffic generate`.
 
-use super::{create, endpoint, mirror, span, write_json};
+use super::{PFCP, create, mirror, n4, span, write_json};
 use crate::cli::Failure;
 use crate::emulate::stop_on_signal;
 use serde::Serialize;
@@ -14,8 +14,6 @@ use vireo_traffic::mix::{Pick, Sizes};
 use vireo_traffic::pfcp::{ControlPlane, PfcpError, Session};
 use vireo_types::Teid;
 
-/// PFCP's port (TS 29.244 4.2.2).
-const PFCP: u16 = 8805;
 /// Session requests that are unanswered at a time.
 const PFCP_WINDOW: usize = 64;
 /// Packets on their way where neither a rate nor another number is given.
@@ -96,10 +94,6 @@ pub(crate) struct Args {
     /// Write the report as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-}
-
-fn n4(text: &str) -> Result<SocketAddrV4, String> {
-    endpoint(text, PFCP)
 }
 
 fn rate(text: &str) -> Result<f64, String> {

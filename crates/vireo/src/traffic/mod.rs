@@ -1,7 +1,8 @@
 //! `vireo traffic`: user packets for any UPF, ours or another's. `generate` is the RAN and, if asked, the control plane;
-//! `respond` stands on N6 and sends every packet back.
+//! `respond` stands on N6 and sends every packet back; `mutate` is a control plane that means harm.
 
 mod generate;
+mod mutate;
 mod respond;
 
 use crate::cli::Failure;
@@ -15,6 +16,8 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// PFCP's port (TS 29.244 4.2.2).
+const PFCP: u16 = 8805;
 /// The mirror's port.
 const MIRROR_PORT: u16 = 5678;
 
@@ -30,6 +33,8 @@ enum Traffic {
     Generate(Box<generate::Args>),
     /// Send the packets of `generate` back, from N6
     Respond(respond::Args),
+    /// Send mutated PFCP to a UPF and check that another control plane's sessions stay
+    Mutate(Box<mutate::Args>),
 }
 
 /// Does what `vireo traffic` was asked.
@@ -37,6 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.traffic {
         Traffic::Generate(args) => generate::run(args),
         Traffic::Respond(args) => respond::run(args),
+        Traffic::Mutate(args) => mutate::run(args),
     }
 }
 
@@ -49,6 +55,11 @@ fn endpoint(text: &str, port: u16) -> Result<SocketAddrV4, String> {
 
 fn mirror(text: &str) -> Result<SocketAddrV4, String> {
     endpoint(text, MIRROR_PORT)
+}
+
+/// Where PFCP is spoken.
+fn n4(text: &str) -> Result<SocketAddrV4, String> {
+    endpoint(text, PFCP)
 }
 
 /// A time that is not none.

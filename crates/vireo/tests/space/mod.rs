@@ -15,6 +15,11 @@ pub(crate) const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
 pub(crate) struct Child(process::Child);
 
 impl Child {
+    #[allow(dead_code, reason = "of one test alone")]
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     pub(crate) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.0.try_wait()
     }

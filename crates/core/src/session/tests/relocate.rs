@@ -98,7 +98,11 @@ fn an_active_session_goes_to_another_upf_and_keeps_its_addresses() {
     assert_eq!((own.address, own.teid), (Ipv4Addr::new(10, 3, 0, 2).into(), Teid(0x201)));
     let sm = bench.sm();
     assert_eq!((sm.upf, sm.cp_seid, sm.up_seid, sm.address), (there(), our_seid(), THERE_SEID, address));
-    assert_eq!(sm.seid_at(before), sm.relocation.as_ref().expect("a relocation").cp_seid);
+    let old = sm.relocation.as_ref().expect("a relocation").cp_seid;
+    assert_eq!(sm.seid_at(before), old);
+    let elsewhere = SocketAddr::from(([203, 0, 113, 1], 8805));
+    assert!(sm.is_at(there(), our_seid()) && sm.is_at(before, old));
+    assert!(!sm.is_at(before, our_seid()) && !sm.is_at(there(), old) && !sm.is_at(elsewhere, our_seid()));
     assert_eq!(sm.summary().state, SessionState::Active);
     // now the target may send
     assert_eq!(pfcp(&done(&mut bench, Kind::SESSION_MODIFICATION_RESPONSE)), [(there(), THERE_SEID, Some(0x201))]);

@@ -64,7 +64,7 @@ fn settings(controller: Option<SocketAddr>, path: &Path) -> BalancerConfig {
         core: core(),
         slices: Vec::new(),
         n2: N2Config::default(),
-        n4: N4Config { listen: (Ipv4Addr::LOCALHOST, 0).into(), direct: false },
+        n4: N4Config { listen: (Ipv4Addr::LOCALHOST, 0).into(), direct: false, allow: Vec::new() },
         api: ApiConfig { listen: Some(api) },
         cluster: ClusterConfig {
             controllers: controller.into_iter().collect(),

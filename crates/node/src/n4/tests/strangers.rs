@@ -34,6 +34,22 @@ fn strangers_get_the_cause_of_the_specification() {
 }
 
 #[test]
+fn addresses_outside_the_list_are_not_read() {
+    let mut bench = Bench::associated_with(|config| config.allow = vec!["192.0.2.0/28".parse().expect("a network")]);
+    for request in [node(&HeartbeatRequest { recovery_time_stamp: STARTED }, 4), report(seid(1).0, 3), vec![0x41, 7, 0]]
+    {
+        bench.receive_from(STRANGER, &request);
+    }
+    assert_eq!((bench.sent().len(), bench.seen()), (0, vec![]));
+    assert_eq!((bench.n4.counters().unlisted, bench.n4.counters().strangers), (3, 0));
+    bench.receive(&report(seid(1).0, 3));
+    assert_eq!(bench.seen().len(), 1, "the UPF is heard");
+    let neighbour = SocketAddr::from(([192, 0, 2, 9], PORT));
+    bench.receive_from(neighbour, &node(&HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(u32::MAX) }, 5));
+    assert_eq!((bench.sent_kinds(), bench.seen()), (vec![MessageType::HEARTBEAT_RESPONSE], vec![]));
+}
+
+#[test]
 fn a_upf_without_an_association_is_a_stranger_too() {
     let mut bench = Bench::new(|_| {});
     bench.receive(&report(seid(1).0, 3));

@@ -19,7 +19,7 @@ use crate::clock::clock;
 use crate::config::{ApiConfig, N4Config, StateConfig};
 use crate::control::{StartError, bind_n4, recovery};
 use crate::database::{Database, DatabaseError, Done, Job};
-use crate::metrics::{Metrics, StateFunction};
+use crate::metrics::{Fault, Metrics, StateFunction};
 use crate::n4;
 use crate::state::Keeping;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
@@ -230,6 +230,7 @@ impl Smf {
             amfs: sbi.amf.iter().map(|amf| sbi.root(*amf)).collect(),
             store,
             seen: Arc::clone(&seen),
+            metrics: Arc::clone(&metrics),
             stop: Arc::clone(&stop),
         };
         let thread = std::thread::Builder::new().name("smf".into()).spawn(move || run.run());
@@ -327,6 +328,7 @@ struct Run {
     amfs: Vec<String>,
     store: Store,
     seen: Arc<Seen>,
+    metrics: Arc<Metrics>,
     stop: Arc<AtomicBool>,
 }
 
@@ -345,6 +347,7 @@ impl Run {
             if let Some(due) = self.n4.poll(clock(), &mut |event| heard.extend(of(event)))? {
                 n4_due = Some(due);
             }
+            self.metrics.faults(Fault::PfcpUnlisted, self.n4.take_unlisted());
             heard.into_iter().for_each(|event| self.heard(event));
             self.sessions.on_time(clock());
             self.act();
@@ -387,7 +390,7 @@ impl Run {
         let now = clock();
         match event {
             Heard::Message { upf, seid, request, message } => {
-                if !self.sessions.pfcp(seid, &message, now) && request {
+                if !self.sessions.pfcp((upf, seid), &message, now) && request {
                     let error = Error { cause: Cause::SESSION_CONTEXT_NOT_FOUND, offending_ie: None };
                     self.n4.refuse_report(now, upf, &message, error);
                 }

@@ -80,7 +80,7 @@ fn commit(octets: &[u8]) {
 /// Takes one with what an AMF asks, has a UPF report something, and lets time pass.
 pub fn take(config: CoreConfig, octets: &[u8]) {
     commit(octets);
-    let Some(seid) = Session::decode(octets).map(|session| session.sm.cp_seid) else { return };
+    let Some((upf, seid)) = Session::decode(octets).map(|session| (session.sm.upf, session.sm.cp_seid)) else { return };
     let patience = Duration::from_secs(4);
     let mut sessions = Sessions::new(config, "http://smf".into(), StdRng::seed_from_u64(1), Keeper::Amf(patience));
     let mut now = Instant(1_000_000_000);
@@ -98,7 +98,7 @@ pub fn take(config: CoreConfig, octets: &[u8]) {
         let mut builder = pfcp::Builder::new(&mut report, pfcp::MessageType::SESSION_REPORT_REQUEST, Some(seid.0), 7);
         builder.put(&pfcp::ReportType::DLDR);
         if builder.finish().is_ok() {
-            sessions.pfcp(seid, &report, now);
+            sessions.pfcp((upf, seid), &report, now);
         }
         now = now + Duration::from_secs(1000);
         sessions.on_time(now);

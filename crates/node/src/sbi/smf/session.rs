@@ -118,8 +118,8 @@ pub(super) enum Turn {
     Unreached,
     /// The AMF has forgotten it: it asks for the same session anew.
     Forgotten,
-    /// A message of the UPF.
-    Pfcp(Vec<u8>),
+    /// A message of a UPF.
+    Pfcp(SocketAddr, Vec<u8>),
     /// The UPF did not answer.
     PfcpTimeout,
     /// The UPF has lost its sessions.
@@ -390,7 +390,12 @@ impl Work<'_> {
                 self.session.let_go = true;
                 self.step(Input::ReleaseLocally)
             }
-            Turn::Pfcp(message) => {
+            // Whose it is was not known before the SM context was here.
+            Turn::Pfcp(upf, message) if *upf != self.session.sm.upf => {
+                self.refuse(*upf, message);
+                false
+            }
+            Turn::Pfcp(_, message) => {
                 self.answered(message);
                 match self.other_address(message) {
                     Some(asked) => self.carry_out(vec![asked]),
@@ -578,6 +583,18 @@ impl Work<'_> {
             self.session.to_upf.push(ToUpf { upf, key, message: message.clone() });
         }
         self.out.leaves.push(Leave::Pfcp { upf, key, message });
+    }
+
+    /// Refuses a report of a UPF that does not have the session.
+    fn refuse(&mut self, upf: SocketAddr, report: &[u8]) {
+        let sequence = pfcp::Message::new(report).map(|report| report.sequence());
+        let error = pfcp::Error { cause: pfcp::Cause::SESSION_CONTEXT_NOT_FOUND, offending_ie: None };
+        let mut message = Vec::new();
+        if let Ok(sequence) = sequence
+            && pfcp::SessionReportResponse::from(error).emit(&mut message, 0, sequence).is_ok()
+        {
+            self.pfcp(upf, message);
+        }
     }
 
     /// Tells UE and RAN: by the answer that the AMF waits for, if it does and that has room, else by a transfer.

@@ -322,16 +322,19 @@ impl Sessions {
         self.index.get(&ltmsi).filter(|entry| entry.seid == seid).map(|_| ltmsi)
     }
 
-    /// A message of a UPF for a session; whether there is such a one.
-    pub(super) fn pfcp(&mut self, seid: Seid, message: &[u8], now: Instant) -> bool {
+    /// A message of a UPF for a session; whether there is such a one at that UPF.
+    pub(super) fn pfcp(&mut self, (upf, seid): (SocketAddr, Seid), message: &[u8], now: Instant) -> bool {
         let Some(ltmsi) = self.of(seid).or_else(|| self.led(seid, message)) else { return false };
+        if self.index.get(&ltmsi).is_some_and(|entry| entry.seid == seid && entry.upf != upf) {
+            return false;
+        }
         let kind = match pfcp::Message::new(message).map(|message| message.message_type()) {
             Ok(MessageType::SESSION_ESTABLISHMENT_RESPONSE) => Transaction::PfcpEstablishment,
             Ok(MessageType::SESSION_MODIFICATION_RESPONSE) => Transaction::PfcpModification,
             Ok(MessageType::SESSION_DELETION_RESPONSE) => Transaction::PfcpDeletion,
             _ => Transaction::Other,
         };
-        self.happens(ltmsi, Turn::Pfcp(message.to_vec()), kind, now);
+        self.happens(ltmsi, Turn::Pfcp(upf, message.to_vec()), kind, now);
         true
     }
 

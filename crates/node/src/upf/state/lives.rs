@@ -1,6 +1,7 @@
 //! What of the state machine outlives it in a database: sessions, and what the UPF is to its peers. The next life goes on with it, to
 //! control planes the same UPF (TS 23.527 4.2): they see no other Recovery Time Stamp.
 
+use super::supervision::Supervision;
 use super::{Association, Holder, Now, Plane, Upf};
 use crate::upf::exchange::{Answered, Outgoing};
 use crate::upf::session::Session;
@@ -11,7 +12,9 @@ use tracing::warn;
 use vireo_wire::pfcp::*;
 
 /// What the node's record begins with: another one is of a release that has other fields.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
+/// Before control planes were asked for signs of life.
+const FORMAT_UNSUPERVISED: u8 = 2;
 /// Before lives were counted.
 const FORMAT_WITHOUT_LIFE: u8 = 1;
 
@@ -43,6 +46,26 @@ struct Known {
     hosts: Vec<IpAddr>,
     recovery: u32,
     holder: Option<KnownHolder>,
+    /// Whether it has ever answered a heartbeat of the UPF.
+    answers: bool,
+}
+
+/// An association, as it was written before control planes were asked for signs of life.
+#[derive(Debug, Serialize, Deserialize)]
+struct Unsupervised {
+    #[serde(with = "element")]
+    node: NodeId,
+    address: SocketAddr,
+    hosts: Vec<IpAddr>,
+    recovery: u32,
+    holder: Option<KnownHolder>,
+}
+
+impl From<Unsupervised> for Known {
+    fn from(before: Unsupervised) -> Self {
+        let Unsupervised { node, address, hosts, recovery, holder } = before;
+        Known { node, address, hosts, recovery, holder, answers: false }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -57,9 +80,14 @@ impl Node {
     pub(in super::super) fn decode(octets: &[u8]) -> Option<Self> {
         match octets.split_first()? {
             (&FORMAT, octets) => postcard::from_bytes(octets).ok(),
+            (&FORMAT_UNSUPERVISED, octets) => {
+                let (life, recovery, associations) =
+                    postcard::from_bytes::<(u32, u32, Vec<Unsupervised>)>(octets).ok()?;
+                Some(Node { life, recovery, associations: associations.into_iter().map(Known::from).collect() })
+            }
             (&FORMAT_WITHOUT_LIFE, octets) => {
-                let (recovery, associations) = postcard::from_bytes(octets).ok()?;
-                Some(Node { life: 0, recovery, associations })
+                let (recovery, associations) = postcard::from_bytes::<(u32, Vec<Unsupervised>)>(octets).ok()?;
+                Some(Node { life: 0, recovery, associations: associations.into_iter().map(Known::from).collect() })
             }
             _ => None,
         }
@@ -102,13 +130,16 @@ impl Upf {
     pub(in super::super) fn go_on(&mut self, node: Node, mut sessions: Vec<Written>, now: Now, plane: &mut impl Plane) {
         (self.settings.started, self.life) = (node.recovery, node.life);
         plane.change(|tables, _| tables.begin_life(node.life));
-        let highest = sessions.iter().map(|(seid, ..)| *seid).max().unwrap_or(0);
-        self.next_seid = (u64::from(now.ntp) << 32 | 1).max(highest.saturating_add(1));
-        // far from those of the life before, if that ended a moment ago
-        self.requests.begin_at(now.ntp.wrapping_mul(0x9e37_79b1) >> 8);
-        for Known { node, address, hosts, recovery, holder } in node.associations {
+        let highest = sessions.iter().map(|(seid, ..)| *seid as u32).max().unwrap_or(0);
+        self.seids.go_on_after(highest.into());
+        for Known { node, address, hosts, recovery, holder, answers } in node.associations {
             let holder = holder.map(|KnownHolder { address, from }| Holder { address, from });
-            self.associations.insert(node, Association { address, hosts: hosts.into(), recovery, holder });
+            let mut supervision = Supervision::new(now.instant);
+            supervision.answers = answers;
+            let hosts = hosts.into();
+            let (used, contest) = (false, None);
+            self.associations
+                .insert(node, Association { address, hosts, recovery, holder, used, supervision, contest });
         }
         let chosen: Vec<_> = sessions.iter().filter_map(|(_, session, _)| session.chosen).collect();
         self.addresses.given(&chosen);
@@ -151,10 +182,11 @@ impl Upf {
     /// What is written of the associations.
     pub(in super::super) fn encode_node(&self) -> Option<Vec<u8>> {
         let known = |(node, association): (&NodeId, &Association)| {
-            let Association { address, hosts, recovery, holder } = association;
+            let Association { address, hosts, recovery, holder, supervision, .. } = association;
             let holder = holder.as_ref();
             let holder = holder.map(|Holder { address, from }| KnownHolder { address: *address, from: from.clone() });
-            Known { node: node.clone(), address: *address, hosts: hosts.to_vec(), recovery: *recovery, holder }
+            let (address, hosts, recovery, answers) = (*address, hosts.to_vec(), *recovery, supervision.answers);
+            Known { node: node.clone(), address, hosts, recovery, holder, answers }
         };
         let associations = self.associations.iter().map(known).collect();
         Node { life: self.life, recovery: self.settings.started, associations }.encode()
@@ -167,8 +199,7 @@ impl Upf {
 
     /// A SEID that no session has, for the next one.
     pub(in super::super) fn reserve(&mut self) -> u64 {
-        self.next_seid += 1;
-        self.next_seid - 1
+        self.seids.draw(|seid| self.sessions.contains_key(&seid))
     }
 
     /// The next session has this SEID, which was reserved.
@@ -256,9 +287,21 @@ mod tests {
     /// What a release has written that counted no lives is gone on with.
     #[test]
     fn lives_are_counted_from_what_is_there() {
-        let earlier = postcard::to_extend(&(7_u32, Vec::<Known>::new()), vec![FORMAT_WITHOUT_LIFE]).expect("octets");
+        let known = |n: u8| Unsupervised {
+            node: NodeId::from(IpAddr::from([192, 0, 2, n])),
+            address: ([192, 0, 2, n], 8805).into(),
+            hosts: vec![[192, 0, 2, n].into()],
+            recovery: n.into(),
+            holder: None,
+        };
+        let all = || vec![known(1), known(2)];
+        let earlier = postcard::to_extend(&(7_u32, all()), vec![FORMAT_WITHOUT_LIFE]).expect("octets");
         let node = Node::decode(&earlier).expect("it is known").in_the_next_life();
-        assert_eq!((node.life, node.recovery), (1, 7));
+        assert_eq!((node.life, node.recovery, node.associations.len()), (1, 7, 2));
+        let earlier = postcard::to_extend(&(4_u32, 7_u32, all()), vec![FORMAT_UNSUPERVISED]).expect("octets");
+        let node = Node::decode(&earlier).expect("it is known").in_the_next_life();
+        assert_eq!((node.life, node.recovery, node.associations[1].recovery), (5, 7, 2));
+        let node = Node { life: 1, associations: vec![], ..node };
         let next = Node::decode(&node.encode().expect("octets")).expect("it is known").in_the_next_life();
         assert_eq!((next.life, next.recovery, next.associations.len()), (2, 7, 0));
         assert!(Node::decode(&[9, 7, 0]).is_none() && Node::decode(&[]).is_none());

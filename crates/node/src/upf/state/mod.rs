@@ -4,22 +4,29 @@
 mod associations;
 mod lives;
 mod reports;
+mod seids;
+mod supervision;
 
 pub(super) use lives::{Changed, Node, Written};
 
 use super::addresses::Addresses;
 use super::config::{N3, Pool};
+use super::control_planes::AssociationConfig;
 use super::exchange::{Outgoing, Requests, Responses};
 use super::looks::{Look, Looks};
 use super::paths::Paths;
 use super::rules::{Refused, Rules};
 use super::session::{Session, Sessions};
 use super::slices::{DataSlice, LeanSlice, Slices};
+use crate::log_limit::LogLimit;
+use associations::Setup;
+use seids::Seids;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use tracing::debug;
+use supervision::{Contest, Supervision};
+use tracing::{debug, warn};
 use vireo_datapath::{Editor, Memory, Released, Tables};
 use vireo_types::{Duration, Instant, SessionAddress};
 use vireo_wire::pfcp::*;
@@ -92,8 +99,11 @@ pub(super) struct Settings {
     pub(super) response_time: Duration,
     pub(super) attempts: u8,
     pub(super) path_check: Option<Duration>,
+    pub(super) associations: AssociationConfig,
     /// When we started, in seconds since 1900.
     pub(super) started: u32,
+    /// Of SEIDs and sequence numbers. Random.
+    pub(super) seed: [u8; 32],
     /// Octets that what is kept of a session may have, if there is a bound.
     pub(super) record_octets: Option<usize>,
     /// Who is asked before a session is changed, where it is kept in room that may come to an end.
@@ -101,6 +111,10 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    fn heartbeat_interval(&self) -> Option<Duration> {
+        self.associations.heartbeat_interval.map(Into::into)
+    }
+
     /// The module of a session: they take turns.
     pub(super) fn module(&self, seid: u64) -> usize {
         // its lower half counts from 1
@@ -113,9 +127,7 @@ impl Settings {
     }
 }
 
-/// Control planes that may be associated at a time.
-const ASSOCIATIONS: usize = 256;
-/// Addresses that each may send from.
+/// Addresses that a control plane may send from.
 const HOSTS: usize = 64;
 /// Sessions that are looked at in one go, and entries of such that are gone: some tenths of a millisecond.
 const LOOKS: usize = 128;
@@ -144,6 +156,29 @@ pub struct PfcpStats {
     pub reports: u64,
     /// Reports that no control plane answered.
     pub unanswered: u64,
+    /// Datagrams from addresses that are no control plane's by the configuration.
+    pub unlisted: u64,
+    /// Association Setup Requests refused because of their address, or for want of room.
+    pub refused_associations: u64,
+    /// Sessions removed because their control plane was silent for too long.
+    pub released: u64,
+}
+
+/// Log lines that peers cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    Associated,
+    TakenOver,
+    Restarted,
+    Refused,
+    NoRoom,
+    Unlisted,
+    Silent,
+    Back,
+    Released,
+    Unknown,
+    Reports,
+    Unanswered,
 }
 
 #[derive(Debug)]
@@ -154,6 +189,11 @@ struct Association {
     recovery: u32,
     /// A host has taken sessions over from others: it is told what there is to report of them.
     holder: Option<Holder>,
+    /// Whether it has, or had, sessions.
+    used: bool,
+    supervision: Supervision,
+    /// Another address asks for it.
+    contest: Option<Box<Contest>>,
 }
 
 /// Who has taken sessions over.
@@ -180,6 +220,9 @@ impl Holder {
 pub(super) struct Upf {
     pub(super) settings: Settings,
     associations: HashMap<NodeId, Association>,
+    /// Associations that another address asks for.
+    contests: usize,
+    lines: LogLimit<Line>,
     pub(super) sessions: Sessions,
     pub(super) slices: Slices,
     /// When sessions of which something happens by time are looked at.
@@ -190,7 +233,7 @@ pub(super) struct Upf {
     paths: Paths,
     /// Downlink data that is not reported yet: when, of which session and PDR.
     delayed: BTreeMap<(Instant, u64), u16>,
-    next_seid: u64,
+    seids: Seids,
     /// The SEID of the next session, if it was chosen before.
     reserved: Option<u64>,
     /// What has changed, if somebody wants to know.
@@ -215,8 +258,13 @@ const FEATURES: UpFunctionFeatures = UpFunctionFeatures(
 
 impl Upf {
     pub(super) fn new(settings: Settings) -> Self {
+        let mut seids = Seids::new(settings.seed);
+        let mut requests = Requests::new(settings.response_time, settings.attempts);
+        requests.begin_at(seids.random());
         Upf {
             associations: HashMap::new(),
+            contests: 0,
+            lines: LogLimit::default(),
             sessions: Sessions::with_capacity(settings.max_sessions),
             slices: Slices::new(&settings.slices),
             looks: Looks::new(),
@@ -224,12 +272,11 @@ impl Upf {
             addresses: Addresses::new(&settings.pools),
             paths: Paths::new(settings.path_check, settings.response_time, settings.attempts),
             delayed: BTreeMap::new(),
-            // a SEID of an earlier run must not name a session of this one
-            next_seid: u64::from(settings.started) << 32 | 1,
+            seids,
             reserved: None,
             changed: None,
             life: 0,
-            requests: Requests::new(settings.response_time, settings.attempts),
+            requests,
             responses: Responses::default(),
             stats: PfcpStats::default(),
             settings,
@@ -247,7 +294,7 @@ impl Upf {
     /// When [`Upf::tick`] is to be called at the latest.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let delayed = self.delayed.keys().next().map(|(at, _)| *at);
-        self.requests.deadline().into_iter().chain(delayed).min()
+        self.requests.deadline().into_iter().chain(delayed).chain(self.contest_deadline()).min()
     }
 
     /// What the UPF can.
@@ -276,6 +323,9 @@ impl Upf {
         plane: &mut impl Plane,
         out: &mut Outgoing,
     ) {
+        if !self.admits(from.ip()) {
+            return self.turn_away(from, datagram, now, out);
+        }
         let message = match Message::new(datagram) {
             Ok(message) => message,
             Err(HeaderError::Version { kind, sequence, .. }) if !MessageType(kind).is_response() => {
@@ -292,10 +342,12 @@ impl Upf {
                 return;
             }
         };
+        self.heard(from, now.instant);
         let kind = message.message_type();
         if kind.is_response() {
-            return self.response(from, &message, plane);
+            return self.response(from, &message, now, plane);
         }
+        let known = self.is_known(from);
         let sequence = message.sequence();
         let asker = self.asker(from);
         if let Some(answer) = self.responses.find(asker, sequence, datagram, now.instant) {
@@ -306,6 +358,7 @@ impl Upf {
         let mut answer = vec![];
         let cause = match self.request(from, &message, now, plane, &mut answer) {
             Some(cause) if !answer.is_empty() => cause,
+            None if kind == MessageType::ASSOCIATION_SETUP_REQUEST => return,
             // unknown types and such that only a control plane answers are discarded (TS 29.244 7.6.4)
             _ => {
                 debug!("PFCP from {from}: {kind:?} is not served");
@@ -320,10 +373,31 @@ impl Upf {
                 self.stats.rejected += 1;
             }
         }
-        if kind != MessageType::HEARTBEAT_REQUEST {
+        // Nothing is kept for strangers: their requests change nothing, and would push others' answers out.
+        if kind != MessageType::HEARTBEAT_REQUEST && (known || self.is_known(from)) {
             self.responses.keep(asker, sequence, datagram, answer.clone(), now.instant);
         }
         out.push((from, answer));
+    }
+
+    /// Whether messages of this address are read.
+    pub(super) fn admits(&self, address: IpAddr) -> bool {
+        self.settings.associations.admits(address)
+    }
+
+    /// Refuses an association to an address that is no control plane's, and nothing is kept of it. Other messages are
+    /// dropped.
+    fn turn_away(&mut self, from: SocketAddr, datagram: &[u8], now: Now, out: &mut Outgoing) {
+        self.stats.unlisted += 1;
+        if let Some(left_out) = self.lines.admit(Line::Unlisted, from.ip(), now.instant) {
+            warn!(control_plane = %from, left_out, "PFCP from an address that is not in upf.control-planes");
+        }
+        let is_setup = |message: &Message<'_>| message.message_type() == MessageType::ASSOCIATION_SETUP_REQUEST;
+        let Some(message) = Message::new(datagram).ok().filter(is_setup) else { return };
+        let mut answer = vec![];
+        if self.setup_response(Setup::refused(Cause::REQUEST_REJECTED), message.sequence(), &mut answer).is_some() {
+            out.push((from, answer));
+        }
     }
 
     /// Does what a request asks and writes the answer. `None` if it is none that a UPF answers.
@@ -339,22 +413,16 @@ impl Upf {
         let node_id = NodeId::from(self.settings.address);
         let written = match message.message_type() {
             MessageType::HEARTBEAT_REQUEST => {
-                self.heartbeat(from, message, plane);
+                if let Ok(request) = HeartbeatRequest::parse(message) {
+                    self.heartbeat(from, request.recovery_time_stamp.0, now, plane);
+                }
                 let recovery_time_stamp = RecoveryTimeStamp(self.settings.started);
                 let written = HeartbeatResponse { recovery_time_stamp }.emit(answer, sequence);
                 written.map(|()| Cause::REQUEST_ACCEPTED)
             }
             MessageType::ASSOCIATION_SETUP_REQUEST => {
-                let (cause, retained) = self.associate(from, message, plane);
-                let response = AssociationSetupResponse {
-                    node_id,
-                    cause,
-                    recovery_time_stamp: RecoveryTimeStamp(self.settings.started),
-                    up_function_features: Some(self.features()),
-                    cp_function_features: None,
-                    flags: retained.then_some(AsRspFlags::PSREI),
-                };
-                response.emit(answer, sequence).map(|()| cause)
+                let setup = self.associate(from, message, now, plane);
+                return self.setup_response(setup, sequence, answer);
             }
             MessageType::ASSOCIATION_UPDATE_REQUEST => {
                 let cause = match AssociationUpdateRequest::parse(message) {
@@ -436,7 +504,7 @@ impl Upf {
         if self.sessions.len() >= self.settings.max_sessions {
             return Err(Refused::cause(Cause::NO_RESOURCES));
         }
-        let seid = reserved.unwrap_or(self.next_seid);
+        let seid = reserved.unwrap_or_else(|| self.seids.draw(|seid| self.sessions.contains_key(&seid)));
         let session = match self.install(seid, &request, now, plane) {
             // A repeat that is not known as such: another host of the control plane asks again.
             Err(refused) if refused.error.offending_ie == Some(UeIpAddress::ID) => match self.same(&request, plane) {
@@ -450,7 +518,6 @@ impl Upf {
             installed => installed,
         };
         let session = session?;
-        self.next_seid = self.next_seid.max(seid + 1);
         let mut response = SessionEstablishmentResponse::accepted(
             self.settings.address.into(),
             FSeid::new(seid, self.settings.address),
@@ -464,9 +531,17 @@ impl Upf {
     /// A session that has its records is there.
     fn enter(&mut self, seid: u64, mut session: Box<Session>, now: Now) {
         self.arm(seid, &mut session, now);
+        self.uses(&session.node);
         self.paths.change(&[], &session.peers(), now.instant);
         self.slices.joins(session.worker, seid);
         self.sessions.insert(seid, session);
+    }
+
+    /// A control plane has a session.
+    fn uses(&mut self, node: &NodeId) {
+        if let Some(association) = self.associations.get_mut(node) {
+            association.used = true;
+        }
     }
 
     /// The session of a request, with its records.
@@ -514,14 +589,15 @@ impl Upf {
             Ok(mut session) => {
                 let before = session.peers();
                 let result = SessionModificationRequest::parse(message).map_err(Refused::from).and_then(|request| {
-                    // another control plane takes it over (SMF set): it must be associated too
-                    if request.node_id.as_ref().is_some_and(|node| !self.associations.contains_key(node)) {
+                    // Another control plane of the same address takes it over: nobody gives sessions to others.
+                    if request.node_id.as_ref().is_some_and(|node| !self.is_peer(from, node)) {
                         return Err(Refused::cause(Cause::NO_ESTABLISHED_ASSOCIATION));
                     }
                     let Upf { settings, addresses, .. } = &mut *self;
                     session.modify(seid, &request, now.ntp, settings, addresses, plane)
                 });
                 let cp_seid = session.cp.seid;
+                self.uses(&session.node);
                 self.arm(seid, &mut session, now);
                 self.paths.change(&before, &session.peers(), now.instant);
                 self.sessions.insert(seid, session);

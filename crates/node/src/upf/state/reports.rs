@@ -1,6 +1,6 @@
 //! What the UPF tells by itself: reports of sessions and of paths, and what their answers do.
 
-use super::{DELAY_MS, DELAYED, ENTRIES, LOOKS, Look, NO_SESSION, Now, Outgoing, Plane, Upf, seconds};
+use super::{DELAY_MS, DELAYED, ENTRIES, LOOKS, Line, LogLimit, Look, NO_SESSION, Now, Outgoing, Plane, Upf, seconds};
 #[cfg(test)]
 use std::net::Ipv4Addr;
 use std::net::{IpAddr, SocketAddr};
@@ -31,7 +31,7 @@ impl Upf {
             };
             match self.requests.send(NO_SESSION, to, now.instant, out, build) {
                 true => self.stats.reports += 1,
-                false => warn!("a node report to {to} is left out: too many are unanswered"),
+                false => not_sent(&mut self.lines, to, now),
             }
         }
     }
@@ -99,20 +99,27 @@ impl Upf {
         };
         match self.requests.send(seid, to, now.instant, out, build) {
             true => self.stats.reports += 1,
-            false => warn!("a report to {to} is left out: too many are unanswered"),
+            false => not_sent(&mut self.lines, to, now),
         }
     }
 
     /// A control plane answered a report.
-    pub(super) fn response(&mut self, from: SocketAddr, message: &Message<'_>, plane: &mut impl Plane) {
-        let Some(seid) = self.requests.answered(from, message.sequence()) else {
+    pub(super) fn response(&mut self, from: SocketAddr, message: &Message<'_>, now: Now, plane: &mut impl Plane) {
+        let answers = match message.message_type() {
+            MessageType::HEARTBEAT_RESPONSE => return self.heartbeat_answered(from, message, now, plane),
+            MessageType::SESSION_REPORT_RESPONSE | MessageType::NODE_REPORT_RESPONSE => true,
+            _ => false,
+        };
+        let Some(seid) = answers.then(|| self.requests.answered(from, message.sequence())).flatten() else {
             self.stats.discarded += 1;
             return;
         };
         let Ok(response) = SessionReportResponse::parse(message) else { return };
         if response.cause == Cause::SESSION_CONTEXT_NOT_FOUND {
             // nobody would ever end it (TS 29.244 6.3.2.4)
-            info!("the control plane at {from} does not know a session that it had made: it is removed");
+            if let Some(left_out) = self.lines.admit(Line::Unknown, from.ip(), now.instant) {
+                info!(control_plane = %from, left_out, "session unknown to its control plane, removed");
+            }
             self.remove(seid, plane);
             return;
         }
@@ -146,7 +153,10 @@ impl Upf {
         }
         let given_up = self.requests.tick(now.instant, out);
         if !given_up.is_empty() {
-            warn!("{} reports were not answered by their control plane", given_up.len());
+            let nobody = std::net::IpAddr::from(std::net::Ipv4Addr::UNSPECIFIED);
+            if let Some(left_out) = self.lines.admit(Line::Unanswered, nobody, now.instant) {
+                warn!(reports = given_up.len(), left_out, "reports not answered by their control plane");
+            }
             self.stats.unanswered += given_up.len() as u64;
         }
     }
@@ -165,6 +175,9 @@ impl Upf {
 
     /// What is to be done once in a `second`, or what is left of it: a part, so that no control plane waits for long.
     pub(in super::super) fn upkeep(&mut self, second: bool, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
+        if second || self.contests > 0 {
+            self.supervise(now, plane, out);
+        }
         if second || self.asking {
             self.check_paths(now, plane, out);
         }
@@ -222,6 +235,13 @@ impl Upf {
             };
             self.report(seid, &report, now, out);
         }
+    }
+}
+
+/// A report has no place among those that wait for their answers.
+fn not_sent(lines: &mut LogLimit<Line>, to: SocketAddr, now: Now) {
+    if let Some(left_out) = lines.admit(Line::Reports, to.ip(), now.instant) {
+        warn!(control_plane = %to, left_out, "report left out, too many are unanswered");
     }
 }
 

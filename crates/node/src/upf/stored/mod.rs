@@ -38,7 +38,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use shared::Places;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 use vireo_store::Version;
 use vireo_store::records::{Change, Codec, Encoded, Found, Known, LIFE, Name, RecordError, Records};
 use vireo_types::{Duration, Instant};
@@ -50,6 +50,8 @@ const COLLECTION: &str = "upf";
 const NODE: Name = Name { collection: "upf-node", id: 0 };
 /// Requests about one session that wait, at the most.
 const BEHIND: usize = 32;
+/// Requests of all control planes that wait, at the most.
+const REQUESTS: usize = if cfg!(test) { 1_024 } else { 65_536 };
 /// How long a record is asked for that a request needs: less than a control plane goes on asking.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often a life tries to begin while others write.
@@ -261,6 +263,10 @@ impl Stored {
     pub(super) fn receive<P: Plane>(&mut self, on: &mut On<'_, P>, from: SocketAddr, datagram: &[u8]) {
         let read = |message: Message<'_>| Some((kind(message.message_type())?, message.seid(), message.sequence()));
         let asked = Message::new(datagram).ok().and_then(read).filter(|_| on.upf.is_known(from));
+        // What is refused for its sender alone takes no place before the owner's requests.
+        let asked = asked.filter(|(kind, seid, _)| {
+            *kind == Transaction::PfcpEstablishment || !on.upf.is_session_of_others(from, *seid)
+        });
         let Some((kind, seid, sequence)) = asked else {
             return self.act(on, |upf, now, plane, out| upf.receive(from, datagram, now, plane, out));
         };
@@ -276,10 +282,13 @@ impl Stored {
             }
             return on.out.append(&mut out);
         }
+        if self.requests.len() >= REQUESTS {
+            return on.upf.refuse(from, datagram, Cause::CONGESTION, on.out);
+        }
         let seid = if kind == Transaction::PfcpEstablishment { self.reserve(on) } else { seid };
         let name = name(seid);
         if let Some(place) = place {
-            self.places.enter(seid, place);
+            self.places.enter(seid, place, kind == Transaction::PfcpEstablishment);
         }
         let until = on.now.instant + PATIENCE;
         self.requests.insert((from, sequence));
@@ -375,7 +384,7 @@ impl Stored {
                 }
             }
             Task::Request(request) if lane.behind.len() >= BEHIND => {
-                warn!("too much waits for a session: is the database of records too slow?");
+                debug!("too many requests wait for a session; see the latency of state.database");
                 self.refuse(on, &request, Cause::CONGESTION);
             }
             request => lane.behind.push_back(request),

@@ -36,6 +36,8 @@ struct Place {
     number: u32,
     /// The last that was given away or committed.
     step: u64,
+    /// Whether the session is of a life before.
+    before: bool,
 }
 
 /// Those of sessions.
@@ -45,8 +47,6 @@ pub(super) struct Places {
     of: FxHashMap<u64, Place>,
     /// Sessions of the lives before that have gone in this one.
     gone: FxHashSet<u64>,
-    /// What SEIDs of this life begin at.
-    first: u64,
     /// What steps do: those of the lives before are lower, also those that were given away and not committed.
     base: u64,
 }
@@ -65,9 +65,9 @@ impl Places {
         self.of.contains_key(&seid)
     }
 
-    /// A request about a session has said where its part is.
-    pub(super) fn enter(&mut self, seid: u64, (record, number): (u64, u32)) {
-        let place = self.of.entry(seid).or_insert(Place { record, number, step: 0 });
+    /// A request about a session, or for a `new` one, has said where its part is.
+    pub(super) fn enter(&mut self, seid: u64, (record, number): (u64, u32), new: bool) {
+        let place = self.of.entry(seid).or_insert(Place { record, number, step: 0, before: !new });
         (place.record, place.number) = (record, number);
     }
 
@@ -99,7 +99,7 @@ impl Places {
                 continue;
             }
             if let Some((session, answered)) = Session::decode(&session, ntp) {
-                self.of.entry(head.seid).or_insert(Place { record, number, step: head.step });
+                self.of.entry(head.seid).or_insert(Place { record, number, step: head.step, before: true });
                 all.push((head.seid, session, answered));
             }
         }
@@ -114,14 +114,14 @@ impl Places {
         postcard::to_stdvec(&Part { head, upf, session }).ok()
     }
 
-    /// A life begins; the SEIDs of those before are lower.
+    /// A life begins.
     pub(super) fn begin(&mut self, ntp: u32) {
-        (self.first, self.base) = (u64::from(ntp) << 32, u64::from(ntp) << 24);
+        self.base = u64::from(ntp) << 24;
     }
 
     /// A session is gone.
     pub(super) fn forget(&mut self, seid: u64) {
-        if self.of.remove(&seid).is_some() && seid < self.first {
+        if self.of.remove(&seid).is_some_and(|place| place.before) {
             self.gone.insert(seid);
         }
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::networks::Network;
 
 #[test]
 fn without_an_association_there_is_no_session() {
@@ -36,11 +37,14 @@ fn a_stranger_does_nothing_to_others_sessions() {
     assert_eq!((b.plane.n6.len(), b.modify(seid, &forward(RAN_TEID)).cause), (1, Cause::REQUEST_ACCEPTED));
     // two control planes may share an address
     b.from = own;
+    let other = AssociationSetupRequest { node_id: NodeId::Ipv4(Ipv4Addr::new(192, 0, 2, 67)), ..other };
     let set_up: (_, AssociationSetupResponse) = b.ask(|out, sequence| other.emit(out, sequence));
     assert_eq!(set_up.1.cause, Cause::REQUEST_ACCEPTED);
     assert_eq!(b.modify(seid, &forward(RAN_TEID)).cause, Cause::REQUEST_ACCEPTED);
     // another host of the same control plane may
     b.from = stranger;
+    let hosts = vec![Network::host(own.ip()), Network::host(stranger.ip())];
+    b.upf.settings.associations.control_planes = vec![ControlPlane { node_id: Some(node()), networks: hosts }];
     assert_eq!(b.associate().cause, Cause::REQUEST_ACCEPTED);
     assert_eq!(b.delete(seid).cause, Cause::REQUEST_ACCEPTED);
 }
@@ -117,6 +121,10 @@ fn what_is_missing_is_named() {
     let many = (0..33).map(|port| SdfFilter::new(&format!("permit out 17 from any {port} to any"))).collect::<Vec<_>>();
     let no_room = (Cause::NO_RESOURCES, None, None);
     assert_eq!(refused(&|r| r.create_pdrs[1].pdi.sdf_filters.clone_from(&many)), no_room);
+    let qers = || (0..33).map(|_| QerId(1)).collect::<List<_, 4>>();
+    assert_eq!(refused(&|r| r.create_pdrs[1].qer_ids = qers()), no_room);
+    let sets = || (0..33).map(|n| FqCsid(vec![0x01, 192, 0, 2, 5, 0, n].as_slice().into()));
+    assert_eq!(refused(&|r| r.fq_csids = sets().collect()), no_room);
     let route = FramedRoute::from("192.0.2.0/99");
     assert_eq!(refused(&|r| r.create_pdrs[1].pdi.framed_routes = vec![route.clone()]), failed(FailedRuleId::Pdr(2)));
     let unspecified = UeIpAddress::destination(Some(Ipv4Addr::UNSPECIFIED), None);

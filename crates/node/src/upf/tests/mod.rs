@@ -1,5 +1,6 @@
 //! A scripted control plane and RAN against the state machine and the datapath in memory.
 
+mod control_planes;
 mod habits;
 mod limits;
 mod misuse;
@@ -14,9 +15,11 @@ mod stored;
 mod takeover;
 
 use super::config::N3;
+use super::control_planes::{AssociationConfig, ControlPlane};
 use super::exchange::Outgoing;
 use super::state::{Now, Settings, Upf};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU8, Ordering};
 use vireo_datapath::{Limits, Memory, Pool, Tables};
 use vireo_types::{Duration, Instant, Teid};
 use vireo_wire::gtpu::{self, Packet, PduSession};
@@ -68,7 +71,9 @@ fn bench_of(pools: Vec<crate::upf::Pool>, limits: Limits) -> Bench {
         response_time: Duration::from_secs(3),
         attempts: 3,
         path_check: Some(Duration::from_secs(60)),
+        associations: AssociationConfig::default(),
         started: STARTED,
+        seed: seed(),
         record_octets: None,
         room: None,
     };
@@ -173,6 +178,12 @@ impl Bench {
         self.now.instant = self.now.instant + Duration::from_secs(seconds);
         self.now.ntp += seconds as u32;
     }
+}
+
+/// Of each UPF another one.
+fn seed() -> [u8; 32] {
+    static NEXT: AtomicU8 = AtomicU8::new(0);
+    [NEXT.fetch_add(1, Ordering::Relaxed); 32]
 }
 
 fn node() -> NodeId {

@@ -100,7 +100,7 @@ fn a_upf_that_has_restarted_says_so_and_knows_no_session() {
     let (seid, _) = b.session();
     let before = b.associate();
     // the same, started later
-    b.upf = Upf::new(Settings { started: STARTED + 5, ..b.upf.settings.clone() });
+    b.upf = Upf::new(Settings { started: STARTED + 5, seed: seed(), ..b.upf.settings.clone() });
     b.plane = bench().plane;
     let beat = HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(1_000) };
     let told: HeartbeatResponse = b.ask(|out, sequence| beat.emit(out, sequence)).1;

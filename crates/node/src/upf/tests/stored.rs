@@ -640,6 +640,41 @@ fn reports_go_on(way: Way) {
     assert_eq!(last.usage_reports.iter().map(|report| usage(&report.0)).collect::<Vec<_>>(), [(2, Some(200))]);
 }
 
+/// Requests of another control plane are refused at once and take no place before those of the owner.
+#[test]
+fn foreign_requests_do_not_delay_the_owner() {
+    let mut world = World::new();
+    let (seid, teid) = world.establish(&request());
+    let other = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 66), PORT));
+    let own = std::mem::replace(&mut world.bench.from, other);
+    let setup = AssociationSetupRequest {
+        node_id: NodeId::from(other.ip()),
+        recovery_time_stamp: RecoveryTimeStamp(7),
+        up_function_features: None,
+        cp_function_features: None,
+        session_retention: None,
+    };
+    let _: AssociationSetupResponse = world.ask_upf(|out, sequence| setup.emit(out, sequence));
+    for sequence in 500..600 {
+        let mut octets = vec![];
+        forward(Teid(7)).emit(&mut octets, seid, sequence).expect("short");
+        let answer = world.send(&octets);
+        let cause = Message::new(&answer[0].1).expect("sound").need();
+        assert_eq!((answer[0].0, cause), (other, Ok(Cause::SESSION_CONTEXT_NOT_FOUND)), "before any work");
+    }
+    // A SEID that nobody has is looked up: of these a bounded number waits.
+    for sequence in 0..2_000 {
+        let mut octets = vec![];
+        forward(Teid(7)).emit(&mut octets, u64::from(sequence) << 32, 1_000 + sequence).expect("short");
+        world.send(&octets);
+    }
+    assert!(world.stored.jobs().len() <= 1_024);
+    world.work();
+    world.bench.from = own;
+    assert_eq!(world.modify(seid, &forward(RAN_TEID)).cause, Cause::REQUEST_ACCEPTED);
+    world.passes(teid);
+}
+
 /// Reports of two lives have other numbers, so that none is taken for one that was answered before.
 #[test]
 fn requests_of_two_lives_are_told_apart() {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::n4::{self, N4, Sink, Submitted};
+use crate::networks::Network;
 use std::collections::VecDeque;
 use vireo_datapath::Event;
 use vireo_types::{Bucket, Ltmsi, Seid};
@@ -84,6 +85,8 @@ impl Control {
 
 /// The first endpoint has the association and a session, the second nothing.
 fn controls(b: &mut Bench) -> ([Control; 2], u64) {
+    let networks = [SMF, SECOND].map(|address| Network::host(address.into())).to_vec();
+    b.upf.settings.associations.control_planes = vec![ControlPlane { node_id: Some(node()), networks }];
     let (mut first, mut second) = (Control::new(SMF, 100), Control::new(SECOND, 9_000));
     second.n4.let_go(b.now.instant);
     second.talk(b, 9);

@@ -1,4 +1,4 @@
-use super::text::{Octets, labels, labels_are};
+use super::text::{NAME, Octets, labels, labels_are};
 use crate::pfcp::Error;
 use crate::pfcp::ie::{Element, Reader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -53,7 +53,7 @@ impl Element for NodeId {
         match r.u8()? & 0x0f {
             0 => r.ipv4().map(NodeId::Ipv4),
             1 => r.ipv6().map(NodeId::Ipv6),
-            2 => Ok(NodeId::Fqdn(r.rest().into())),
+            2 if r.rest().len() <= NAME => Ok(NodeId::Fqdn(r.rest().into())),
             _ => Err(Error::incorrect(Self::ID)),
         }
     }

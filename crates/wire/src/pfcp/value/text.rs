@@ -4,6 +4,10 @@ use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Deref;
 
+/// Octets of a name at most: those of a domain name (RFC 1035 3.1) and of a RADIUS attribute. A receiver keeps names as
+/// long as what they belong to.
+pub(super) const NAME: usize = 255;
+
 /// Octets that a peer or an operator chose, up to 24 of them without an allocation.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Octets(SmallVec<[u8; 24]>);
@@ -81,7 +85,7 @@ macro_rules! texts {
             const ID: u16 = $id;
 
             fn decode(octets: &[u8]) -> Result<Self, Error> {
-                Ok($name(octets.into()))
+                if octets.len() > NAME { Err(Error::incorrect(Self::ID)) } else { Ok($name(octets.into())) }
             }
 
             fn encode(&self, out: &mut Vec<u8>) {
@@ -166,6 +170,17 @@ mod tests {
             assert!(!NetworkInstance(other.into()).is("internet"), "{}", other.escape_ascii());
         }
         assert_eq!(labels("a..b"), None);
+    }
+
+    #[test]
+    fn names_have_a_longest_length() {
+        let of = |length: usize| vec![b'a'; length];
+        assert!(NetworkInstance::decode(&of(255)).is_ok() && FqCsid::decode(&of(255)).is_ok());
+        let incorrect = Error::incorrect(NetworkInstance::ID);
+        assert_eq!(NetworkInstance::decode(&of(256)), Err(incorrect), "it would be kept with each rule");
+        let node = |length: usize| crate::pfcp::NodeId::decode(&[&[2][..], &of(length)].concat());
+        assert!(node(255).is_ok());
+        assert_eq!(node(256), Err(Error::incorrect(crate::pfcp::NodeId::ID)));
     }
 
     #[test]

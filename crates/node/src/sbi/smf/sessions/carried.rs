@@ -121,7 +121,7 @@ impl Sessions {
     /// A transaction over an SM context that is with the AMF and not here waits until that is here.
     pub(super) fn fetch(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {
         let reported = match &task.turn {
-            Turn::Pfcp(message) => pfcp::Message::new(message).ok().map(|message| Seid(message.seid())),
+            Turn::Pfcp(_, message) => pfcp::Message::new(message).ok().map(|message| Seid(message.seid())),
             Turn::Create(asked) => asked.0.carried.map(|number| lead::seid(asked.0.supi, number)),
             _ => None,
         };

@@ -117,7 +117,7 @@ impl Sessions {
         {
             put.push((shared::AMF.to_owned(), part.to_vec()));
         }
-        let of_upf = if let Turn::Pfcp(message) = &task.turn { shared::part(message) } else { None };
+        let of_upf = if let Turn::Pfcp(_, message) = &task.turn { shared::part(message) } else { None };
         let name = shared::up(ltmsi.get());
         let before = there.part(&name);
         match of_upf.map(|part| (part, UpHead::of(part))) {

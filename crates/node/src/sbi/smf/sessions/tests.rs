@@ -270,7 +270,8 @@ impl World {
                 }
             }
             Action::Pfcp { seid, message, upf, key } => {
-                assert_eq!(upf, UPF);
+                let answers = pfcp::Message::new(&message).unwrap().message_type().is_response();
+                assert!(upf == UPF || answers, "{upf} is asked for something");
                 self.named((0, key), &message);
                 self.pfcp.push((seid, message));
             }
@@ -365,7 +366,7 @@ impl World {
         answer.finish().unwrap();
         self.upf_has(&request, kind, &mut octets);
         // One that is repeated after the end is nobody's.
-        self.smf.pfcp(seid, &octets, self.now);
+        self.smf.pfcp((UPF, seid), &octets, self.now);
         true
     }
 
@@ -470,6 +471,11 @@ impl World {
 
     /// The UPF reports a packet.
     fn downlink_packet(&mut self, path: &str) {
+        assert!(self.reported_by(UPF, path));
+    }
+
+    /// A UPF reports a packet. Whether its report is taken.
+    fn reported_by(&mut self, upf: SocketAddr, path: &str) -> bool {
         let seid = wire::seid_of(path.rsplit('/').next().unwrap()).unwrap();
         let mut octets = Vec::new();
         let mut report = pfcp::Builder::new(&mut octets, pfcp::MessageType::SESSION_REPORT_REQUEST, Some(seid.0), 7);
@@ -477,8 +483,9 @@ impl World {
             data.put(&pfcp::PdrId(2));
         });
         report.finish().unwrap();
-        assert!(self.smf.pfcp(seid, &octets, self.now));
+        let taken = self.smf.pfcp((upf, seid), &octets, self.now);
         self.act();
+        taken
     }
 
     fn transferred(&mut self, path: &str, result: Transferred) {
@@ -577,6 +584,21 @@ fn what_the_ue_releases_is_told_to_the_amf() {
         assert_eq!(world.notified, ["http://amf/status/0"]);
         // Its address is free: the only one of two that is left comes first.
         world.create();
+    }
+}
+
+#[test]
+fn report_of_another_upf_changes_nothing() {
+    let other = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 10), 8805));
+    for start in PLACES {
+        let mut world = start();
+        let path = world.active();
+        world.state(&path, UpCnxState::Deactivated);
+        world.transfers.clear();
+        assert!(!world.reported_by(other, &path), "it is refused");
+        assert!(world.transfers.is_empty() && world.pfcp.is_empty());
+        world.downlink_packet(&path);
+        assert_eq!(world.transfers.len(), 1);
     }
 }
 

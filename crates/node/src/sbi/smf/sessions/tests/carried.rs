@@ -80,6 +80,20 @@ fn a_packet_for_an_idle_ue_reaches_an_smf_that_knows_nothing() {
     assert!(world.transfers.is_empty() && world.is_empty());
 }
 
+/// An SMF that knows nothing but the SEID learns which UPF has the session when it has the SM context.
+#[test]
+fn report_of_another_upf_is_refused_later() {
+    let (mut world, path) = idle();
+    world.restart();
+    let other = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 10), 8805));
+    world.upf_answers = false;
+    world.reported_by(other, &path);
+    assert!(world.transfers.is_empty(), "the UE is not called");
+    let answers: Vec<_> = std::mem::take(&mut world.pfcp);
+    let causes = answers.iter().map(|(_, octets)| pfcp::Message::new(octets).unwrap().need());
+    assert_eq!(causes.collect::<Vec<_>>(), [Ok(pfcp::Cause::SESSION_CONTEXT_NOT_FOUND)]);
+}
+
 /// An SMF that dies before the AMF has its answer is followed by one that makes the same session again.
 #[test]
 fn a_session_that_is_asked_for_again_takes_the_place_of_the_first() {
@@ -192,7 +206,7 @@ fn an_address_that_is_taken_is_passed_over() {
         let mut octets = Vec::new();
         let refused = pfcp::SessionEstablishmentResponse::rejected(IpAddr::V4(node).into(), error);
         refused.emit(&mut octets, seid.0, 0).unwrap();
-        world.smf.pfcp(seid, &octets, world.now);
+        world.smf.pfcp((UPF, seid), &octets, world.now);
         world.act();
     }
     assert!(world.replies.is_empty());

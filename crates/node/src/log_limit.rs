@@ -1,0 +1,87 @@
+//! Bound on the log lines that peers cause: one of a kind for each peer in a while.
+
+use std::net::IpAddr;
+use vireo_types::{Duration, Instant};
+
+/// Time between two lines of one kind about one peer.
+const INTERVAL: Duration = Duration::from_secs(60);
+/// Kinds of lines and peers that are told apart; further ones are counted and not written.
+const ENTRIES: usize = 64;
+
+/// The lines of the last interval.
+#[derive(Debug)]
+pub(crate) struct LogLimit<K> {
+    entries: Vec<Entry<K>>,
+    /// Lines left out for want of an entry, reported with the next line.
+    unlisted: u64,
+}
+
+#[derive(Debug)]
+struct Entry<K> {
+    kind: K,
+    peer: IpAddr,
+    written: Instant,
+    left_out: u64,
+}
+
+impl<K> Default for LogLimit<K> {
+    fn default() -> Self {
+        LogLimit { entries: Vec::new(), unlisted: 0 }
+    }
+}
+
+impl<K: Copy + PartialEq> LogLimit<K> {
+    /// Returns how many lines were left out before this one; `None` if this one is to be left out too.
+    pub(crate) fn admit(&mut self, kind: K, peer: IpAddr, now: Instant) -> Option<u64> {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.kind == kind && entry.peer == peer) {
+            if now.since(entry.written) < INTERVAL {
+                entry.left_out += 1;
+                return None;
+            }
+            entry.written = now;
+            return Some(std::mem::take(&mut entry.left_out) + std::mem::take(&mut self.unlisted));
+        }
+        if self.entries.len() >= ENTRIES {
+            let unlisted = &mut self.unlisted;
+            self.entries.retain(|entry| {
+                let recent = now.since(entry.written) < INTERVAL;
+                *unlisted += if recent { 0 } else { entry.left_out };
+                recent
+            });
+        }
+        if self.entries.len() >= ENTRIES {
+            self.unlisted += 1;
+            return None;
+        }
+        self.entries.push(Entry { kind, peer, written: now, left_out: 0 });
+        Some(std::mem::take(&mut self.unlisted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn peer(n: u32) -> IpAddr {
+        Ipv4Addr::from_bits(n).into()
+    }
+
+    #[test]
+    fn lines_of_a_kind_are_limited_by_peer() {
+        let mut limit = LogLimit::default();
+        let at = |seconds| Instant(0) + Duration::from_secs(seconds);
+        assert_eq!([limit.admit('a', peer(1), at(0)), limit.admit('a', peer(1), at(59))], [Some(0), None]);
+        assert_eq!([limit.admit('b', peer(1), at(1)), limit.admit('a', peer(2), at(1))], [Some(0), Some(0)]);
+        assert_eq!(limit.admit('a', peer(1), at(60)), Some(1), "the one that was left out is counted");
+    }
+
+    #[test]
+    fn many_peers_write_a_bounded_number_of_lines() {
+        let mut limit = LogLimit::default();
+        let mut lines =
+            |from: u32, now| (from..from + 1000).filter(|n| limit.admit('a', peer(*n), now).is_some()).count();
+        assert_eq!([lines(0, Instant(0)), lines(5000, Instant(0) + INTERVAL)], [ENTRIES, ENTRIES]);
+        assert_eq!(limit.admit('a', peer(7), Instant(0) + INTERVAL + INTERVAL), Some(1000 - 64));
+    }
+}

@@ -1,0 +1,103 @@
+//! Networks of addresses, as lists of peers name them.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// All addresses with one prefix; a single address is a network of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    /// Bits of the prefix: at most 32 (IPv4) or 128 (IPv6). The address has none behind them.
+    length: u8,
+}
+
+impl Network {
+    /// The network of one address.
+    pub const fn host(address: IpAddr) -> Self {
+        let length = if address.is_ipv4() { 32 } else { 128 };
+        Network { address, length }
+    }
+
+    /// Returns true if the address has the network's prefix. An IPv4-mapped IPv6 address counts as IPv4.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let differs = match (self.address, address.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => u128::from(own.to_bits() ^ other.to_bits()) << 96,
+            (IpAddr::V6(own), IpAddr::V6(other)) => own.to_bits() ^ other.to_bits(),
+            _ => return false,
+        };
+        differs.leading_zeros() >= u32::from(self.length)
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no address or network; write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32");
+        let Some((address, length)) = text.split_once('/') else {
+            return text.parse().map(Network::host).map_err(|_| wrong());
+        };
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let longest = Network::host(address).length;
+        let length = length.parse().ok().filter(|length| *length <= longest).ok_or_else(wrong)?;
+        let (bits, unused) = match address {
+            IpAddr::V4(address) => (u128::from(address.to_bits()), 32 - u32::from(length)),
+            IpAddr::V6(address) => (address.to_bits(), 128 - u32::from(length)),
+        };
+        match bits == 0 || bits.trailing_zeros() >= unused {
+            true => Ok(Network { address, length }),
+            false => Err(format!("{text:?} has bits behind its prefix; clear them or use a longer prefix")),
+        }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.length == Network::host(self.address).length {
+            true => self.address.fmt(f),
+            false => write!(f, "{}/{}", self.address, self.length),
+        }
+    }
+}
+
+/// Returns true if an address is of the machine itself or of a network that is not routed on the internet
+/// (RFC 1918, RFC 4193, link-local addresses).
+pub fn is_inside(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.is_loopback() || address.is_private() || address.is_link_local(),
+        IpAddr::V6(address) => address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_contains_addresses_with_its_prefix() {
+        let network = |text: &str| text.parse::<Network>().expect("a network");
+        let address = |text: &str| text.parse::<IpAddr>().expect("an address");
+        for (of, inside, outside) in [
+            ("192.0.2.1", "192.0.2.1", "192.0.2.2"),
+            ("192.0.2.0/24", "::ffff:192.0.2.77", "192.0.3.0"),
+            ("0.0.0.0/0", "203.0.113.1", "2001:db8::1"),
+            ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::1"),
+            ("::/0", "::1", "10.0.0.1"),
+        ] {
+            assert!(network(of).contains(address(inside)), "{of}: {inside}");
+            assert!(!network(of).contains(address(outside)), "{of}: {outside}");
+            assert_eq!(network(of).to_string(), of);
+        }
+        for wrong in ["", "smf", "192.0.2.1/24", "192.0.2.0/33", "2001:db8::/129", "192.0.2.0/", "::1/64"] {
+            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn private_addresses_are_inside() {
+        for (text, inside) in [("127.0.0.8", true), ("10.1.2.3", true), ("fd00::1", true), ("192.0.2.1", false)] {
+            assert_eq!(is_inside(text.parse().expect("an address")), inside, "{text}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! SEIDs of the UPF: 32 random bits over a count. The count makes them differ and lets modules take turns; the random
+//! bits make those of other control planes' sessions impossible to guess.
+
+use rand::rngs::StdRng;
+use rand::{RngCore, SeedableRng};
+
+/// The source of SEIDs.
+#[derive(Debug)]
+pub(super) struct Seids {
+    /// The lower half of the next SEID; never 0, so that no SEID is.
+    next: u32,
+    random: StdRng,
+}
+
+impl Seids {
+    pub(super) fn new(seed: [u8; 32]) -> Self {
+        Seids { next: 1, random: StdRng::from_seed(seed) }
+    }
+
+    /// Random bits for other numbers.
+    pub(super) fn random(&mut self) -> u32 {
+        self.random.next_u32()
+    }
+
+    /// The next SEIDs count on behind this one.
+    pub(super) fn go_on_after(&mut self, seid: u64) {
+        self.next = (seid as u32).wrapping_add(1).max(1);
+    }
+
+    /// Returns a SEID that no session has.
+    pub(super) fn draw(&mut self, is_taken: impl Fn(u64) -> bool) -> u64 {
+        loop {
+            let seid = u64::from(self.random.next_u32()) << 32 | u64::from(self.next);
+            self.next = self.next.wrapping_add(1).max(1);
+            if !is_taken(seid) {
+                return seid;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn seids_differ_and_their_upper_half_is_random() {
+        let mut seids = Seids::new([7; 32]);
+        let drawn: Vec<u64> = (0..1000).map(|_| seids.draw(|_| false)).collect();
+        assert!(drawn.iter().zip(1..).all(|(seid, n)| *seid as u32 == n), "the lower half counts");
+        let upper: HashSet<u64> = drawn.iter().map(|seid| seid >> 32).collect();
+        // Each bit is one in half of them.
+        let ones = |bit: u32| drawn.iter().filter(|seid| **seid >> bit & 1 == 1).count();
+        assert!(upper.len() > 990 && (32..64).all(|bit| (400..600).contains(&ones(bit))));
+        let other = Seids::new([8; 32]).draw(|_| false);
+        assert_ne!((other >> 32, other as u32), (drawn[0] >> 32, 2));
+        seids.go_on_after(u64::MAX);
+        assert_eq!(seids.draw(|_| false) as u32, 1, "none is 0");
+        let taken = Seids::new([9; 32]).draw(|_| false);
+        assert_ne!(Seids::new([9; 32]).draw(|seid| seid == taken), taken);
+    }
+}

@@ -1,0 +1,219 @@
+//! The next message of a campaign.
+
+use super::corpus::{self, Subject};
+use super::elements::{Tree, mutate_octets};
+use super::{OWN, PAST, UES, World};
+use rand::Rng;
+use std::net::Ipv4Addr;
+use vireo_wire::pfcp::*;
+
+/// How a message was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    /// As a control plane sends it.
+    Valid,
+    /// Elements are changed; lengths are right.
+    Element,
+    /// Octets are changed.
+    Octet,
+    /// Sound, at the wrong time or again.
+    Order,
+    /// About another control plane's association or session.
+    Foreign,
+}
+
+impl Level {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Level::Valid => "valid",
+            Level::Element => "element",
+            Level::Octet => "octet",
+            Level::Order => "order",
+            Level::Foreign => "foreign",
+        }
+    }
+}
+
+/// A message that is to be sent; its sequence number is not final.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) octets: Vec<u8>,
+    pub(super) level: Level,
+}
+
+/// A message of the control plane that has an association, or wants one.
+pub(super) fn of_attacker(world: &mut World) -> Made {
+    if world.own.len() > OWN {
+        let at = world.rng.random_range(0..world.own.len());
+        return Made { octets: corpus::deletion(world.own[at]), level: Level::Valid };
+    }
+    match world.rng.random_range(0..100) {
+        0..25 => Made { octets: usual(world), level: Level::Valid },
+        25..60 => mutated(world),
+        60..75 => {
+            let mut octets = usual(world);
+            mutate_octets(&mut octets, &mut world.rng);
+            Made { octets, level: Level::Octet }
+        }
+        75..88 => Made { octets: disordered(world), level: Level::Order },
+        _ => Made { octets: foreign(world), level: Level::Foreign },
+    }
+}
+
+/// A message of an address without an association.
+pub(super) fn of_stranger(world: &mut World) -> Made {
+    match world.rng.random_range(0..10) {
+        0..6 => Made { octets: foreign(world), level: Level::Foreign },
+        6..8 => {
+            let own = world.own.last().copied().unwrap_or(1);
+            let octets = match world.rng.random_range(0..4) {
+                0 => corpus::deletion(own),
+                1 => corpus::modification_of(world, own),
+                2 => corpus::establishment_of(world, world.node_id(), Ipv4Addr::new(10, 45, 200, 1)),
+                _ => corpus::heartbeat(world.rng.random()),
+            };
+            Made { octets, level: Level::Order }
+        }
+        _ => {
+            let mut octets = foreign(world);
+            mutate_octets(&mut octets, &mut world.rng);
+            Made { octets, level: Level::Octet }
+        }
+    }
+}
+
+/// What a control plane sends in its own name.
+fn usual(world: &mut World) -> Vec<u8> {
+    let ue = Ipv4Addr::from_bits(world.first_ue.to_bits() + world.rng.random_range(0..UES));
+    let subject = match (world.own.len(), world.rng.random_range(0..100)) {
+        (0, 0..85) | (_, 0..35) => Subject::New,
+        (own, 35..85) => Subject::Session(world.own[world.rng.random_range(0..own)]),
+        _ => Subject::Node,
+    };
+    match subject {
+        Subject::New => corpus::establishment_of(world, world.node_id(), ue),
+        Subject::Session(seid) if world.rng.random_bool(0.2) => corpus::deletion(seid),
+        Subject::Session(seid) => corpus::modification_of(world, seid),
+        // Its time stamp is older than the association's, so that it is no restart.
+        Subject::Node => corpus::of_nodes(world.node_id(), world.recovery.wrapping_sub(1), &mut world.rng),
+    }
+}
+
+fn mutated(world: &mut World) -> Made {
+    let base = usual(world);
+    let Some(mut tree) = Tree::read(&base) else { return Made { octets: base, level: Level::Valid } };
+    let World { rng, elements, .. } = world;
+    for _ in 0..rng.random_range(1..4) {
+        tree.mutate(rng, elements);
+    }
+    Made { octets: tree.write(0), level: Level::Element }
+}
+
+/// Sound messages at the wrong time.
+fn disordered(world: &mut World) -> Vec<u8> {
+    let gone = world.gone.back().copied().unwrap_or(77);
+    let node = world.node_id();
+    match world.rng.random_range(0..120) {
+        // The attacker restarts or leaves: its own sessions end.
+        0 => {
+            world.recovery = world.recovery.wrapping_add(1);
+            corpus::setup(node, world.recovery, false)
+        }
+        1 => corpus::release(node),
+        2 => {
+            world.recovery = world.recovery.wrapping_add(1);
+            corpus::heartbeat(world.recovery)
+        }
+        3..15 => corpus::setup(node, world.recovery, world.rng.random_bool(0.5)),
+        15..45 => {
+            let sent = world.sent.len();
+            let mut octets =
+                if sent == 0 { corpus::deletion(gone) } else { world.sent[world.rng.random_range(0..sent)].clone() };
+            // The very same again, or the same as another request.
+            if world.rng.random_bool(0.5) {
+                set_sequence(&mut octets, 0);
+            }
+            octets
+        }
+        45..50 => {
+            // Another request under a number that was used.
+            let number = world.sent.back().and_then(|octets| Message::new(octets).ok()).map(|last| last.sequence());
+            let mut octets = usual(world);
+            set_sequence(&mut octets, number.unwrap_or(1));
+            octets
+        }
+        50..60 => corpus::deletion(gone),
+        60..75 => corpus::modification_of(world, gone),
+        75..85 => corpus::deletion(world.rng.random()),
+        85..95 => corpus::report_response(gone, &mut world.rng),
+        _ => {
+            // A SEID where none belongs, or none where one does.
+            let base = usual(world);
+            let Some(mut tree) = Tree::read(&base) else { return base };
+            tree.seid = if tree.seid.is_some() { None } else { Some(gone) };
+            tree.write(0)
+        }
+    }
+}
+
+/// Messages about the other control plane's association and sessions.
+fn foreign(world: &mut World) -> Vec<u8> {
+    let (node, recovery) = (NodeId::Ipv4(world.victim.address), world.victim.recovery);
+    let seids = world.victim.seids.len().max(1);
+    let at = world.rng.random_range(0..seids);
+    let seid = world.victim.seids.get(at).copied().unwrap_or(1);
+    let ue = Ipv4Addr::from_bits(world.victim.first_ue.to_bits() + at as u32);
+    let stamps = [recovery, recovery.wrapping_add(world.rng.random_range(1..1_000)), recovery.wrapping_sub(9), 0];
+    let stamp = stamps[world.rng.random_range(0..stamps.len())];
+    let octets = match world.rng.random_range(0..20) {
+        0..3 => corpus::setup(node, stamp, world.rng.random_bool(0.3)),
+        3..5 => corpus::release(node),
+        5..8 => corpus::of_nodes(node, stamp, &mut world.rng),
+        8 => corpus::heartbeat(stamp),
+        9..12 => corpus::deletion(seid),
+        12..15 => corpus::modification_of(world, seid),
+        15..17 => corpus::report_response(seid, &mut world.rng),
+        17 => corpus::establishment_of(world, node, ue),
+        // Its own session, with the other's address or tunnel.
+        18 => corpus::establishment_of(world, world.node_id(), ue),
+        _ => with_tunnel_of(world, at),
+    };
+    if world.rng.random_bool(0.75) {
+        return octets;
+    }
+    let Some(mut tree) = Tree::read(&octets) else { return octets };
+    let World { rng, elements, .. } = world;
+    tree.mutate(rng, elements);
+    tree.write(0)
+}
+
+/// A session whose F-TEID is that of another one.
+fn with_tunnel_of(world: &mut World, session: usize) -> Vec<u8> {
+    let ue = Ipv4Addr::from_bits(world.first_ue.to_bits() + world.rng.random_range(0..UES));
+    let octets = corpus::establishment_of(world, world.node_id(), ue);
+    let parsed = Message::new(&octets).ok().and_then(|message| SessionEstablishmentRequest::parse(&message).ok());
+    let (Some(mut request), Some(teid)) = (parsed, world.victim.teids.get(session)) else { return octets };
+    for pdr in &mut request.create_pdrs {
+        pdr.pdi.f_teid = pdr.pdi.f_teid.map(|_| FTeid::new(*teid, world.gnb.into()));
+    }
+    let mut out = Vec::new();
+    if request.emit(&mut out, 0, 0).is_ok() { out } else { octets }
+}
+
+/// Keeps a message and its elements for later ones.
+pub(super) fn remember(world: &mut World, octets: Vec<u8>) {
+    if world.sent.len() >= PAST {
+        world.sent.pop_front();
+    }
+    let tree = Tree::read(&octets);
+    world.sent.push_back(octets);
+    if let Some(tree) = tree
+        && !tree.elements.is_empty()
+    {
+        let element = tree.elements[world.rng.random_range(0..tree.elements.len())].clone();
+        match world.elements.len() {
+            0..PAST => world.elements.push(element),
+            _ => world.elements[world.rng.random_range(0..PAST)] = element,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What was sent, how deep it went, and what was answered.
+
+use super::World;
+use super::make::Level;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use vireo_wire::pfcp::*;
+
+/// Violations that are described.
+const DESCRIBED: usize = 10;
+
+/// Counts of a campaign.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Counts {
+    /// Of all that is random.
+    pub seed: u64,
+    /// Messages sent, without heartbeats between them and answers to the UPF.
+    pub messages: u64,
+    /// From the first to the last.
+    pub seconds: f64,
+    /// Messages by how they were made.
+    pub levels: BTreeMap<&'static str, u64>,
+    /// Messages by how far they are sound: `header` (no message by its header), `elements` (an element is not sound or
+    /// missing), `unserved` (a message that a UPF does not read further), `decoded`.
+    pub depth: BTreeMap<&'static str, u64>,
+    /// The part of them that is decoded.
+    pub decoded: f64,
+    /// Messages by the sender's association (`associated`, `without association`) and the session of the header (`own`,
+    /// `foreign`, `gone`, `unknown`, `none`).
+    pub states: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
+    /// Requests by type and what was answered: a cause, `answered` (without one), or `none`.
+    pub answers: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Requests of the UPF.
+    pub asked: u64,
+    /// Datagrams of the UPF that are no messages.
+    pub unsound: u64,
+    /// Messages that are another value when they are written and read again: a mistake of the codec.
+    pub codec_faults: u64,
+    /// Requests about another control plane's association or session that were accepted.
+    pub violations: u64,
+    /// The first of them.
+    pub described: Vec<String>,
+    /// Sessions that the attacker had in the end.
+    pub own_sessions: usize,
+}
+
+/// Sessions of the other control plane, before and after.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sessions {
+    /// Set up.
+    pub established: u64,
+    /// Found afterwards: a modification was accepted, and its URR counted on.
+    pub found: u64,
+}
+
+/// What is to be known of a message when its answer comes.
+#[derive(Clone, Debug)]
+pub(super) struct Of {
+    pub(super) kind: MessageType,
+    pub(super) level: Level,
+    /// The SEID of the header.
+    pub(super) seid: Option<u64>,
+    /// In the attacker's name, as far as it says.
+    pub(super) own_name: bool,
+    /// Whose association or session it is about, if it is not the sender's.
+    pub(super) foreign: bool,
+    /// Of an Association Setup Request.
+    pub(super) recovery: Option<u32>,
+}
+
+impl Counts {
+    pub(super) fn new(seed: u64) -> Self {
+        Counts { seed, ..Counts::default() }
+    }
+
+    /// Counts a message that is sent.
+    pub(super) fn count(&mut self, octets: &[u8], level: Level, associated: bool, world: &World) -> Of {
+        self.messages += 1;
+        *self.levels.entry(level.name()).or_default() += 1;
+        let depth = self.depth_of(octets);
+        *self.depth.entry(depth).or_default() += 1;
+        let decoded = self.depth.get("decoded").copied().unwrap_or_default();
+        self.decoded = decoded as f64 / self.messages as f64;
+        let header = Message::new(octets).ok();
+        let seid = header.and_then(|message| message.header().seid);
+        let session = match seid {
+            None | Some(0) => "none",
+            Some(seid) if world.victim.seids.contains(&seid) => "foreign",
+            Some(seid) if world.own.contains(&seid) => "own",
+            Some(seid) if world.gone.contains(&seid) => "gone",
+            Some(_) => "unknown",
+        };
+        let state = if associated { "associated" } else { "without association" };
+        *self.states.entry(state).or_default().entry(session).or_default() += 1;
+        let node: Option<NodeId> = header.and_then(|message| message.get().ok().flatten());
+        let recovery: Option<RecoveryTimeStamp> = header.and_then(|message| message.get().ok().flatten());
+        let victim = node.as_ref().is_some_and(|node| node.address() == Some(world.victim.address.into()));
+        let is_session = header.is_some_and(|message| message.message_type().is_session());
+        let names_node = header.is_some_and(|message| {
+            let kind = message.message_type();
+            !kind.is_session() || kind == MessageType::SESSION_ESTABLISHMENT_REQUEST
+        });
+        Of {
+            kind: header.map_or(MessageType(0), |message| message.message_type()),
+            level,
+            seid: seid.filter(|_| is_session),
+            own_name: node.is_none_or(|node| node == world.node_id()),
+            foreign: is_session && session == "foreign" || victim && names_node,
+            recovery: recovery.map(|stamp| stamp.0),
+        }
+    }
+
+    fn depth_of(&mut self, octets: &[u8]) -> &'static str {
+        let Ok(message) = Message::new(octets) else { return "header" };
+        let Ok(walked) = catch_unwind(AssertUnwindSafe(|| walk(octets))) else {
+            self.codec_faults += 1;
+            return "decoded";
+        };
+        let kind = message.message_type();
+        let unserved = [MessageType::PFD_MANAGEMENT_REQUEST, MessageType::SESSION_SET_MODIFICATION_REQUEST];
+        match walked {
+            Some(_) => "decoded",
+            None if kind.name().is_none() || unserved.contains(&kind) => "unserved",
+            None => "elements",
+        }
+    }
+
+    pub(super) fn answer(&mut self, kind: MessageType, answer: &str) {
+        let kind = kind.name().map_or_else(|| "unknown type".to_owned(), str::to_owned);
+        *self.answers.entry(kind).or_default().entry(answer.to_owned()).or_default() += 1;
+    }
+
+    /// Counts an answer.
+    pub(super) fn take(&mut self, of: &Of, message: &Message<'_>) {
+        let cause = message.get::<Cause>().ok().flatten();
+        let answer = match cause {
+            _ if message.message_type() == MessageType::VERSION_NOT_SUPPORTED_RESPONSE => {
+                "version not supported".into()
+            }
+            Some(cause) => format!("{cause:?}"),
+            None => "answered".to_owned(),
+        };
+        self.answer(of.kind, &answer);
+        if of.foreign && cause.is_some_and(Cause::is_accepted) {
+            self.violations += 1;
+            if self.described.len() < DESCRIBED {
+                self.described.push(format!("{:?} ({}) was accepted", of.kind, of.level.name()));
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Sessions that are asked what they have carried.
+
+use super::{ControlPlane, PfcpError, too_long};
+use vireo_wire::pfcp::*;
+
+/// What a session has carried since it was asked last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Octets from the UE.
+    pub uplink: u64,
+    /// Octets to the UE.
+    pub downlink: u64,
+}
+
+impl ControlPlane {
+    /// Asks each of these measured sessions, by the UPF's SEIDs, for its usage now. `None` where the UPF refuses.
+    ///
+    /// # Errors
+    ///
+    /// When the UPF does not answer.
+    pub fn query(&mut self, seids: &[u64]) -> Result<Vec<Option<Carried>>, PfcpError> {
+        let mut all = Vec::with_capacity(seids.len());
+        for seid in seids {
+            let mut request = SessionModificationRequest::default();
+            request.query_urrs.push(QueryUrr { urr_id: UrrId(1) });
+            let (sequence, mut octets) = (self.next(), vec![]);
+            request.emit(&mut octets, *seid, sequence).map_err(too_long)?;
+            let response: SessionModificationResponse = self.ask(&octets, sequence)?;
+            let volume = response.usage_reports.first().and_then(|report| report.0.volume.as_ref());
+            let octets = |octets: Option<u64>| octets.unwrap_or(0);
+            all.push(
+                response
+                    .cause
+                    .is_accepted()
+                    .then_some(volume)
+                    .flatten()
+                    .map(|volume| Carried { uplink: octets(volume.uplink), downlink: octets(volume.downlink) }),
+            );
+        }
+        Ok(all)
+    }
+
+    /// When this control plane started, as the UPF was told.
+    pub fn recovery(&self) -> RecoveryTimeStamp {
+        self.started
+    }
+}
