@@ -2,7 +2,6 @@
 //! decisions depend on is apart, in `vireo_core::config`; the user plane's is in `upf`.
 
 use crate::cluster::ReplicationConfig;
-use crate::networks::Network;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 pub use vireo_core::config::{
@@ -13,7 +12,7 @@ use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_sctp::Driver;
 use vireo_store::records::RecordsKey;
-use vireo_types::Snssai;
+use vireo_types::{Network, Snssai, is_inside};
 
 /// The N2 endpoint: where RAN nodes connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,14 +54,7 @@ impl Default for N2Config {
 impl N2Config {
     /// Returns true if any node may come, and from more than this machine or a private network.
     pub fn is_open(&self) -> bool {
-        self.allow.is_empty() && !self.addresses.iter().all(|address| is_private(*address))
-    }
-}
-
-fn is_private(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local(),
-        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
+        self.allow.is_empty() && !self.addresses.iter().all(|address| is_inside(*address))
     }
 }
 
@@ -298,7 +290,7 @@ mod tests {
         };
         for open in [&["203.0.113.1"][..], &["127.0.0.1", "2001:db8::1"], &["0.0.0.0"], &["::"]] {
             assert!(n2(open).is_open(), "{open:?}");
-            let allow = vec![Allow { network: Ipv4Addr::UNSPECIFIED.into(), prefix: 0, plmn: None, ids: None }];
+            let allow = vec![Allow { network: "0.0.0.0/0".parse().expect("a network"), plmn: None, ids: None }];
             assert!(!N2Config { allow, ..n2(open) }.is_open());
         }
         for closed in [&["127.0.0.1"][..], &["10.1.2.3", "192.168.1.1", "172.16.0.9"], &["fd00::1", "::1", "fe80::1"]] {

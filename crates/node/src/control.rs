@@ -254,7 +254,7 @@ pub(crate) fn bind_n4(
 ) -> Result<n4::Endpoint, StartError> {
     let (address, settings) = (config.listen, n4_settings(core, config, (recovery, shared)));
     let upf = upf.filter(|_| config.direct).map(|upf| upf.direct());
-    if config.allow.is_empty() && !crate::networks::is_inside(address.ip()) {
+    if config.allow.is_empty() && !vireo_types::is_inside(address.ip()) {
         tracing::warn!(n4 = %address, "PFCP is read from any address; list those of the UPFs in n4.allow");
     }
     n4::Endpoint::bind(address, settings, upf).map_err(|error| StartError::N4 { address, error })

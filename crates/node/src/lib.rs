@@ -15,7 +15,6 @@ pub mod host;
 mod log_limit;
 pub mod metrics;
 pub mod n4;
-pub mod networks;
 pub mod nf;
 mod punctual;
 pub mod sbi;

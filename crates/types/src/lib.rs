@@ -5,12 +5,14 @@
 //! derived from it) is DESIGN decision 7.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod identity;
 mod keys;
 pub mod limits;
 mod network;
 mod time;
 
+pub use addresses::{Network, is_inside};
 pub use identity::{Guami, Guti, Pei, Supi, SupiError, Tmsi};
 pub use keys::{AmfUeNgapId, AssocId, Bucket, Ltmsi, RanUeNgapId, Seid, SessionIndex, Teid};
 pub use network::{Dnn, DnnError, GnbId, NrCgi, PduSessionType, Plmn, PlmnError, SessionAddress, Snssai, Tac, Tai};

@@ -143,7 +143,7 @@ mod tests {
     const RESPONSE: [u8; 4] = [0x20, 21, 0, 0];
 
     fn limited() -> Admission {
-        let allow = Allow { network: ip("10.0.0.0"), prefix: 8, plmn: None, ids: None };
+        let allow = Allow { network: "10.0.0.0/8".parse().expect("a network"), plmn: None, ids: None };
         let config = N2Config { allow: vec![allow], associations_per_address: 3, ..N2Config::default() };
         let mut admission = Admission::default();
         admission.limit(&config);

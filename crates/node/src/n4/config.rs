@@ -1,6 +1,6 @@
-use crate::networks::Network;
 use std::net::{IpAddr, SocketAddr};
 use vireo_types::Duration;
+use vireo_types::Network;
 use vireo_wire::pfcp::{CpFunctionFeatures, NodeId, RecoveryTimeStamp};
 
 /// How the control plane's N4 endpoint behaves.

@@ -1,8 +1,8 @@
 //! Which control planes may associate with the UPF, from where, and how it supervises them.
 
-use crate::networks::{Network, is_inside};
 use std::net::IpAddr;
 use std::time::Duration;
+use vireo_types::{Network, is_inside};
 use vireo_wire::pfcp::NodeId;
 
 /// Control planes that may speak to the UPF.

@@ -95,37 +95,16 @@ pub(super) fn allow(list: &[Allow], problems: &mut Problems) -> Vec<Entry> {
     let mut entries = Vec::new();
     for (n, entry) in list.iter().enumerate() {
         let key = |name| format!("n2.allow.{n}.{name}");
-        match range(&entry.addresses) {
-            Some((network, prefix)) => {
+        match entry.addresses.parse() {
+            Ok(network) => {
                 let ids = entry.node_ids.map(|[first, last]| (first, last));
-                entries.push(Entry { network, prefix, plmn: entry.plmn, ids });
+                entries.push(Entry { network, plmn: entry.plmn, ids });
             }
-            None => problems.add(
-                key("addresses"),
-                format_args!(
-                    "{:?} is no range of addresses; write an address or a network, as in \"10.0.0.0/24\"",
-                    entry.addresses
-                ),
-            ),
+            Err(what) => problems.add(key("addresses"), format_args!("{what}")),
         }
         if entry.node_ids.is_some_and(|[first, last]| first > last) {
             problems.add(key("node-ids"), "the first is greater than the last; write [first, last]");
         }
     }
     entries
-}
-
-/// A network without host bits, or one address.
-fn range(text: &str) -> Option<(IpAddr, u8)> {
-    let Some((address, prefix)) = text.split_once('/') else {
-        let address: IpAddr = text.parse().ok()?;
-        return Some((address, if address.is_ipv4() { 32 } else { 128 }));
-    };
-    let (address, prefix): (IpAddr, u8) = (address.parse().ok()?, prefix.parse().ok()?);
-    let host_bits = match address {
-        IpAddr::V4(v4) if prefix <= 32 => u128::from(u32::from(v4).checked_shl(prefix.into()).unwrap_or(0)),
-        IpAddr::V6(v6) if prefix <= 128 => u128::from(v6).checked_shl(prefix.into()).unwrap_or(0),
-        _ => return None,
-    };
-    (host_bits == 0).then_some((address, prefix))
 }

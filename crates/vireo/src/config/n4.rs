@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use vireo_core::config::NodeName;
 use vireo_node::config::N4Config;
-use vireo_node::networks::Network;
 use vireo_node::upf::{AssociationConfig, ControlPlane as Peer};
-use vireo_types::Duration;
+use vireo_types::{Duration, Network};
 use vireo_wire::pfcp::NodeId;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -59,8 +59,8 @@ fn ran_nodes_are_allowed_by_address_plmn_and_id() {
                 'fd00::7'\n";
     let config = load(text).expect("it is right");
     let plmn = Some("99970".parse().expect("a PLMN"));
-    let first = Allow { network: Ipv4Addr::new(10, 1, 0, 0).into(), prefix: 16, plmn, ids: Some((256, 511)) };
-    let second = Allow { network: "fd00::7".parse().expect("an address"), prefix: 128, plmn: None, ids: None };
+    let first = Allow { network: "10.1.0.0/16".parse().expect("a network"), plmn, ids: Some((256, 511)) };
+    let second = Allow { network: "fd00::7".parse().expect("a network"), plmn: None, ids: None };
     assert_eq!(config.n2.allow, [first, second]);
 }
 
@@ -317,38 +317,6 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
         ("dnn.x = { ipv4-pool = '10.0.0.0/8', slices = ['s'] }", "dnn.x.slices: there is no [slice.s]"),
         ("dnn.x.ipv4-pool = '10.0.0.0/8'\ndnn.y.ipv4-pool = '10.9.0.0/16'", "dnn.y.ipv4-pool: overlaps that of dnn.x"),
         ("dnn.'a b'.ipv4-pool = '10.0.0.0/8'", "dnn.a b: a DNN is labels"),
-        ("n2.driver = 'udp'", "n2.driver: \"udp\" is not allowed; allowed: auto, kernel, userspace-ip, userspace-udp"),
-        ("n2.addresses = ['x']", "n2.addresses.0: \"x\" is no IP address"),
-        ("n2.addresses = []", "n2.addresses: 1 to 8 addresses"),
-        ("n2.port = 0", "n2.port: 1 to 65535 is allowed"),
-        ("n2.max-associations-per-address = 0", "n2.max-associations-per-address: 1 to 4096 is allowed"),
-        ("n2.setup-within = '0s'", "n2.setup-within: \"1s\" to \"1h\" is allowed"),
-        ("n2.allow = [{ addresses = '10.0.0.1/8' }]", "n2.allow.0.addresses: \"10.0.0.1/8\" is no range of addresses"),
-        ("n2.allow = [{ addresses = '10.0.0.0/33' }]", "n2.allow.0.addresses: \"10.0.0.0/33\" is no range"),
-        ("n2.allow = [{ addresses = '10.0.0.1', node-ids = [2, 1] }]", "n2.allow.0.node-ids: the first is greater"),
-        ("n4.listen = '0.0.0.0:8805'", "n4.listen: UPFs need an address"),
-        ("n4.allow = ['192.0.2.0/24']", "n4.allow: the UPF at 127.0.0.8:8805 is not in it: add its address"),
-        ("n4.allow = ['192.0.2.1/24']", "n4.allow: \"192.0.2.1/24\" has bits behind its prefix"),
-        ("upf.control-planes = ['smf']", "upf.control-planes.0: \"smf\" is no address or network"),
-        ("upf.control-planes = [7]", "upf.control-planes.0: an address, a network, or { node-id"),
-        (
-            "upf.control-planes = [{ node-id = 'a b', addresses = ['192.0.2.1'] }]",
-            "upf.control-planes.0.node-id: an address or a domain name is allowed",
-        ),
-        (
-            "upf.control-planes = [{ node-id = 'smf', addresses = [] }]",
-            "upf.control-planes.0.addresses: give the addresses",
-        ),
-        ("upf.associations.heartbeat-interval = '500ms'", "upf.associations.heartbeat-interval: 1s to 1h is allowed"),
-        ("upf.associations.heartbeat-attempts = 0", "upf.associations.heartbeat-attempts: 1 to 10 is allowed"),
-        ("upf.associations.keep-sessions = '40days'", "upf.associations.keep-sessions: 0s to 30days is allowed"),
-        ("upf.associations.max = 0", "upf.associations.max: 1 to 4096 is allowed"),
-        ("upf.associations.max-per-address = 300", "upf.associations.max-per-address: 1 to upf.associations.max"),
-        ("upf.path-check = '5s'", "upf.path-check: \"60s\" or more"),
-        ("upf.framed-routes = ['10.0.0.1/8']", "upf.framed-routes: networks like"),
-        ("upf.framed-routes = ['10.0.0.0/31']", "upf.framed-routes: networks like"),
-        ("upf.enabled = false", "upf.enabled: without an [[external-upf]]"),
-        ("external-upf = [{ n4 = '1.2.3.4:8805', dnns = ['x'] }]", "external-upf.0.dnns: there is no [dnn.x]"),
         (
             "slice.a = { snssai = { sst = 1 }, slo = { calls = '1s' } }",
             "slice.a.slo.calls: there is no such kind; allow",
@@ -400,6 +368,49 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
         ("api.listen = '9090'", "api.listen: \"9090\" is no address with a port"),
         ("log.level = 'loud=x=y'", "log.level: \"loud=x=y\" is not allowed"),
         ("core.plmns = [", "the file: TOML parse error at line 1, column 15: "),
+    ] {
+        assert!(problem(text).contains(expected), "{text}\n{}\n{expected}", problem(text));
+    }
+}
+
+#[test]
+fn a_wrong_value_of_a_peer_is_refused_with_its_key_and_what_is_allowed() {
+    for (text, expected) in [
+        ("n2.driver = 'udp'", "n2.driver: \"udp\" is not allowed; allowed: auto, kernel, userspace-ip, userspace-udp"),
+        ("n2.addresses = ['x']", "n2.addresses.0: \"x\" is no IP address"),
+        ("n2.addresses = []", "n2.addresses: 1 to 8 addresses"),
+        ("n2.port = 0", "n2.port: 1 to 65535 is allowed"),
+        ("n2.max-associations-per-address = 0", "n2.max-associations-per-address: 1 to 4096 is allowed"),
+        ("n2.setup-within = '0s'", "n2.setup-within: \"1s\" to \"1h\" is allowed"),
+        ("n2.allow = [{ addresses = '10.0.0.1/8' }]", "n2.allow.0.addresses: \"10.0.0.1/8\" has bits behind"),
+        (
+            "n2.allow = [{ addresses = '10.0.0.0/33' }]",
+            "n2.allow.0.addresses: \"10.0.0.0/33\" is no address or network",
+        ),
+        ("n2.allow = [{ addresses = '10.0.0.1', node-ids = [2, 1] }]", "n2.allow.0.node-ids: the first is greater"),
+        ("n4.listen = '0.0.0.0:8805'", "n4.listen: UPFs need an address"),
+        ("n4.allow = ['192.0.2.0/24']", "n4.allow: the UPF at 127.0.0.8:8805 is not in it: add its address"),
+        ("n4.allow = ['192.0.2.1/24']", "n4.allow: \"192.0.2.1/24\" has bits behind its prefix"),
+        ("upf.control-planes = ['smf']", "upf.control-planes.0: \"smf\" is no address or network"),
+        ("upf.control-planes = [7]", "upf.control-planes.0: an address, a network, or { node-id"),
+        (
+            "upf.control-planes = [{ node-id = 'a b', addresses = ['192.0.2.1'] }]",
+            "upf.control-planes.0.node-id: an address or a domain name is allowed",
+        ),
+        (
+            "upf.control-planes = [{ node-id = 'smf', addresses = [] }]",
+            "upf.control-planes.0.addresses: give the addresses",
+        ),
+        ("upf.associations.heartbeat-interval = '500ms'", "upf.associations.heartbeat-interval: 1s to 1h is allowed"),
+        ("upf.associations.heartbeat-attempts = 0", "upf.associations.heartbeat-attempts: 1 to 10 is allowed"),
+        ("upf.associations.keep-sessions = '40days'", "upf.associations.keep-sessions: 0s to 30days is allowed"),
+        ("upf.associations.max = 0", "upf.associations.max: 1 to 4096 is allowed"),
+        ("upf.associations.max-per-address = 300", "upf.associations.max-per-address: 1 to upf.associations.max"),
+        ("upf.path-check = '5s'", "upf.path-check: \"60s\" or more"),
+        ("upf.framed-routes = ['10.0.0.1/8']", "upf.framed-routes: networks like"),
+        ("upf.framed-routes = ['10.0.0.0/31']", "upf.framed-routes: networks like"),
+        ("upf.enabled = false", "upf.enabled: without an [[external-upf]]"),
+        ("external-upf = [{ n4 = '1.2.3.4:8805', dnns = ['x'] }]", "external-upf.0.dnns: there is no [dnn.x]"),
     ] {
         assert!(problem(text).contains(expected), "{text}\n{}\n{expected}", problem(text));
     }

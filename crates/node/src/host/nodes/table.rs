@@ -548,7 +548,7 @@ mod tests {
     #[test]
     fn an_association_may_be_heard_of_before_its_node() {
         let mut nodes = nodes(&[]);
-        nodes.allow = vec![Allow { network: [10, 0, 0, 0].into(), prefix: 24, plmn: None, ids: None }];
+        nodes.allow = vec![Allow { network: "10.0.0.0/24".parse().expect("a network"), plmn: None, ids: None }];
         nodes.claim(AssocId(2), record(8).id);
         nodes.claim(AssocId(4), record(9).id);
         assert_eq!(nodes.of(AssocId(2)), None);

@@ -1,7 +1,7 @@
 //! Which control plane a Node ID means, and what becomes of the sessions of one that is silent.
 
 use super::*;
-use crate::networks::Network;
+use vireo_types::Network;
 
 const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 66);
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::networks::Network;
+use vireo_types::Network;
 
 #[test]
 fn without_an_association_there_is_no_session() {

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::n4::{self, N4, Sink, Submitted};
-use crate::networks::Network;
 use std::collections::VecDeque;
 use vireo_datapath::Event;
+use vireo_types::Network;
 use vireo_types::{Bucket, Ltmsi, Seid};
 
 const SECOND: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 6);

@@ -1,11 +1,13 @@
 //! Networks of addresses, as lists of peers name them.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
 /// All addresses with one prefix; a single address is a network of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Network {
     address: IpAddr,
     /// Bits of the prefix: at most 32 (IPv4) or 128 (IPv6). The address has none behind them.
@@ -52,6 +54,20 @@ impl FromStr for Network {
     }
 }
 
+impl TryFrom<String> for Network {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Network> for String {
+    fn from(network: Network) -> Self {
+        network.to_string()
+    }
+}
+
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.length == Network::host(self.address).length {
@@ -83,6 +99,7 @@ mod tests {
             ("192.0.2.0/24", "::ffff:192.0.2.77", "192.0.3.0"),
             ("0.0.0.0/0", "203.0.113.1", "2001:db8::1"),
             ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::1"),
+            ("0.0.0.0/0", "10.0.0.1", "::10.0.0.1"),
             ("::/0", "::1", "10.0.0.1"),
         ] {
             assert!(network(of).contains(address(inside)), "{of}: {inside}");

@@ -1,0 +1,53 @@
+//! What UPFs report.
+
+use super::*;
+
+#[test]
+fn report_of_another_upf_changes_nothing() {
+    let other = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 10), 8805));
+    for start in PLACES {
+        let mut world = start();
+        let path = world.active();
+        world.state(&path, UpCnxState::Deactivated);
+        world.transfers.clear();
+        assert!(!world.reported_by(other, &path), "it is refused");
+        assert!(world.transfers.is_empty() && world.pfcp.is_empty());
+        world.downlink_packet(&path);
+        assert_eq!(world.transfers.len(), 1);
+    }
+}
+
+#[test]
+fn a_packet_for_an_idle_ue_is_told_and_the_ue_comes_back() {
+    for start in PLACES {
+        for result in [Transferred::Attempting, Transferred::Initiated, Transferred::Unreachable] {
+            let mut world = start();
+            let path = world.active();
+            world.state(&path, UpCnxState::Deactivated);
+            world.transfers.clear();
+            world.downlink_packet(&path);
+            assert_eq!(world.transfers.len(), 1);
+            world.transferred(&path, result);
+            match result {
+                // The RAN was given it: it answers.
+                Transferred::Initiated => assert_eq!(world.ran_up(&path), SmContextUpdatedData::default()),
+                _ => {
+                    let back = world.state(&path, UpCnxState::Activating);
+                    assert_eq!(back.n2_sm_info_type, Some(N2SmInfoType::PduResSetupReq), "{result:?}");
+                    world.ran_up(&path);
+                }
+            }
+            let session = world.session();
+            assert!(session.sm.downlink.is_some() && session.sm.n4 == N4::Told, "{result:?}");
+        }
+        // The UE's own service request is faster than the word that it is paged.
+        let mut world = start();
+        let path = world.active();
+        world.state(&path, UpCnxState::Deactivated);
+        world.downlink_packet(&path);
+        assert!(world.state(&path, UpCnxState::Activating).n2_sm_info_type.is_some());
+        world.transferred(&path, Transferred::Attempting);
+        world.ran_up(&path);
+        assert!(world.session().sm.downlink.is_some());
+    }
+}
