@@ -10,6 +10,7 @@ use crate::crew::Program;
 use crate::host::{Door, Frame, Gauge, Host, HostConfig, HostError, Input};
 use crate::metrics::Metrics;
 use crate::n4;
+use crate::reload::Reload;
 use crate::sbi::SbiConfig;
 use crate::sbi::amf::SmfLink;
 use crate::upf::UpfHandle;
@@ -188,6 +189,13 @@ impl Control {
     /// Takes how full the state region is into the metrics, as the status interface does from time to time.
     pub fn gauge(&self) {
         self.gauge.read(&self.metrics);
+    }
+
+    /// Takes what can change while it runs.
+    pub fn reload(&self, reload: Reload) {
+        self.stopper.allow(reload.allow_lists());
+        // A host that is gone is reported by itself.
+        let _ = self.inputs.call(Input::Reload(Box::new(reload)));
     }
 
     /// Whether a thread has ended that should not have.

@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod n4;
 pub mod nf;
 mod punctual;
+pub mod reload;
 pub mod sbi;
 mod shared;
 pub mod state;

@@ -5,6 +5,7 @@ use crate::cli::Failure;
 use crate::cluster::{leave_sessions_to_smf, run_host};
 use crate::config::Config;
 use crate::logging;
+use crate::reload::{self, Function, Reloader};
 use crate::run::{Prepared, Signals, prepare};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,9 +45,10 @@ pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
             return Err(Failure(format!("{why}: set it, or state.preset")));
         }
         let sbi = config.sbi.clone();
-        return run_host(config, Some(sbi));
+        return run_host(args.common.config.as_deref(), config, Some(sbi));
     }
     logging::start(&config.log)?;
+    let mut reloader = Reloader::new(args.common.config.as_deref(), &config, Function::Amf);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     let sbi = config.sbi.clone();
@@ -54,7 +56,12 @@ pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
     control.sbi = Some(sbi.clone());
     let control = Control::start(control, store, metrics)?;
     tracing::info!(sctp = control.driver(), api = ?control.api(), sbi = %sbi.own_amf(), smf = %sbi.smf, "the AMF is up");
-    let failed = runtime.block_on(signals.unless("the AMF stops", || control.has_failed()));
+    let reload = || {
+        if let Some(config) = reloader.read() {
+            control.reload(reload::of(&config));
+        }
+    };
+    let failed = runtime.block_on(signals.unless("the AMF stops", || control.has_failed(), reload));
     let stopped = control.stop();
     stopped.map_err(|e| Failure(format!("the N2 endpoint has failed: {e}; see the log")))?;
     if failed { Err(Failure("a part of the AMF has ended by itself; see the log".into())) } else { Ok(()) }
@@ -64,6 +71,7 @@ pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
 pub(crate) fn smf(args: &Args) -> Result<(), Failure> {
     let mut config = Config::load(args.config.as_deref())?;
     logging::start(&config.log)?;
+    let mut reloader = Reloader::new(args.config.as_deref(), &config, Function::Smf);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     if config.core.upfs.is_empty() {
@@ -77,7 +85,12 @@ pub(crate) fn smf(args: &Args) -> Result<(), Failure> {
         SmfConfig { core: config.core, n4: config.n4, sbi: config.sbi, state: config.state, api: config.api };
     let smf = Smf::start(settings, store, Arc::new(Metrics::new()))?;
     tracing::info!(sbi = %smf.address(), api = ?smf.api(), "the SMF is up");
-    let failed = runtime.block_on(signals.unless("the SMF stops", || smf.has_failed()));
+    let reload = || {
+        if let Some(config) = reloader.read() {
+            smf.reload(reload::of(&config));
+        }
+    };
+    let failed = runtime.block_on(signals.unless("the SMF stops", || smf.has_failed(), reload));
     smf.stop().map_err(|e| Failure(format!("the N4 endpoint has failed: {e}; see the log")))?;
     if failed { Err(Failure("a part of the SMF has ended by itself; see the log".into())) } else { Ok(()) }
 }

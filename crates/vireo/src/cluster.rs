@@ -4,9 +4,10 @@
 use crate::cli::Failure;
 use crate::config::{Config, SubscribersConfig};
 use crate::logging;
+use crate::reload::{self, Function, Reloader};
 use crate::run::{Signals, log_of_data_workers, program};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use vireo_node::cluster::{BalancerConfig, BalancerNode, ControllerConfig, ControllerNode, HostNode, HostNodeConfig};
@@ -44,6 +45,7 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
         leave_sessions_to_smf(&mut config);
     }
     logging::start(&config.log)?;
+    let mut reloader = Reloader::new(args.common.config.as_deref(), &config, Function::Balancer);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     let metrics = Arc::new(Metrics::new());
@@ -60,7 +62,15 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
     };
     tracing::info!(take_over, sctp = node.driver(), api = ?node.api(), hosts, "the balancer is up, and waits for its hosts");
     let has_failed = || node.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
-    let failed = runtime.block_on(signals.unless("the balancer stops", has_failed));
+    let reload = || {
+        if let Some(mut config) = reloader.read() {
+            node.reload(&reload::of(&config));
+            if let (Some(upf), Some(config)) = (&upf, config.upf.take()) {
+                upf.reload(config.associations.control_planes);
+            }
+        }
+    };
+    let failed = runtime.block_on(signals.unless("the balancer stops", has_failed, reload));
     if node.is_followed() {
         return Ok(());
     }
@@ -88,6 +98,7 @@ pub(crate) fn settings(config: Config, upf: Option<Arc<UpfHandle>>) -> BalancerC
 pub(crate) fn controller(args: &Args) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref())?;
     logging::start(&config.log)?;
+    let mut reloader = Reloader::new(args.config.as_deref(), &config, Function::Controller);
     if config.cluster.controllers.is_empty() {
         let why = "cluster.controller says where it takes balancers and hosts: set it, for all of them";
         return Err(Failure(format!("{why}; without it the only balancer is the controller")));
@@ -101,19 +112,23 @@ pub(crate) fn controller(args: &Args) -> Result<(), Failure> {
     let settings = ControllerConfig { slices: config.slices, name, cluster: config.cluster, api: config.api };
     let node = ControllerNode::start(&settings, Arc::new(Metrics::new()))?;
     tracing::info!(api = ?node.api(), "the controller is up");
-    let failed = runtime.block_on(signals.unless("the controller stops: nothing else does", || node.has_failed()));
+    // All that changes here is the log level.
+    let reload = || drop(reloader.read());
+    let meaning = "the controller stops: nothing else does";
+    let failed = runtime.block_on(signals.unless(meaning, || node.has_failed(), reload));
     node.stop();
     if failed { Err(Failure("the controller has ended by itself; see the log".into())) } else { Ok(()) }
 }
 
 /// Runs a cluster's host.
 pub(crate) fn host(args: &Args) -> Result<(), Failure> {
-    run_host(Config::load(args.config.as_deref())?, None)
+    run_host(args.config.as_deref(), Config::load(args.config.as_deref())?, None)
 }
 
 /// Runs a host, of a service-based chain one that asks an SMF.
-pub(crate) fn run_host(mut config: Config, sbi: Option<SbiConfig>) -> Result<(), Failure> {
+pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiConfig>) -> Result<(), Failure> {
     logging::start(&config.log)?;
+    let mut reloader = Reloader::new(path, &config, Function::Host);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     config.unlock_state()?;
@@ -135,7 +150,13 @@ pub(crate) fn run_host(mut config: Config, sbi: Option<SbiConfig>) -> Result<(),
     };
     let node = HostNode::start(settings, store, Arc::new(Metrics::new()))?;
     tracing::info!(host = node.number(), api = ?node.api(), "the host is up");
-    let ended = runtime.block_on(signals.unless("the host leaves: others get its UEs", || node.has_failed()));
+    let reload = || {
+        if let Some(config) = reloader.read() {
+            node.reload(reload::of(&config));
+        }
+    };
+    let meaning = "the host leaves: others get its UEs";
+    let ended = runtime.block_on(signals.unless(meaning, || node.has_failed(), reload));
     let failed = ended && !node.has_left();
     node.stop()?;
     if failed { Err(Failure("the host is in its cluster no longer; see the log".into())) } else { Ok(()) }

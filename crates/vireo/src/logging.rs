@@ -15,12 +15,12 @@ use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tracing::field::Field;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, reload};
 use vireo_logging::{Escaped, Limits, Output, RateLimit, counts};
 use vireo_types::Supi;
 
@@ -31,6 +31,22 @@ pub(crate) fn directives(text: &str) -> Result<EnvFilter, ParseError> {
 
 /// Where log lines of this process go, once [`start`] was called.
 static OUTPUT: OnceLock<Output> = OnceLock::new();
+
+/// What is logged, once [`start`] was called.
+static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+
+/// Logs by another level or other directives from now on.
+///
+/// # Errors
+///
+/// Why it does not.
+pub(crate) fn set_level(level: &str) -> Result<(), String> {
+    if std::env::var_os("RUST_LOG").is_some() {
+        return Err("the environment's RUST_LOG overrides it".into());
+    }
+    let filter = directives(level).map_err(|error| error.to_string())?;
+    FILTER.get().map_or(Ok(()), |handle| handle.reload(filter)).map_err(|error| error.to_string())
+}
 
 /// How long the last lines may take to leave at the end of the process.
 const LAST: Duration = Duration::from_secs(1);
@@ -48,7 +64,7 @@ pub(crate) fn start(config: &LogConfig) -> io::Result<()> {
         return Ok(());
     }
     let directives = std::env::var("RUST_LOG").unwrap_or_else(|_| config.level.clone());
-    let filter = EnvFilter::builder().parse_lossy(directives);
+    let (filter, handle) = reload::Layer::new(EnvFilter::builder().parse_lossy(directives));
     let reveal = config.reveal_supi;
     let fields = debug_fn(move |writer: &mut Writer<'_>, field: &Field, value: &dyn Debug| {
         write_field(&mut Escaped(writer), field.name(), value, reveal)
@@ -64,6 +80,7 @@ pub(crate) fn start(config: &LogConfig) -> io::Result<()> {
         .fmt_fields(fields.delimited(" "));
     // A second call finds the first one's subscriber in place
     let _ = tracing_subscriber::registry().with(filter).with(limit).with(lines).try_init();
+    let _ = FILTER.set(handle);
     let _ = OUTPUT.set(output);
     std::panic::set_hook(Box::new(log_panic));
     Ok(())

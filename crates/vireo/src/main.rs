@@ -13,6 +13,7 @@ mod lab;
 mod logging;
 mod members;
 mod plan;
+mod reload;
 mod run;
 mod simulate;
 mod slice;

@@ -3,6 +3,7 @@
 use crate::cli::Failure;
 use crate::config::{self, Config, LogConfig};
 use crate::logging;
+use crate::reload::{self, Function, Reloader};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,17 +63,33 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ));
     }
     logging::start(&config.log)?;
+    let mut reloader = Reloader::new(args.config.as_deref(), &config, Function::Core);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     let Prepared { control, store, metrics, upf } = prepare(config)?;
     let control = Control::start(control, store, metrics)?;
     tracing::info!(sctp = control.driver(), api = ?control.api(), "the core is up");
     let has_failed = || control.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
-    let failed = runtime.block_on(signals.unless("the core stops", has_failed));
+    let reload = || {
+        if let Some(mut config) = reloader.read() {
+            control.reload(reload::of(&config));
+            take_control_planes(&mut config, upf.as_deref());
+        }
+    };
+    let failed = runtime.block_on(signals.unless("the core stops", has_failed, reload));
     let stopped = control.stop();
     drop(upf);
     stopped.map_err(|e| Failure(format!("the N2 endpoint has failed: {e}; see the log")))?;
     if failed { Err(Failure("a part of the core has ended by itself; see the log".into())) } else { Ok(()) }
+}
+
+/// The embedded UPF takes the control planes of a configuration that was read again.
+fn take_control_planes(config: &mut Config, upf: Option<&UpfHandle>) {
+    if let Err(Failure(error)) = serve_this_core(config) {
+        tracing::error!("{error}; the list that was there stays");
+    } else if let (Some(upf), Some(config)) = (upf, config.upf.take()) {
+        upf.reload(config.associations.control_planes);
+    }
 }
 
 /// What a control plane is started with, and the UPF that runs already.
@@ -158,13 +175,30 @@ fn tell_log(program: &mut Program, log: &LogConfig) {
 /// Runs this process as a worker of the core that started it.
 pub(crate) fn worker() -> Result<(), Failure> {
     log_as_told()?;
-    Ok(vireo_node::nf::run()?)
+    ignore_hangup()?;
+    Ok(vireo_node::nf::run(set_log_level)?)
 }
 
 /// Runs this process as a data worker of the user plane that started it.
 pub(crate) fn data_worker() -> Result<(), Failure> {
     log_as_told()?;
+    ignore_hangup()?;
     Ok(vireo_node::crew::data_worker()?)
+}
+
+/// What the host has read again.
+fn set_log_level(level: &str) {
+    if let Err(error) = logging::set_level(level) {
+        tracing::warn!("log.level: {error}; it stays as it is");
+    }
+}
+
+/// SIGHUP is for who started this worker, and must not end it if it is sent to all processes of this name.
+fn ignore_hangup() -> std::io::Result<()> {
+    // The handler outlives the runtime that it was registered in.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _inside = runtime.enter();
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).map(drop)
 }
 
 fn log_as_told() -> Result<(), Failure> {
@@ -174,34 +208,42 @@ fn log_as_told() -> Result<(), Failure> {
     Ok(logging::report_to_parent()?)
 }
 
-/// The signals that end the core in order.
+/// The signals that end a function in order, and the one that has its configuration read again.
 pub(crate) struct Signals {
     term: tokio::signal::unix::Signal,
     int: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
 }
 
 impl Signals {
     pub(crate) fn new() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(Signals { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? })
+        Ok(Signals {
+            term: signal(SignalKind::terminate())?,
+            int: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
     }
 
-    pub(crate) async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.term.recv() => "SIGTERM",
-            _ = self.int.recv() => "SIGINT",
-        }
-    }
-
-    /// Waits for a signal, which is logged with what it means, unless a part of what runs ends by itself first: whether
-    /// one has.
-    pub(crate) async fn unless(&mut self, meaning: &str, has_failed: impl Fn() -> bool) -> bool {
+    /// Waits for a signal to end, which is logged with what it means, unless a part of what runs ends by itself first: whether
+    /// one has. Reloads meanwhile as often as it is told to.
+    pub(crate) async fn unless(
+        &mut self,
+        meaning: &str,
+        has_failed: impl Fn() -> bool,
+        mut reload: impl FnMut(),
+    ) -> bool {
         loop {
             tokio::select! {
-                name = self.next() => {
-                    tracing::info!(signal = name, "{meaning}");
+                _ = self.term.recv() => {
+                    tracing::info!(signal = "SIGTERM", "{meaning}");
                     return false;
                 }
+                _ = self.int.recv() => {
+                    tracing::info!(signal = "SIGINT", "{meaning}");
+                    return false;
+                }
+                _ = self.hangup.recv() => reload(),
                 () = tokio::time::sleep(WATCH) => {
                     if has_failed() {
                         return true;

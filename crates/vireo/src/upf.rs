@@ -4,6 +4,7 @@
 use crate::cli::Failure;
 use crate::config::Config;
 use crate::logging;
+use crate::reload::{Function, Reloader};
 use crate::run::Signals;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut config = Config::load(args.config.as_deref())?;
     logging::start(&config.log)?;
+    let mut reloader = Reloader::new(args.config.as_deref(), &config, Function::Upf);
     let Some(mut upf) = config.upf.take() else {
         return Err(Failure("upf.enabled is false in the configuration: `vireo upf` needs it to be true".into()));
     };
@@ -40,7 +42,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let source = Arc::new(Alone::new(Arc::clone(&upf)));
     let api = config.api.listen.map(|address| api::Server::start(address, source, metrics)).transpose()?;
     tracing::info!(n4 = %upf.n4(), api = ?api.as_ref().map(api::Server::address), "the UPF is up");
-    let failed = runtime.block_on(signals.unless("the UPF stops", || upf.has_failed()));
+    let reload = || {
+        if let Some(config) = reloader.read().and_then(|config| config.upf) {
+            upf.reload(config.associations.control_planes);
+        }
+    };
+    let failed = runtime.block_on(signals.unless("the UPF stops", || upf.has_failed(), reload));
     // the interface holds the UPF too, whose sockets and devices go when nobody does
     drop(api);
     drop(upf);

@@ -60,6 +60,11 @@ impl Admission {
         self.within = Some(config.setup_within.into());
     }
 
+    /// Takes associations of these from now on.
+    pub(super) fn set_allow(&mut self, allow: Vec<Allow>) {
+        self.allow = allow;
+    }
+
     /// An association came up.
     ///
     /// # Errors

@@ -21,8 +21,9 @@ use crate::host::{Door, Input};
 use crate::metrics::{Fault, Flow, Metrics};
 use crate::n4;
 use crate::punctual::Punctual;
+use crate::reload::AllowLists;
 use admission::Admission;
-use crossbeam_channel::TrySendError;
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use edge::Edge;
 use fleet::Fleet;
 use handover::Desk;
@@ -83,6 +84,9 @@ impl Hosts {
     }
 }
 
+/// Lists of peers that may wait until the balancer takes them.
+const RELOADS: usize = 16;
+
 /// A balancer.
 pub struct Balancer {
     endpoint: Box<dyn Endpoint>,
@@ -98,6 +102,8 @@ pub struct Balancer {
     admission: Admission,
     metrics: Arc<Metrics>,
     stop: Arc<AtomicBool>,
+    /// Lists of peers that were read again.
+    lists: Receiver<AllowLists>,
     /// Where it is asked to hand over, and whether it has.
     desk: Option<Desk>,
     followed: Arc<AtomicBool>,
@@ -117,10 +123,11 @@ struct Association {
     unsent_octets: usize,
 }
 
-/// Ends a balancer from another thread.
+/// Ends a balancer from another thread, or changes whom it takes.
 #[derive(Clone, Debug)]
 pub struct Stopper {
     stop: Arc<AtomicBool>,
+    lists: Sender<AllowLists>,
     waker: Waker,
     followed: Arc<AtomicBool>,
 }
@@ -129,6 +136,14 @@ impl Stopper {
     /// Lets the balancer end: associations are shut down in order.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
+        self.waker.wake();
+    }
+
+    /// Has it take these peers alone from now on; those that it has stay.
+    pub(crate) fn allow(&self, lists: AllowLists) {
+        if self.lists.try_send(lists).is_err() {
+            tracing::error!("the balancer does not take the lists of peers: it hangs or has ended");
+        }
         self.waker.wake();
     }
 
@@ -189,7 +204,13 @@ impl Balancer {
         let (outbound, commands) = outbound::channel(COMMANDS, endpoint.waker());
         let stop = Arc::new(AtomicBool::new(false));
         let followed = Arc::new(AtomicBool::new(false));
-        let stopper = Stopper { stop: Arc::clone(&stop), waker: endpoint.waker(), followed: Arc::clone(&followed) };
+        let (sender, lists) = bounded(RELOADS);
+        let stopper = Stopper {
+            stop: Arc::clone(&stop),
+            lists: sender,
+            waker: endpoint.waker(),
+            followed: Arc::clone(&followed),
+        };
         let balancer = Balancer {
             endpoint,
             n4,
@@ -202,6 +223,7 @@ impl Balancer {
             admission: Admission::default(),
             metrics,
             stop,
+            lists,
             desk: None,
             followed,
         };
@@ -267,6 +289,10 @@ impl Balancer {
 
     fn turn(&mut self) -> std::io::Result<()> {
         self.commands();
+        while let Ok(AllowLists { n2, n4 }) = self.lists.try_recv() {
+            self.admission.set_allow(n2);
+            self.n4.set_allow(n4);
+        }
         let given = self.fabric()?;
         self.let_go_if_cut_off();
         self.end_late();

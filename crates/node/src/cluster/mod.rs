@@ -29,6 +29,7 @@ use crate::fabric::Security;
 use crate::fabric::message::Map;
 use crate::host::{Door, Frame, Host, HostConfig, Input, Membership};
 use crate::metrics::Metrics;
+use crate::reload::Reload;
 use crate::sbi::SbiConfig;
 use crate::sbi::amf::SmfLink;
 use crate::upf::UpfHandle;
@@ -225,6 +226,11 @@ impl BalancerNode {
     /// The address of the status interface, if there is one.
     pub fn api(&self) -> Option<SocketAddr> {
         self.api.as_ref().map(api::Server::address)
+    }
+
+    /// Takes what can change while it runs.
+    pub fn reload(&self, reload: &Reload) {
+        self.stopper.allow(reload.allow_lists());
     }
 
     /// Whether it has ended by itself.
@@ -498,6 +504,12 @@ impl HostNode {
     /// The address of the status interface, if there is one.
     pub fn api(&self) -> Option<SocketAddr> {
         self.api.as_ref().map(api::Server::address)
+    }
+
+    /// Takes what can change while it runs.
+    pub fn reload(&self, reload: Reload) {
+        // A host that is gone is reported by itself.
+        let _ = self.inputs.call(Input::Reload(Box::new(reload)));
     }
 
     /// Whether it is in its cluster no longer.

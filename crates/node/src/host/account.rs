@@ -50,6 +50,11 @@ impl Account {
         Account { metrics, attained: Attained::new(slices) }
     }
 
+    /// Measures by these objectives from now on.
+    pub(super) fn set_objectives(&mut self, slices: &[SliceRuntime]) {
+        self.attained.set_objectives(slices);
+    }
+
     /// A note of a step at `now` over a UE of a slice: 0 = not known yet, else 1 + its position.
     pub(super) fn note(&mut self, note: &Note, now: Instant, slice: usize, whom: impl std::fmt::Display) {
         let procedures = &self.metrics.procedures;

@@ -56,16 +56,17 @@ pub(super) struct Attained {
 
 impl Attained {
     pub(super) fn new(slices: &[SliceRuntime]) -> Self {
-        let of = |slice: &SliceRuntime| slice.slo.map(Duration::as_micros);
-        // Whose slice is not known may be of any: the strictest counts.
-        let strictest = |kind: usize| slices.iter().map(|s| s.slo[kind]).min().unwrap_or(SliceRuntime::SLO).as_micros();
-        let unknown = std::array::from_fn(strictest);
         Attained {
             names: std::iter::once(String::new()).chain(slices.iter().map(|s| s.name.clone())).collect(),
-            objectives: std::iter::once(unknown).chain(slices.iter().map(of)).collect(),
+            objectives: objectives(slices),
             series: (0..=slices.len()).map(|_| Default::default()).collect(),
             began: Instant::default(),
         }
+    }
+
+    /// Counts by these objectives from now on.
+    pub(super) fn set_objectives(&mut self, slices: &[SliceRuntime]) {
+        self.objectives = objectives(slices);
     }
 
     /// A procedure of a UE of a slice has ended. Slice 0 = not known, else 1 + its position.
@@ -121,6 +122,15 @@ impl Attained {
         }
         all
     }
+}
+
+/// Those of UEs whose slice is not known, and of each slice.
+fn objectives(slices: &[SliceRuntime]) -> Vec<[u64; NF_KINDS]> {
+    let of = |slice: &SliceRuntime| slice.slo.map(Duration::as_micros);
+    // Whose slice is not known may be of any: the strictest counts.
+    let strictest = |kind: usize| slices.iter().map(|s| s.slo[kind]).min().unwrap_or(SliceRuntime::SLO).as_micros();
+    let unknown = std::array::from_fn(strictest);
+    std::iter::once(unknown).chain(slices.iter().map(of)).collect()
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ mod leftovers;
 mod nodes;
 mod overload;
 pub(crate) mod pools;
+mod reload;
 mod status;
 mod stored;
 mod takeover;
@@ -49,6 +50,7 @@ use crate::nf::outbox::Summary;
 use crate::nf::parcel::Parcel;
 use crate::nf::plan::{self, Plan};
 use crate::nf::{Instructions, Location};
+use crate::reload::Reload;
 use crate::sbi::amf::SmfLink;
 use crate::shared::Travels;
 use crate::state::RecordsConfig;
@@ -175,6 +177,8 @@ pub enum Input {
         /// The UPF.
         upf: SocketAddr,
     },
+    /// A configuration was read again.
+    Reload(Box<Reload>),
     /// How the host is.
     Status {
         /// What is asked for.
@@ -318,6 +322,8 @@ pub struct Host {
     /// Of a stateful host: what is known of the UEs in its workers' memories.
     private: Option<FxHashMap<Slot, (Place, Summary)>>,
     location: Location,
+    /// What workers are told.
+    instructions: Instructions,
     order: egress::Order,
     /// New UEs by the time of their first message.
     young: VecDeque<(Instant, Slot, Ltmsi)>,
@@ -406,10 +412,15 @@ impl Host {
             }
         };
         let stateful = location == Location::Worker;
-        let instructions =
-            Instructions { core: config.core.clone(), nfs: plan.nfs, tmsi_key, part, location: location.clone() };
-        let octets = postcard::to_stdvec(&instructions).map_err(|e| HostError::Instructions(e.to_string()))?;
-        region.publish(plan::BULLETIN_CONFIG, &octets).map_err(|e| HostError::Instructions(e.to_string()))?;
+        let instructions = Instructions {
+            core: config.core.clone(),
+            nfs: plan.nfs,
+            tmsi_key,
+            part,
+            location: location.clone(),
+            log_level: None,
+        };
+        instructions.publish(&region).map_err(HostError::Instructions)?;
         region.board(plan::BOARD_CLOCK).store(clock::offset(), Ordering::Release);
         let own = region.join(plan::HOST)?;
         let mut pools = Pools::new(config.pools.clone(), config.slices.clone(), plan);
@@ -443,6 +454,7 @@ impl Host {
             returned: VecDeque::new(),
             private: stateful.then(FxHashMap::default),
             location,
+            instructions,
             order: egress::Order::default(),
             young: VecDeque::new(),
             lost: VecDeque::new(),
@@ -646,6 +658,7 @@ impl Host {
                 self.upfs.insert(upf, up);
             }
             Input::UpfLost { upf } => self.lost.push_back((upf, 0)),
+            Input::Reload(reload) => self.reload(&reload),
             Input::Status { filter, reply } => {
                 // Whoever asked may have given up meanwhile.
                 let _ = reply.try_send(self.status(&filter));

@@ -189,6 +189,16 @@ impl Pools {
         self.slices.get(slice.checked_sub(1)?)
     }
 
+    /// The slices.
+    pub(crate) fn slices(&self) -> &[SliceRuntime] {
+        &self.slices
+    }
+
+    /// Changes what the slices are served by; not which there are.
+    pub(crate) fn update(&mut self, change: impl FnOnce(&mut [SliceRuntime])) {
+        change(&mut self.slices);
+    }
+
     /// The latency objective of a purpose: slice 0's is the strictest of all, its UEs may be of any slice.
     pub(crate) fn slo(&self, purpose: Purpose) -> Duration {
         let of = |slice: &SliceRuntime| match purpose.kind {

@@ -88,6 +88,11 @@ impl Endpoint {
         &self.n4
     }
 
+    /// As [`N4::set_allow`].
+    pub(crate) fn set_allow(&mut self, allow: Vec<vireo_types::Network>) {
+        self.n4.set_allow(allow);
+    }
+
     /// What was counted since the start.
     pub fn counters(&self) -> Counters {
         self.n4.counters()

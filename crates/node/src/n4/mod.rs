@@ -217,6 +217,11 @@ impl N4 {
         }
     }
 
+    /// Reads datagrams of these networks alone from now on; of any if there are none.
+    pub fn set_allow(&mut self, allow: Vec<vireo_types::Network>) {
+        self.config.allow = allow;
+    }
+
     /// Takes a datagram.
     pub fn on_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8], sink: &mut dyn Sink) {
         let now = self.advance(now);

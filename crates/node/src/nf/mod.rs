@@ -73,7 +73,27 @@ pub(crate) struct Instructions {
     pub(crate) part: (u16, u16),
     /// Where contexts are.
     pub(crate) location: Location,
+    /// What it logs from now on; `None`: what it was started with.
+    pub(crate) log_level: Option<String>,
 }
+
+impl Instructions {
+    /// Tells workers that start from now on, and those that run.
+    pub(crate) fn publish(&self, region: &Region) -> Result<(), String> {
+        let octets = postcard::to_stdvec(self).map_err(|error| error.to_string())?;
+        region.publish(plan::BULLETIN_CONFIG, &octets).map_err(|error| error.to_string())
+    }
+
+    /// What was published last, and its version.
+    fn read(region: &Region) -> Option<(Self, u64)> {
+        let mut octets = Vec::new();
+        let version = region.read_bulletin(plan::BULLETIN_CONFIG, &mut octets);
+        Some((postcard::from_bytes(&octets).ok()?, version))
+    }
+}
+
+/// How a worker process sets what it logs.
+pub type SetLogLevel = fn(&str);
 
 /// Where a worker has contexts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,18 +122,16 @@ pub enum NfError {
 /// # Errors
 ///
 /// When no host started it, or the host left no instructions.
-pub fn run() -> Result<(), NfError> {
+pub fn run(set_log_level: SetLogLevel) -> Result<(), NfError> {
     let worker = crew::enlist()?;
     // For whoever looks at the machine's processes; nothing depends on it.
     if let Ok(name) = CString::new(format!("vireo-nf-{}", worker.number())) {
         let _ = rustix::thread::set_name(&name);
     }
     let region = worker.region().clone();
-    let mut octets = Vec::new();
-    region.read_bulletin(plan::BULLETIN_CONFIG, &mut octets);
-    let instructions: Instructions = postcard::from_bytes(&octets).map_err(|_| NfError::Instructions)?;
+    let (instructions, version) = Instructions::read(&region).ok_or(NfError::Instructions)?;
     clock::adopt(region.board(plan::BOARD_CLOCK).load(Ordering::Acquire));
-    Nf::new(region, worker, instructions).run();
+    Nf::new(region, worker, (instructions, version), set_log_level).run();
     Ok(())
 }
 
@@ -136,6 +154,9 @@ struct Nf {
     worker: Worker,
     plan: Plan,
     config: CoreConfig,
+    /// The version of the instructions that this is of.
+    instructed: u64,
+    set_log_level: SetLogLevel,
     contexts: Contexts,
     queues: Vec<Ring>,
     committed: Sender,
@@ -159,7 +180,13 @@ struct Nf {
 }
 
 impl Nf {
-    fn new(region: Region, worker: Worker, instructions: Instructions) -> Self {
+    fn new(
+        region: Region,
+        worker: Worker,
+        (instructions, instructed): (Instructions, u64),
+        set_log_level: SetLogLevel,
+    ) -> Self {
+        instructions.log_level.as_deref().into_iter().for_each(set_log_level);
         let plan = Plan { nfs: instructions.nfs };
         let number = worker.number();
         let rng = StdRng::from_os_rng();
@@ -182,6 +209,8 @@ impl Nf {
             ),
             ran: ran::View::new(region.clone()),
             config: instructions.core,
+            instructed,
+            set_log_level,
             rng,
             packet: Vec::new(),
             outbox: Vec::new(),
@@ -204,6 +233,7 @@ impl Nf {
                     self.worker.trim();
                 }
                 self.look_at_shares();
+                self.look_at_instructions();
                 until_look = SHARES_HOLD;
             }
             let queues = &self.queues;
@@ -234,6 +264,20 @@ impl Nf {
     /// Says that it is alive.
     fn beat(&self, now: Instant) {
         self.worker.beat(now.duration_since(self.started).as_micros() as u64 + 1);
+    }
+
+    /// Takes a configuration that was read again. What else there is in the instructions never changes.
+    fn look_at_instructions(&mut self) {
+        if self.region.bulletin_version(plan::BULLETIN_CONFIG) == self.instructed {
+            return;
+        }
+        if let Some((instructions, version)) = Instructions::read(&self.region) {
+            (self.config, self.instructed) = (instructions.core, version);
+            instructions.log_level.as_deref().into_iter().for_each(self.set_log_level);
+            for dnn in &self.config.dnns {
+                tracing::debug!(dnn = dnn.name.as_str(), dns = ?dnn.dns, mtu = dnn.mtu, "sessions are told this from now on");
+            }
+        }
     }
 
     /// What part of a core each NF has by now.

@@ -2,6 +2,7 @@
 //! control plane of the same process.
 
 use super::config::UpfConfig;
+use super::control_planes::ControlPlane;
 use super::direct::{Direct, Served};
 use super::exchange::Outgoing;
 use super::metrics::UpfMetrics;
@@ -158,6 +159,11 @@ impl UpfHandle {
     /// Moves users to another slice. Their packets are not stopped for it.
     pub fn move_users(&self, order: &Move) -> Result<Moved, MoveError> {
         super::slices::move_users(order, |act| act(&mut self.served.upf(), &mut self.served.plane()))
+    }
+
+    /// Has these control planes alone associate from now on; those that are associated and not listed are not heard any more.
+    pub fn reload(&self, control_planes: Vec<ControlPlane>) {
+        self.served.upf().set_control_planes(control_planes);
     }
 
     /// Where it listens for PFCP.

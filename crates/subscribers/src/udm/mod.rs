@@ -187,6 +187,11 @@ impl Udm {
         }
     }
 
+    /// Forgets what was read of the database: changes that others have made there count from now on.
+    pub fn forget_records(&self) {
+        self.shared.cache.clear();
+    }
+
     /// How busy it is.
     pub fn load(&self) -> UdmLoad {
         UdmLoad {

@@ -2,7 +2,9 @@
 
 use super::file::{self, Dnn, File, LONGEST, PacketDriver, SliceId};
 use super::values::{Local, Net, Span};
-use super::{Config, SubscribersConfig, cluster, home_network, keys, log, n2, n4, runtime, slices as user_plane};
+use super::{
+    Config, SubscribersConfig, Written, cluster, home_network, keys, log, n2, n4, runtime, slices as user_plane,
+};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
@@ -50,6 +52,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         ),
         subscribers: subscribers(file, &mut problems),
         log: log::log(&file.log, &mut problems),
+        written: Written::of(file),
         core: core(file, slices, dnns, &mut problems),
     };
     if problems.0.is_empty() { Ok(config) } else { Err(problems.0) }

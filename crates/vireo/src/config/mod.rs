@@ -18,6 +18,7 @@ mod slices;
 mod state;
 mod subscribers;
 mod values;
+mod written;
 
 pub(crate) use command::{Args, run, shown};
 use figment::Figment;
@@ -34,6 +35,7 @@ use vireo_node::sbi::SbiConfig;
 use vireo_node::upf::UpfConfig;
 use vireo_sealing::KeySource;
 use vireo_subscribers::UdmConfig;
+pub(crate) use written::Written;
 
 /// The file that is read when none is named.
 pub(crate) const DEFAULT_FILE: &str = "vireo.toml";
@@ -60,6 +62,8 @@ pub(crate) struct Config {
     pub(crate) upf: Option<UpfConfig>,
     pub(crate) subscribers: SubscribersConfig,
     pub(crate) log: LogConfig,
+    /// What the file says.
+    pub(crate) written: Written,
 }
 
 /// Where subscribers are, and the service on them.

@@ -117,6 +117,11 @@ impl Core {
         self.wait_for("process_cpu_seconds_total", 0.0);
     }
 
+    /// Has it read its configuration again.
+    pub(crate) fn hang_up(&self) {
+        kill_process(Pid::from_child(&self.process), Signal::HUP).expect("it is ours");
+    }
+
     /// Ends it in good order.
     pub(crate) fn end(&mut self) -> ExitStatus {
         kill_process(Pid::from_child(&self.process), Signal::TERM).expect("it is ours");

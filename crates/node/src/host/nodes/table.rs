@@ -114,6 +114,11 @@ pub(in crate::host) struct Nodes {
 
 impl Nodes {
     /// No nodes, of which these may come.
+    pub(in crate::host) fn set_allow(&mut self, allow: Vec<Allow>) {
+        self.allow = allow;
+    }
+
+    /// No nodes, of which these may come.
     pub(in crate::host) fn new(allow: Vec<Allow>) -> Self {
         Nodes { allow, ..Nodes::default() }
     }

@@ -21,6 +21,7 @@ use crate::control::{StartError, bind_n4, recovery};
 use crate::database::{Database, DatabaseError, Done, Job};
 use crate::metrics::{Fault, Metrics, StateFunction};
 use crate::n4;
+use crate::reload::Reload;
 use crate::state::Keeping;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use found::{Before, Opened};
@@ -91,6 +92,8 @@ enum Input {
     Transferred { of: TransferName, result: Transferred },
     /// The AMF knows that a session has ended, or cannot be told.
     Notified { seid: Seid },
+    /// A configuration was read again.
+    Reload(Box<Reload>),
     /// An SM context that was left with the AMF.
     Fetched { ltmsi: Ltmsi, found: Result<Option<Found>, RecordError> },
 }
@@ -252,6 +255,13 @@ impl Smf {
         self.api.as_ref().map(api::Server::address)
     }
 
+    /// Takes what can change while it runs.
+    pub fn reload(&self, reload: Reload) {
+        // A thread that is gone is reported by itself.
+        let _ = self.door.queue.send(Input::Reload(Box::new(reload)));
+        self.door.ring();
+    }
+
     /// How many SM contexts it has.
     pub fn sessions(&self) -> usize {
         self.seen.sessions.load(Ordering::Relaxed)
@@ -370,6 +380,10 @@ impl Run {
             let Ok(input) = self.inputs.try_recv() else { return false };
             let now = clock();
             match input {
+                Input::Reload(reload) => {
+                    self.sessions.reload(&reload);
+                    self.n4.set_allow(reload.n4_allow);
+                }
                 Input::Call(call) => {
                     let store = &mut self.store;
                     let mut lookup = |supi| {

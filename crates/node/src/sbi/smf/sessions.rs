@@ -21,6 +21,7 @@ use super::session::{self, Leave, Means, Outcome, Session, Turn};
 use super::wire;
 use crate::database::{Done, Job, What};
 use crate::metrics::Transaction;
+use crate::reload::Reload;
 use rand::RngCore;
 use rand::rngs::StdRng;
 use rustc_hash::FxHashMap;
@@ -223,6 +224,11 @@ impl Sessions {
             lives: 0,
             actions: Vec::new(),
         }
+    }
+
+    /// Takes what of a configuration that was read again is about sessions.
+    pub(super) fn reload(&mut self, reload: &Reload) {
+        reload.update_dnns(&mut self.means.config);
     }
 
     /// An SM context of the SMF that was here before. What that may not have said is said again.

@@ -11,7 +11,7 @@ pub(super) use lives::{Changed, Node, Written};
 
 use super::addresses::Addresses;
 use super::config::{N3, Pool};
-use super::control_planes::AssociationConfig;
+use super::control_planes::{AssociationConfig, ControlPlane};
 use super::exchange::{Outgoing, Requests, Responses};
 use super::looks::{Look, Looks};
 use super::paths::Paths;
@@ -383,6 +383,11 @@ impl Upf {
     /// Whether messages of this address are read.
     pub(super) fn admits(&self, address: IpAddr) -> bool {
         self.settings.associations.admits(address)
+    }
+
+    /// Reads messages of these control planes alone from now on.
+    pub(super) fn set_control_planes(&mut self, control_planes: Vec<ControlPlane>) {
+        self.settings.associations.control_planes = control_planes;
     }
 
     /// Refuses an association to an address that is no control plane's, and nothing is kept of it. Other messages are

@@ -1,0 +1,115 @@
+//! SIGHUP: the configuration is read again. What can change does, what cannot is named, and nothing ends.
+
+use crate::config::{Config, Written};
+use crate::logging;
+use std::path::{Path, PathBuf};
+use vireo_node::reload::Reload;
+
+/// A function of this program that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Function {
+    Core,
+    Balancer,
+    Controller,
+    Host,
+    Amf,
+    Smf,
+    Upf,
+}
+
+/// Keys that change while a function runs, and which functions those are. `*` is any name.
+const LIVE: [(&str, &[Function]); 7] = {
+    use Function::{Amf, Balancer, Controller, Core, Host, Smf, Upf};
+    [
+        ("log.level", &[Core, Balancer, Controller, Host, Amf, Smf, Upf]),
+        ("n2.allow", &[Core, Balancer, Host, Amf]),
+        ("n4.allow", &[Core, Balancer, Smf]),
+        ("upf.control-planes", &[Core, Balancer, Upf]),
+        ("slice.*.slo", &[Core, Host, Amf]),
+        ("dnn.*.dns", &[Core, Host, Smf]),
+        ("dnn.*.mtu", &[Core, Host, Smf]),
+    ]
+};
+
+/// Returns true if a key, or what it is in, changes while the function runs.
+fn is_live(function: Function, key: &str) -> bool {
+    let fits = |pattern: &str| {
+        let mut parts = key.split('.');
+        pattern.split('.').all(|of| parts.next().is_some_and(|part| of == "*" || of == part))
+    };
+    LIVE.iter().any(|(pattern, functions)| functions.contains(&function) && fits(pattern))
+}
+
+/// Reads the configuration of a running function again.
+#[derive(Debug)]
+pub(crate) struct Reloader {
+    path: Option<PathBuf>,
+    function: Function,
+    /// What is in force, as far as it can be.
+    written: Written,
+}
+
+impl Reloader {
+    /// Of a function that runs with this configuration, which was read there.
+    pub(crate) fn new(path: Option<&Path>, config: &Config, function: Function) -> Self {
+        Reloader { path: path.map(Path::to_path_buf), function, written: config.written.clone() }
+    }
+
+    /// What the file says now, if that is right. The log says what is taken and what needs a restart.
+    pub(crate) fn read(&mut self) -> Option<Config> {
+        let config = match Config::load(self.path.as_deref()) {
+            Ok(config) => config,
+            Err(error) => {
+                tracing::error!("SIGHUP: nothing is changed, because the configuration is wrong: {error}");
+                return None;
+            }
+        };
+        let changed = self.written.changed(&config.written);
+        let (live, later): (Vec<_>, Vec<_>) = changed.into_iter().partition(|key| is_live(self.function, key));
+        if let Err(error) = logging::set_level(&config.log.level) {
+            tracing::error!("log.level: {error}; it stays as it is");
+        }
+        tracing::info!(changed = live.join(", "), "SIGHUP: the configuration was read again");
+        if !later.is_empty() {
+            tracing::warn!(keys = later.join(", "), "these keys have changed and need a restart");
+        }
+        // Keys that need a restart are named each time, until there was one.
+        self.written.adopt(&live, &config.written);
+        Some(config)
+    }
+}
+
+/// What the parts of a core take of a configuration.
+pub(crate) fn of(config: &Config) -> Reload {
+    Reload {
+        n2_allow: config.n2.allow.clone(),
+        n4_allow: config.n4.allow.clone(),
+        slices: config.slices.clone(),
+        dnns: config.core.dnns.clone(),
+        log_level: config.log.level.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_change_where_the_function_takes_them() {
+        for (function, key, live) in [
+            (Function::Core, "log.level", true),
+            (Function::Controller, "log.level", true),
+            (Function::Core, "log.reveal-supi", false),
+            (Function::Core, "dnn.internet.dns", true),
+            (Function::Core, "dnn.internet.ipv4-pool", false),
+            (Function::Upf, "dnn.internet.dns", false),
+            (Function::Host, "slice.default.slo.paging", true),
+            (Function::Controller, "slice.default.slo.paging", false),
+            (Function::Balancer, "n2.allow", true),
+            (Function::Core, "n2.port", false),
+            (Function::Core, "n2", false),
+        ] {
+            assert_eq!(is_live(function, key), live, "{function:?} {key}");
+        }
+    }
+}
