@@ -199,7 +199,21 @@ impl Turn<'_, '_> {
         let plain = self.plain(message)?;
         match &mut self.ue.security {
             None => Some(plain),
-            Some(security) => protect(security, &plain, Header::IntegrityProtectedAndCiphered, &mut self.out),
+            Some(security) => {
+                let nas = protect(security, &plain, Header::IntegrityProtectedAndCiphered, &mut self.out);
+                self.secure_exchange();
+                nas
+            }
+        }
+    }
+
+    /// The secure exchange of NAS messages is established on the connection (TS 24.501 4.4.2.5): from now on the UE
+    /// protects and ciphers what it sends.
+    pub fn secure_exchange(&mut self) {
+        if let Some(connection) = &mut self.ue.connection
+            && connection.ran == RanContext::None
+        {
+            connection.ran = RanContext::Secured;
         }
     }
 
@@ -219,9 +233,11 @@ impl Turn<'_, '_> {
         }
     }
 
-    /// Sends a NAS message that is not protected.
-    pub fn send_plain(&mut self, message: Nas5gmmMessage) {
-        if let Some(nas) = self.plain(message) {
+    /// Sends a message of identification or authentication: without protection, until the secure exchange of NAS messages
+    /// is established on the connection (TS 24.501 4.4.4.2).
+    pub fn send_early(&mut self, message: Nas5gmmMessage) {
+        let is_none = self.ue.connection.is_none_or(|c| c.ran == RanContext::None);
+        if let Some(nas) = if is_none { self.plain(message) } else { self.nas(message) } {
             self.send_ready(nas);
         }
     }

@@ -588,5 +588,5 @@ fn a_replay_of_what_is_not_protected_is_not_answered() {
     let sent = lab.sent.len();
     lab.inject(&plain);
     assert_eq!(lab.sent.len(), sent);
-    assert!(fault(&lab, "nas-out-of-place") && lab.ue.mm() == Mm::Registered);
+    assert!(fault(&lab, "nas-unprotected") && lab.ue.mm() == Mm::Registered);
 }

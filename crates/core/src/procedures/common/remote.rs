@@ -187,8 +187,8 @@ pub fn pass_on(turn: &mut Turn<'_, '_>, psi: u8, told: Told) {
     match turn.ue.connection.map(|c| c.ran) {
         Some(RanContext::SetUp) if turn.ue.is_between_nodes() => wait(turn, Held { psi, n1, n2 }),
         Some(RanContext::SetUp) => user_plane::send(turn, Held { psi, n1, n2 }),
-        Some(RanContext::None) if n2.is_none() => user_plane::send(turn, Held { psi, n1, n2 }),
-        Some(RanContext::None | RanContext::SettingUp { .. }) => wait(turn, Held { psi, n1, n2 }),
+        Some(RanContext::None | RanContext::Secured) if n2.is_none() => user_plane::send(turn, Held { psi, n1, n2 }),
+        Some(RanContext::None | RanContext::Secured | RanContext::SettingUp { .. }) => wait(turn, Held { psi, n1, n2 }),
         Some(RanContext::Releasing { .. }) | None => {
             turn.ue.wanted.signalling |= n1.is_some();
             if n1.is_some() {

@@ -47,6 +47,19 @@ enum Stage {
     SecurityMode { pending: Box<NasSecurity>, retry: Retry },
 }
 
+/// What the UE was asked for and has not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// Nothing.
+    Nothing,
+    /// Its SUCI, by an Identity Request.
+    Identity,
+    /// An answer to a challenge, by an Authentication Request.
+    Challenge,
+    /// New keys, by a Security Mode Command.
+    SecurityMode,
+}
+
 /// What came of a message.
 #[derive(Debug, PartialEq)]
 pub enum Progress {
@@ -85,6 +98,16 @@ impl Securing {
                 retry.deadline
             }
             Stage::Vector { deadline } => *deadline,
+        }
+    }
+
+    /// What the UE was asked for.
+    pub fn awaited(&self) -> Awaited {
+        match &self.stage {
+            Stage::Identity(_) => Awaited::Identity,
+            Stage::Vector { .. } => Awaited::Nothing,
+            Stage::Challenge { .. } => Awaited::Challenge,
+            Stage::SecurityMode { .. } => Awaited::SecurityMode,
         }
     }
 
@@ -208,6 +231,7 @@ impl Securing {
             return Progress::Waiting(self);
         };
         turn.ue.security = Some(*pending);
+        turn.secure_exchange();
         turn.ue.security_capability = self.capability;
         if let Some(pei) = complete.imeisv.as_ref().and_then(|i| i.as_imeisv()) {
             turn.ue.identity.pei = pei.to_string().parse().ok().map(vireo_types::Pei);
@@ -261,7 +285,7 @@ fn ask_identity(turn: &mut Turn<'_, '_>) -> Stage {
 
 fn send_identity_request(turn: &mut Turn<'_, '_>) {
     // SUCI is type 1 (TS 24.501 table 9.11.3.3.1).
-    turn.send_plain(NasIdentityRequest::new(NasFGsIdentityType::new(1)).into());
+    turn.send_early(NasIdentityRequest::new(NasFGsIdentityType::new(1)).into());
 }
 
 fn ask_home(turn: &mut Turn<'_, '_>, identity: SubscriberIdentity, resync: Option<Resync>) -> Stage {
@@ -274,7 +298,7 @@ fn send_challenge(turn: &mut Turn<'_, '_>, info: &AuthenticationInfo, ngksi: u8)
     let request = NasAuthenticationRequest::new(NasKeySetIdentifier::new(ngksi), NasAbba::new(ABBA.to_vec()))
         .with_authentication_parameter_rand(NasAuthenticationParameterRand::from_rand(info.rand))
         .with_authentication_parameter_autn(NasAuthenticationParameterAutn::from_autn(info.autn));
-    turn.send_plain(request.into());
+    turn.send_early(request.into());
 }
 
 fn send_security_mode(turn: &mut Turn<'_, '_>, pending: &mut NasSecurity, capability: Capability) {
@@ -292,6 +316,6 @@ fn send_security_mode(turn: &mut Turn<'_, '_>, pending: &mut NasSecurity, capabi
 }
 
 fn refuse(turn: &mut Turn<'_, '_>) -> Progress {
-    turn.send_plain(NasAuthenticationReject::new().into());
+    turn.send_early(NasAuthenticationReject::new().into());
     Progress::Refused
 }

@@ -5,7 +5,7 @@ pub mod nr;
 use crate::config::SliceProfile;
 use crate::context::{Capability, Registration, Retry, Wanted};
 use crate::n2::Cause;
-use crate::procedures::common::securing::{Progress, Securing};
+use crate::procedures::common::securing::{Awaited, Progress, Securing};
 use crate::procedures::common::{context_setup, remote, user_plane};
 use crate::session::{Input, Ran};
 use crate::subscription::{SubscriberIdentity, Subscription};
@@ -102,6 +102,14 @@ impl Registering {
         match &self.stage {
             Stage::Securing(securing) => Some(securing.deadline()),
             Stage::Accepted { retry, .. } => Some(retry.deadline),
+        }
+    }
+
+    /// What the UE was asked for.
+    pub fn awaited(&self) -> Awaited {
+        match &self.stage {
+            Stage::Securing(securing) => securing.awaited(),
+            Stage::Accepted { .. } => Awaited::Nothing,
         }
     }
 

@@ -1,6 +1,8 @@
 //! A network in a test: the real steps of the core on one side, the emulator's gNBs and UE on the other, a home network
 //! and a UPF that answer at once, and a clock that the test moves. No I/O.
 
+pub(crate) mod nas;
+
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use vireo_core::config::*;
@@ -294,12 +296,6 @@ impl Lab {
         act(&mut self.ue, &self.profile, &mut out);
         self.uplink(out);
         self.settle();
-    }
-
-    /// The UE forgets everything but its USIM, and keeps its connection.
-    pub(crate) fn forget_ue(&mut self) {
-        let supi = "999700000000001".parse().expect("a SUPI");
-        self.ue = Ue::new(Usim::new(supi, KEYS));
     }
 
     /// A NAS message as it is, past the UE.
