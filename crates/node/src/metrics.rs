@@ -89,6 +89,12 @@ labels! {
         NasUnprotected = "nas-unprotected",
         /// NAS: a message that does not fit the state.
         NasUnexpected = "nas-unexpected",
+        /// A SUCI names a home network key that is not configured.
+        SuciKeyUnknown = "suci-key-unknown",
+        /// A SUCI does not de-conceal: another home network key than the USIM's, or altered on its way.
+        SuciNotDeconcealed = "suci-not-deconcealed",
+        /// What answers an Identity Request is no SUCI.
+        IdentityNotSuci = "identity-not-suci",
         /// PFCP: no such session or no association.
         PfcpUnknownSession = "pfcp-unknown-session",
         /// A limit was reached: contexts, half-open registrations, mailboxes.

@@ -180,7 +180,9 @@ fn a_key_set_in_use_gets_another() {
 fn the_home_network_says_why() {
     let cases = [
         (AuthenticationError::UnknownSubscriber, 3),
-        (AuthenticationError::BadSuci, 3),
+        // A deviation from TS 24.501 5.5.1.2.5: an operator's mistake locks no SIM.
+        (AuthenticationError::BadSuci, 9),
+        (AuthenticationError::UnknownHomeKey, 9),
         (AuthenticationError::Unavailable, 22),
     ];
     for (error, cause) in cases {
@@ -192,6 +194,71 @@ fn the_home_network_says_why() {
         let waits = |e: &UeEvent| matches!(e, UeEvent::RegistrationRejected { retry_after_s: Some(_), .. });
         assert_eq!(lab.events.iter().any(waits), cause == 22, "congestion tells when to come back");
         assert!(lab.context().is_none());
+    }
+}
+
+/// The context under the UE's 5G-GUTI is lost: an update is answered as a service request is (TS 24.501 5.5.1.3.5), because
+/// some UEs cipher their answer to an Identity Request.
+#[test]
+fn update_of_unknown_guti_is_rejected() {
+    for kind in [ue::Registration::Mobility, ue::Registration::Periodic] {
+        let mut lab = Lab::new();
+        lab.register();
+        lab.idle();
+        lab.change(|ue| ue.identity.tmsi = Some(Tmsi(1)));
+        lab.ue_does(|ue, p, out| ue.register(p, kind, out).expect("a request"));
+        let rejected = UeEvent::RegistrationRejected { cause: 9, retry_after_s: None };
+        assert!(lab.events.contains(&rejected), "{:?}", lab.events);
+        assert_eq!(failed(&lab, Kind::Mobility), Some(9));
+        assert!(lab.context().is_none(), "nothing is kept of it");
+        lab.register();
+    }
+}
+
+/// A 5G-GUTI that is mapped from a 4G-GUTI is no proof that the network has lost something: the UE is asked who it is.
+#[test]
+fn update_from_eps_is_asked_for_suci() {
+    let (guti, capability) = ([0xf2, 0x99, 0xf9, 7, 2, 0, 0x40, 1, 2, 3, 4], [0x2e, 2, 0xf0, 0x70]);
+    let request = [&[0x7e, 0, 0x41, 0x7a, 0, 11][..], &guti, &capability].concat();
+    // EPS NAS message container, and UE status: in EMM-REGISTERED.
+    let from_eps: [&[u8]; 2] = [&[0x70, 0, 1, 0x48], &[0x2b, 1, 1]];
+    for (more, asked) in [(&[][..], false), (from_eps[0], true), (from_eps[1], true), (&[0x2b, 1, 2], false)] {
+        let mut lab = Lab::new();
+        lab.reachable = false;
+        lab.inject(&[&request[..], more].concat());
+        let identity_request = |pdu: &Vec<u8>| pdu.windows(4).any(|octets| octets == [0x7e, 0, 0x5b, 1]);
+        assert_eq!(lab.sent.iter().any(identity_request), asked, "{more:02x?} {:?}", lab.notes);
+    }
+}
+
+/// What answers an Identity Request is no SUCI.
+#[test]
+fn identity_that_is_no_suci_is_rejected_without_locking() {
+    let no_identity = [0x7e, 0, 0x5c, 0, 1, 0];
+    let s_tmsi = [&[0x7e, 0, 0x5c, 0, 7, 0xf4][..], &[0, 0x40, 1, 2, 3, 4]].concat();
+    for response in [&no_identity[..], &s_tmsi] {
+        let (mut lab, mut out) = (Lab::new(), ue::Out::default());
+        let p = lab.profile.clone();
+        lab.ue.register(&p, ue::Registration::UnknownGuti, &mut out).expect("a request");
+        let request = out.messages().next().expect("a message").to_vec();
+        lab.inject_until(&request, &mut 0);
+        let connection = lab.context().and_then(|c| c.connection).expect("a connection");
+        lab.take_from_gnb(0, &lab::uplink_nas(connection.amf_id, connection.ran_id, response));
+        assert_eq!(failed(&lab, Kind::Registration), Some(9), "{:?}", lab.notes);
+        assert!(fault(&lab, "identity-not-suci"));
+    }
+}
+
+#[test]
+fn undecipherable_suci_is_counted() {
+    for (error, word) in [
+        (AuthenticationError::BadSuci, "suci-not-deconcealed"),
+        (AuthenticationError::UnknownHomeKey, "suci-key-unknown"),
+    ] {
+        let mut lab = Lab::new();
+        lab.home_says = Some(error);
+        lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Fresh, out).expect("a request"));
+        assert!(fault(&lab, word), "{:?}", lab.notes);
     }
 }
 

@@ -143,7 +143,12 @@ fn kind(word: &str) -> Fault {
         "nas-malformed" | "nas-header" | "nas-truncated" | "nas-not-5gmm" => Fault::NasDecode,
         "nas-bad-mac" | "nas-count-exhausted" => Fault::NasIntegrity,
         "nas-unprotected" => Fault::NasUnprotected,
-        "nas-out-of-place" | "nas-initial-unexpected" | "nas-transport-unserved" => Fault::NasUnexpected,
+        "nas-out-of-place" | "nas-initial-unexpected" | "nas-transport-unserved" | "nas-unproved-deregistration" => {
+            Fault::NasUnexpected
+        }
+        "suci-key-unknown" => Fault::SuciKeyUnknown,
+        "suci-not-deconcealed" => Fault::SuciNotDeconcealed,
+        "identity-not-suci" => Fault::IdentityNotSuci,
         "pfcp-unknown-session" | "session-unknown" => Fault::PfcpUnknownSession,
         "limit" => Fault::Limit,
         _ => Fault::NgapSemantic,

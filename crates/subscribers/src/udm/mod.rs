@@ -2,6 +2,7 @@
 
 mod cache;
 mod database;
+mod limiter;
 mod sidf;
 mod sqn;
 #[cfg(test)]
@@ -12,13 +13,18 @@ use crate::store::{Store, StoreError};
 use cache::{Cache, Miss};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use database::Lookup;
+use limiter::Limiter;
 pub use sidf::{HomeNetworkKey, HomeNetworkKeyError, Profile};
 use sqn::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest, SubscriberIdentity};
-use vireo_types::{Instant, Plmn, Supi};
+use vireo_types::{Duration, Instant, Plmn, Supi};
+use vireo_wire::security::nas_5gs::SuciError;
+
+/// From one log line about a SUCI that does not de-conceal to the next.
+const LINE_PERIOD: Duration = Duration::from_secs(10);
 
 /// The answer to an authentication request.
 pub type Answer = Result<AuthenticationInfo, AuthenticationError>;
@@ -106,6 +112,7 @@ struct Shared {
     cache: Cache,
     clock: Clock,
     keys: Vec<HomeNetworkKey>,
+    lines: Limiter,
     answer: Box<dyn Fn(u64, Answer) + Send + Sync>,
     /// Nobody waits for an answer any more.
     stopping: AtomicBool,
@@ -131,6 +138,7 @@ impl Udm {
             cache: Cache::new(config.cache_records),
             clock,
             keys: config.home_network_keys,
+            lines: Limiter::new(LINE_PERIOD),
             answer: Box::new(answer),
             stopping: AtomicBool::new(false),
         });
@@ -230,6 +238,13 @@ fn in_clear(identity: &SubscriberIdentity) -> Result<Option<Supi>, Authenticatio
     }
 }
 
+fn refusal(reason: SuciError) -> AuthenticationError {
+    match reason {
+        SuciError::MissingKey => AuthenticationError::UnknownHomeKey,
+        _ => AuthenticationError::BadSuci,
+    }
+}
+
 fn taken(sent: Option<bool>) -> Result<(), AuthenticationError> {
     if sent == Some(true) { Ok(()) } else { Err(AuthenticationError::Unavailable) }
 }
@@ -245,8 +260,11 @@ fn deconceal_all(shared: &Shared, jobs: &Receiver<Job>, database: &Sender<Lookup
             Ok(supi) => supi,
             Err(reason) => {
                 // Only here: peers must not learn how far a forged SUCI went (TS 33.501 6.12.5)
-                tracing::debug!(%reason, "a SUCI does not de-conceal");
-                (shared.answer)(token, Err(AuthenticationError::BadSuci));
+                if let Some(left_out) = shared.lines.admit(now) {
+                    let (scheme, key) = (octets.get(6), octets.get(7));
+                    tracing::warn!(%reason, scheme, key, left_out, "SUCI de-concealment failed");
+                }
+                (shared.answer)(token, Err(refusal(reason)));
                 continue;
             }
         };

@@ -3,7 +3,7 @@
 
 use crate::context::{Capability, NasSecurity, Retry};
 use crate::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest, Resync, SubscriberIdentity};
-use crate::turn::{Effect, Turn};
+use crate::turn::{Effect, Note, Turn};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use vireo_types::{Duration, Instant};
@@ -126,7 +126,7 @@ impl Securing {
             return Progress::Waiting(self);
         }
         if response.mobile_identity.as_suci().is_none() {
-            return Progress::Rejected(GmmCause::IllegalUe);
+            return unidentified(turn, "identity-not-suci");
         }
         self.identified = true;
         self.stage = ask_home(turn, SubscriberIdentity::Suci(response.mobile_identity.value.to_vec()), None);
@@ -146,9 +146,9 @@ impl Securing {
             Ok(info) => Box::new(info),
             Err(AuthenticationError::Unavailable) => return Progress::Rejected(GmmCause::Congestion),
             Err(AuthenticationError::BadAuts) => return refuse(turn),
-            Err(AuthenticationError::UnknownSubscriber | AuthenticationError::BadSuci) => {
-                return Progress::Rejected(GmmCause::IllegalUe);
-            }
+            Err(AuthenticationError::UnknownSubscriber) => return Progress::Rejected(GmmCause::IllegalUe),
+            Err(AuthenticationError::BadSuci) => return unidentified(turn, "suci-not-deconcealed"),
+            Err(AuthenticationError::UnknownHomeKey) => return unidentified(turn, "suci-key-unknown"),
         };
         let in_use = turn.ue.security.as_ref().map_or(7, |s| s.ngksi);
         let free = |k: &u8| *k != self.ue_ngksi && *k != in_use;
@@ -313,6 +313,13 @@ fn send_security_mode(turn: &mut Turn<'_, '_>, pending: &mut NasSecurity, capabi
     // (TS 33.501 6.4.6); asking always costs a few octets and one rule less.
     .with_additional_5g_security_information(NasAdditional5gSecurityInformation::from_flags(true, false));
     turn.send_new_context(pending, command.into());
+}
+
+/// The network cannot tell who the UE is. It is rejected with #9, a deviation from TS 24.501 5.5.1.2.5: a home network key
+/// that an operator has forgotten or mistaken would lock every SIM until it is switched off, by #3.
+fn unidentified(turn: &mut Turn<'_, '_>, fault: &'static str) -> Progress {
+    turn.note(Note::fault(fault));
+    Progress::Rejected(GmmCause::UeIdentityCannotBeDerivedByTheNetwork)
 }
 
 fn refuse(turn: &mut Turn<'_, '_>) -> Progress {

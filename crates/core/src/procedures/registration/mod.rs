@@ -69,6 +69,8 @@ pub enum RequestIdentity {
     Guti,
     /// By something that does not name a subscriber.
     Other,
+    /// By a 5G-GUTI that the UE has mapped from a 4G-GUTI, as it comes from EPS (TS 24.501 5.5.1.3.2).
+    MappedGuti,
 }
 
 /// A registration in progress.
@@ -141,13 +143,19 @@ pub fn begin(turn: &mut Turn<'_, '_>, request: Request, verified: bool) -> Next 
         }
         return accept(turn, request, started);
     }
+    let update = matches!(request.kind, RequestKind::Mobility | RequestKind::Periodic);
+    if update && !verified && request.identity == RequestIdentity::Guti {
+        // 5.5.1.3.5: the context under this 5G-GUTI is lost, or the UE's keys are. An Identity Request would not help
+        // UEs that cipher their answer under the keys that are lost here.
+        return reject(turn, request.kind.counted(), GmmCause::UeIdentityCannotBeDerivedByTheNetwork);
+    }
     // A request without a UE security capability cannot start a security context (8.2.6.7).
     let Some(capability) = request.capability else {
         return reject(turn, request.kind.counted(), GmmCause::InvalidMandatoryInformation);
     };
     let identity = match &request.identity {
         RequestIdentity::Suci(octets) => Some(SubscriberIdentity::Suci(octets.clone())),
-        RequestIdentity::Guti | RequestIdentity::Other => None,
+        RequestIdentity::Guti | RequestIdentity::MappedGuti | RequestIdentity::Other => None,
     };
     let progress = Securing::start(turn, identity, request.ngksi, capability);
     carry_on(turn, request, started, progress)
