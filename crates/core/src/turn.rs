@@ -125,6 +125,9 @@ pub enum Note {
     },
     /// A message was at fault or out of place; the word labels a counter.
     Fault(Cow<'static, str>),
+    /// It failed because the UE has not proved who it is: an Authentication Failure, or a wrong RES*. A wrong K or OPc
+    /// of a USIM or of the subscriber's record shows as this.
+    NotAuthenticated(Kind),
 }
 
 impl Note {

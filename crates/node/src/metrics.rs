@@ -225,6 +225,8 @@ labels! {
 pub enum Failure {
     /// Rejected with this 5GMM, 5GSM or NGAP cause value.
     Cause(u8),
+    /// The UE has not proved who it is (TS 24.501 5.4.1.3): its K or OPc is not the subscriber's.
+    Authentication,
     /// A timer expired for the last time.
     Timeout,
     /// The association or the AN connection went away.
@@ -447,8 +449,8 @@ impl Procedures {
         kind.latency.record(latency.as_micros() as f64 / 1e6);
     }
 
-    /// `vireo_procedure_total{procedure,result="failure",cause}`: the cause is a cause value, `timeout`, `lost` or
-    /// `superseded`. Takes a lock: failures are not the hot path.
+    /// `vireo_procedure_total{procedure,result="failure",cause}`: the cause is a cause value, `authentication_failure`,
+    /// `timeout`, `lost` or `superseded`. Takes a lock: failures are not the hot path.
     pub fn failed(&self, procedure: Procedure, failure: Failure) {
         let number;
         let cause = match failure {
@@ -456,6 +458,7 @@ impl Procedures {
                 number = value.to_string();
                 number.as_str()
             }
+            Failure::Authentication => "authentication_failure",
             Failure::Timeout => "timeout",
             Failure::Lost => "lost",
             Failure::Superseded => "superseded",
@@ -483,7 +486,7 @@ fn describe(recorder: &PrometheusRecorder) {
         ("vireo_procedure_started_total", "Procedures that began."),
         (
             "vireo_procedure_total",
-            "Procedures that ended, by result and cause (cause value, timeout, lost, superseded).",
+            "Procedures that ended, by result and cause (value, authentication_failure, timeout, lost, superseded).",
         ),
         ("vireo_faults_total", "Mistakes of peers, by protocol and kind."),
         ("vireo_messages_total", "Messages by protocol and direction."),

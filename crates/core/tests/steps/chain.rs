@@ -245,6 +245,35 @@ fn asking(lab: &mut Lab, smf: &mut Smf) -> (u32, CreateAsk) {
     }
 }
 
+/// The SMF's reject has the 5GSM cause that is counted, whether it answers the question or comes by itself; that the session
+/// is gone, which the SMF says then, is no second failure.
+#[test]
+fn reject_of_smf_counts_once_by_its_cause() {
+    for by_itself in [false, true] {
+        let (mut lab, mut smf) = (amf(), Smf::default());
+        let (number, create) = asking(&mut lab, &mut smf);
+        let pti = create.n1[2];
+        let told = Told { n1: Some(vec![0x2e, 5, pti, 0xc3, 26]), n2: None };
+        let ask = Ask::Create(Box::new(create));
+        if by_itself {
+            let name = "http://smf/1".to_owned();
+            lab.event(Event::Smf { number, ask, answer: Answer::Created(name), carried: None });
+            let transfer = smf.transfer(5, told);
+            lab.event(Event::Transfer(transfer));
+            lab.event(Event::SmContextReleased { number });
+        } else {
+            let answer = Answer::Refused { told, unknown: false };
+            lab.event(Event::Smf { number, ask, answer, carried: None });
+        }
+        lab.settle();
+        let failed = lab.notes.iter().filter(|note| matches!(note, Note::Failed(Kind::Session, _)));
+        assert_eq!(failed.collect::<Vec<_>>(), [&Note::Failed(Kind::Session, 26)]);
+        let rejected = UeEvent::SessionRejected { psi: 5, cause: ue::Cause::Sm(26) };
+        assert!(lab.events.contains(&rejected), "{:?}", lab.events);
+        assert!(stages(&lab).is_empty(), "{:?}", stages(&lab));
+    }
+}
+
 fn created(number: u32, reference: &str) -> Option<Created> {
     Some(Created { number, key: 3, reference: reference.to_owned(), open: true })
 }

@@ -262,6 +262,18 @@ fn undecipherable_suci_is_counted() {
     }
 }
 
+/// A USIM that has another K or OPc finds a wrong MAC, or answers with a wrong RES*.
+#[test]
+fn wrong_key_is_an_authentication_failure() {
+    for fault in [Fault::MacFailure, Fault::WrongResponse] {
+        let mut lab = Lab::new();
+        lab.ue.inject(fault);
+        lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Fresh, out).expect("a request"));
+        assert!(lab.notes.contains(&Note::NotAuthenticated(Kind::Registration)), "{:?}", lab.notes);
+        assert_eq!(failed(&lab, Kind::Registration), None, "it is counted once");
+    }
+}
+
 #[test]
 fn no_common_slice_is_no_registration() {
     let mut lab = Lab::new();
@@ -539,6 +551,7 @@ fn a_used_up_address_pool_refuses_the_session_only() {
     lab.ue_does(|ue, p, out| ue.establish(p, 1, PduSessionType::Ipv4, out).expect("a request"));
     assert!(lab.events.iter().any(|e| matches!(e, UeEvent::SessionRejected { psi: 1, .. })), "{:?}", lab.events);
     assert!(lab.context().is_some_and(|c| c.is_registered() && c.sessions.is_empty()));
+    assert_eq!(failed(&lab, Kind::Session), Some(26), "insufficient resources");
     lab.ids.address_pool_empty = false;
     lab.session(2);
 }

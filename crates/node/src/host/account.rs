@@ -79,6 +79,12 @@ impl Account {
                 }
                 tracing::debug!(%whom, procedure = ?kind, cause, "a procedure failed");
             }
+            Note::NotAuthenticated(kind) => {
+                if let Some(procedure) = procedure(*kind) {
+                    procedures.failed(procedure, Failure::Authentication);
+                }
+                tracing::debug!(%whom, procedure = ?kind, "a UE has not proved who it is");
+            }
             Note::Carried { uplink, downlink } => self.metrics.carried(*uplink, *downlink),
             Note::Fault(word) => self.fault(word, now, whom),
         }

@@ -5,7 +5,7 @@ use super::user_plane::{self, HELD_LIMIT, Held};
 use crate::chain::{Ask, Create, RemoteSession, RemoteStage, SessionNumber, Told, Update};
 use crate::context::RanContext;
 use crate::session::{Input, N2Sm};
-use crate::turn::{Effect, Note, Turn};
+use crate::turn::{Effect, Kind, Note, Turn};
 use vireo_types::limits::SM_INFORMATION_OCTETS;
 use vireo_types::{Dnn, Snssai, Supi};
 
@@ -176,6 +176,13 @@ pub fn pass_on(turn: &mut Turn<'_, '_>, psi: u8, told: Told) {
     let Told { n1, n2 } = told;
     if n1.is_none() && n2.is_none() {
         return;
+    }
+    if let Some(n1) = &n1
+        && user_plane::count_reject(turn, n1) == Some(Kind::Session)
+        && let Some(session) = turn.ue.chain.of_psi(psi)
+    {
+        // What the SMF says of it after this is no second failure.
+        session.stage = RemoteStage::Ending;
     }
     if let (Some(session), Some((kind, _))) = (turn.ue.chain.of_psi(psi), &n2) {
         match kind {

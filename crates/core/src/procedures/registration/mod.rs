@@ -189,8 +189,16 @@ fn carry_on(turn: &mut Turn<'_, '_>, request: Request, started: Instant, progres
             accept(turn, request, started)
         }
         Progress::Rejected(cause) => reject(turn, request.kind.counted(), cause),
-        Progress::Refused => abort(turn, request.kind.counted(), Cause::nas(CauseNas::authentication_failure)),
-        Progress::Abandoned => abort(turn, request.kind.counted(), Cause::nas(CauseNas::unspecified)),
+        Progress::Refused => {
+            turn.note(Note::NotAuthenticated(request.kind.counted()));
+            turn.release(Cause::nas(CauseNas::authentication_failure));
+            None
+        }
+        Progress::Abandoned => {
+            turn.note(Note::Failed(request.kind.counted(), 0));
+            turn.release(Cause::nas(CauseNas::unspecified));
+            None
+        }
     }
 }
 
@@ -378,12 +386,6 @@ fn reject_slices(turn: &mut Turn<'_, '_>, counted: Kind, rejected: &[Snssai]) ->
     turn.note(Note::Failed(counted, GmmCause::NoNetworkSlicesAvailable.as_u8()));
     turn.release(Cause::nas(CauseNas::normal_release));
     forget_keys_of_the_unknown(turn);
-    None
-}
-
-fn abort(turn: &mut Turn<'_, '_>, counted: Kind, cause: Cause) -> Next {
-    turn.note(Note::Failed(counted, 0));
-    turn.release(cause);
     None
 }
 
