@@ -8,7 +8,7 @@ use crate::subscription::AuthenticationRequest;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use vireo_types::{AssocId, Dnn, Instant, Ltmsi, SessionAddress, SessionIndex, Supi, Tmsi};
+use vireo_types::{AmfUeNgapId, AssocId, Dnn, Instant, Ltmsi, SessionAddress, SessionIndex, Supi, Tmsi};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType as Header, NasFGmmCause, NasFGmmStatus};
 
 /// What is done after a step's commit, in order, and never before it.
@@ -166,6 +166,19 @@ impl Turn<'_, '_> {
     /// When what the step is about came to this core.
     pub fn arrived(&self) -> Instant {
         self.env.arrived
+    }
+
+    /// Gives the UE's next connection its AMF-UE-NGAP-ID. Its generation is random at first and grows by a random step, so
+    /// that neither the LTMSI nor an earlier identifier tells it, and none comes again within 64 connections.
+    pub fn next_amf_id(&mut self) -> AmfUeNgapId {
+        const STEPS: u16 = 64;
+        let random = u16::from_be_bytes(self.env.random());
+        let generation = match self.ue.connections & 0xfff {
+            0 => random % 0xfff,
+            last => (last + random % STEPS) % 0xfff,
+        };
+        self.ue.connections = generation + 1;
+        AmfUeNgapId::new(self.ue.ltmsi, self.ue.connections)
     }
 
     /// Adds an effect.

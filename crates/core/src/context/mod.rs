@@ -56,7 +56,7 @@ pub struct UeContext {
     pub next_session: u32,
     /// The NG connection: there while the UE is CM-CONNECTED.
     pub connection: Option<Connection>,
-    /// How many NG connections there were (the generation of the next AMF-UE-NGAP-ID).
+    /// Generation of the latest AMF-UE-NGAP-ID, 1 to 4095; 0: there was none.
     pub connections: u16,
     /// The 5GMM procedure that runs.
     pub procedure: Option<Procedure>,

@@ -260,11 +260,11 @@ fn leave_idle(turn: &mut Turn<'_, '_>) {
 }
 
 fn connect(turn: &mut Turn<'_, '_>, assoc: AssocId, message: &Initial) {
-    turn.ue.connections = turn.ue.connections.wrapping_add(1);
+    let amf_id = turn.next_amf_id();
     turn.ue.connection = Some(Connection {
         assoc,
         ran_id: message.ran_id,
-        amf_id: AmfUeNgapId::new(turn.ue.ltmsi, turn.ue.connections),
+        amf_id,
         tai: message.tai,
         cell: message.cell,
         ran: RanContext::None,

@@ -2,6 +2,7 @@
 //! lost, and when it or somebody else misbehaves.
 
 use crate::lab::{self, ASSOC, Lab, SLICE};
+use std::collections::BTreeSet;
 use vireo_core::context::{Procedure, Registration, UeContext};
 use vireo_core::engine::Event;
 use vireo_core::replica::{Claim, Claims, Verdict};
@@ -483,6 +484,33 @@ fn a_ue_that_comes_back_on_another_connection_loses_the_first() {
     let second = lab.context().and_then(|c| c.connection).expect("it is connected");
     assert!(second.amf_id != first.amf_id && second.ran_id != first.ran_id);
     assert_eq!(succeeded(&lab, Kind::ServiceRequest), 1);
+}
+
+/// The LTMSI and an identifier that a UE had do not tell the one that it has.
+#[test]
+fn amf_ue_ngap_id_is_random_from_first_use() {
+    let generation = |lab: &Lab| {
+        let connection = lab.context().and_then(|ue| ue.connection);
+        connection.expect("it is connected").amf_id.generation()
+    };
+    let (mut firsts, mut steps) = (BTreeSet::new(), BTreeSet::new());
+    for random in 1..=40 {
+        let mut lab = Lab::new();
+        lab.random = random;
+        lab.register();
+        lab.session(1);
+        let first = generation(&lab);
+        lab.random = random + 100;
+        lab.idle();
+        lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+        let second = generation(&lab);
+        lab.n2(2);
+        let third = generation(&lab);
+        assert!(first != second && second != third && first != third, "{first} {second} {third}");
+        firsts.insert(first);
+        steps.extend([second.wrapping_sub(first) & 0xfff, third.wrapping_sub(second) & 0xfff]);
+    }
+    assert!(firsts.len() > 35 && steps.len() > 20, "{firsts:?} {steps:?}");
 }
 
 #[test]

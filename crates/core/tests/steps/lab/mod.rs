@@ -163,6 +163,8 @@ pub(crate) struct Lab {
     pub(crate) now: Instant,
     /// How long events wait for their steps.
     pub(crate) waits_us: u64,
+    /// Every random octet.
+    pub(crate) random: u8,
     pub(crate) ids: Ids,
     /// The UE's context, in its stored form: every step loads and stores it.
     stored: Option<Vec<u8>>,
@@ -228,6 +230,7 @@ impl Lab {
             config: config(),
             now: Instant(1_000_000_000),
             waits_us: 0,
+            random: 0x5a,
             ids: Ids::default(),
             stored: None,
             others: Vec::new(),
@@ -369,7 +372,8 @@ impl Lab {
 
     /// One step over a context, of which nothing is kept.
     pub(crate) fn try_step(&mut self, ue: &mut UeContext, event: Event<'_>) -> vireo_core::turn::Outcome {
-        let mut random = |octets: &mut [u8]| octets.fill(0x5a);
+        let fill = self.random;
+        let mut random = |octets: &mut [u8]| octets.fill(fill);
         let mut env = Env {
             now: self.now,
             arrived: Instant(self.now.0 - self.waits_us),
@@ -691,6 +695,8 @@ pub(crate) fn in_state(state: &str, profile: SliceProfile) -> Lab {
     let mut lab = Lab::new();
     lab.config.slices[0].profile = profile;
     lab.now = Instant(1_795_000_000_000_000);
+    // The first connection has generation 1, as the stored contexts of layout 4 have it.
+    let random = std::mem::take(&mut lab.random);
     if state == "registering" {
         lab.reachable = false;
         lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Initial, out).expect("a request"));
@@ -698,6 +704,7 @@ pub(crate) fn in_state(state: &str, profile: SliceProfile) -> Lab {
         return lab;
     }
     lab.register();
+    lab.random = random;
     lab.session(1);
     if state == "idle" {
         lab.idle();
