@@ -268,6 +268,19 @@ fn plain_messages_end_no_registration() {
     assert_eq!(lab.ue.mm(), ue::Mm::Registered);
 }
 
+/// A UE whose keys the network has lost protects its SUCI under them: it is processed (TS 24.501 4.4.4.3 b).
+#[test]
+fn unverified_identity_response_is_processed() {
+    let (mut lab, asked) = registering(ue::Registration::UnknownGuti, 0);
+    let sent = lab.sent.len();
+    let connection = asked.connection.expect("a connection");
+    let response = unverified(&octets(Message::IdentityResponse));
+    lab.take_from_gnb(0, &lab::uplink_nas(connection.amf_id, connection.ran_id, &response));
+    lab.settle();
+    let challenged = |pdu: &Vec<u8>| pdu.windows(3).any(|octets| octets == [0x7e, 0, 0x56]);
+    assert!(lab.sent[sent..].iter().any(challenged), "{:?}", lab.notes);
+}
+
 /// A plain Registration Request on a connection whose secure exchange is established is another's (4.4.4.3).
 #[test]
 fn plain_registration_on_secure_connection_is_discarded() {

@@ -160,3 +160,25 @@ fn kind(word: &str) -> Fault {
         _ => Fault::NgapSemantic,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_count_by_cause_and_identity_faults_by_kind() {
+        let mut account = Account::new(Arc::new(Metrics::new()), &[]);
+        let faults = ["suci-key-unknown", "suci-not-deconcealed", "identity-not-suci", "nas-unprotected"];
+        let notes = [Note::NotAuthenticated(Kind::Registration), Note::Failed(Kind::Session, 26)];
+        for note in notes.into_iter().chain(faults.map(Note::fault)) {
+            account.note(&note, Instant(1), 0, "a UE");
+        }
+        let text = account.metrics.render();
+        let total = |labels: &str| text.contains(&format!("vireo_procedure_total{{{labels}}} 1\n"));
+        assert!(total(r#"procedure="registration",result="failure",cause="authentication_failure""#), "{text}");
+        assert!(total(r#"procedure="session-establishment",result="failure",cause="26""#), "{text}");
+        for fault in faults {
+            assert!(text.contains(&format!("vireo_faults_total{{fault=\"{fault}\"}} 1\n")), "{fault}: {text}");
+        }
+    }
+}

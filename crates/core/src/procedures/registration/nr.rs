@@ -40,7 +40,8 @@ pub fn read(message: &NasRegistrationRequest) -> Request {
 /// Whether the UE comes from EPS: it brings the message that it would have sent there, or says that it is registered there
 /// (5.5.1.3.2; UE status IE, 9.11.3.56).
 fn is_from_eps(message: &NasRegistrationRequest) -> bool {
-    let registered_in_eps = message.ue_status.as_ref().is_some_and(|status| status.value.first().is_some_and(|octet| octet & 1 == 1));
+    let registered_in_eps =
+        message.ue_status.as_ref().is_some_and(|status| status.value.first().is_some_and(|octet| octet & 1 == 1));
     message.eps_nas_message_container.is_some() || registered_in_eps
 }
 
