@@ -71,7 +71,7 @@ pub enum AuthenticationError {
     /// No such subscriber.
     #[error("the subscriber is not known")]
     UnknownSubscriber,
-    /// The SUCI does not de-conceal: unknown key, wrong scheme, bad MAC, or no SUCI at all.
+    /// The SUCI does not de-conceal: another home network key, bad MAC, or no SUCI at all.
     #[error("the SUCI does not de-conceal")]
     BadSuci,
     /// The AUTS does not verify.
@@ -80,6 +80,9 @@ pub enum AuthenticationError {
     /// The database did not answer, or the queue to it is full.
     #[error("the subscriber database does not answer")]
     Unavailable,
+    /// No home network key has the identifier and the scheme of the SUCI.
+    #[error("the SUCI names a home network key that is not configured")]
+    UnknownHomeKey,
 }
 
 /// Access and mobility plus session management subscription (Nudm_SDM_Get), as far as Vireo acts on it.

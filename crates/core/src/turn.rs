@@ -8,7 +8,7 @@ use crate::subscription::AuthenticationRequest;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use vireo_types::{AssocId, Dnn, Instant, Ltmsi, SessionAddress, SessionIndex, Supi, Tmsi};
+use vireo_types::{AmfUeNgapId, AssocId, Dnn, Instant, Ltmsi, SessionAddress, SessionIndex, Supi, Tmsi};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType as Header, NasFGmmCause, NasFGmmStatus};
 
 /// What is done after a step's commit, in order, and never before it.
@@ -125,6 +125,9 @@ pub enum Note {
     },
     /// A message was at fault or out of place; the word labels a counter.
     Fault(Cow<'static, str>),
+    /// It failed because the UE has not proved who it is: an Authentication Failure, or a wrong RES*. A wrong K or OPc
+    /// of a USIM or of the subscriber's record shows as this.
+    NotAuthenticated(Kind),
 }
 
 impl Note {
@@ -165,6 +168,19 @@ impl Turn<'_, '_> {
         self.env.arrived
     }
 
+    /// Gives the UE's next connection its AMF-UE-NGAP-ID. Its generation is random at first and grows by a random step, so
+    /// that neither the LTMSI nor an earlier identifier tells it, and none comes again within 64 connections.
+    pub fn next_amf_id(&mut self) -> AmfUeNgapId {
+        const STEPS: u16 = 64;
+        let random = u16::from_be_bytes(self.env.random());
+        let generation = match self.ue.connections & 0xfff {
+            0 => random % 0xfff,
+            last => (last + random % STEPS) % 0xfff,
+        };
+        self.ue.connections = generation + 1;
+        AmfUeNgapId::new(self.ue.ltmsi, self.ue.connections)
+    }
+
     /// Adds an effect.
     pub fn effect(&mut self, effect: Effect) {
         self.out.effects.push(effect);
@@ -199,7 +215,21 @@ impl Turn<'_, '_> {
         let plain = self.plain(message)?;
         match &mut self.ue.security {
             None => Some(plain),
-            Some(security) => protect(security, &plain, Header::IntegrityProtectedAndCiphered, &mut self.out),
+            Some(security) => {
+                let nas = protect(security, &plain, Header::IntegrityProtectedAndCiphered, &mut self.out);
+                self.secure_exchange();
+                nas
+            }
+        }
+    }
+
+    /// The secure exchange of NAS messages is established on the connection (TS 24.501 4.4.2.5): from now on the UE
+    /// protects and ciphers what it sends.
+    pub fn secure_exchange(&mut self) {
+        if let Some(connection) = &mut self.ue.connection
+            && connection.ran == RanContext::None
+        {
+            connection.ran = RanContext::Secured;
         }
     }
 
@@ -219,9 +249,11 @@ impl Turn<'_, '_> {
         }
     }
 
-    /// Sends a NAS message that is not protected.
-    pub fn send_plain(&mut self, message: Nas5gmmMessage) {
-        if let Some(nas) = self.plain(message) {
+    /// Sends a message of identification or authentication: without protection, until the secure exchange of NAS messages
+    /// is established on the connection (TS 24.501 4.4.4.2).
+    pub fn send_early(&mut self, message: Nas5gmmMessage) {
+        let is_none = self.ue.connection.is_none_or(|c| c.ran == RanContext::None);
+        if let Some(nas) = if is_none { self.plain(message) } else { self.nas(message) } {
             self.send_ready(nas);
         }
     }

@@ -91,6 +91,12 @@ labels! {
         NasUnprotected = "nas-unprotected",
         /// NAS: a message that does not fit the state.
         NasUnexpected = "nas-unexpected",
+        /// A SUCI names a home network key that is not configured.
+        SuciKeyUnknown = "suci-key-unknown",
+        /// A SUCI does not de-conceal: another home network key than the USIM's, or altered on its way.
+        SuciNotDeconcealed = "suci-not-deconcealed",
+        /// What answers an Identity Request is no SUCI.
+        IdentityNotSuci = "identity-not-suci",
         /// PFCP: no such session or no association.
         PfcpUnknownSession = "pfcp-unknown-session",
         /// PFCP: a datagram from an address that is not in `n4.allow`.
@@ -223,6 +229,8 @@ labels! {
 pub enum Failure {
     /// Rejected with this 5GMM, 5GSM or NGAP cause value.
     Cause(u8),
+    /// The UE has not proved who it is (TS 24.501 5.4.1.3): its K or OPc is not the subscriber's.
+    Authentication,
     /// A timer expired for the last time.
     Timeout,
     /// The association or the AN connection went away.
@@ -460,8 +468,8 @@ impl Procedures {
         kind.latency.record(latency.as_micros() as f64 / 1e6);
     }
 
-    /// `vireo_procedure_total{procedure,result="failure",cause}`: the cause is a cause value, `timeout`, `lost` or
-    /// `superseded`. Takes a lock: failures are not the hot path.
+    /// `vireo_procedure_total{procedure,result="failure",cause}`: the cause is a cause value, `authentication_failure`,
+    /// `timeout`, `lost` or `superseded`. Takes a lock: failures are not the hot path.
     pub fn failed(&self, procedure: Procedure, failure: Failure) {
         let number;
         let cause = match failure {
@@ -469,6 +477,7 @@ impl Procedures {
                 number = value.to_string();
                 number.as_str()
             }
+            Failure::Authentication => "authentication_failure",
             Failure::Timeout => "timeout",
             Failure::Lost => "lost",
             Failure::Superseded => "superseded",
@@ -496,7 +505,7 @@ fn describe(recorder: &PrometheusRecorder) {
         ("vireo_procedure_started_total", "Procedures that began."),
         (
             "vireo_procedure_total",
-            "Procedures that ended, by result and cause (cause value, timeout, lost, superseded).",
+            "Procedures that ended, by result and cause (value, authentication_failure, timeout, lost, superseded).",
         ),
         ("vireo_faults_total", "Mistakes of peers, by protocol and kind."),
         ("vireo_n2_refused_total", "Associations, NG Setups and further associations refused on N2, by reason."),

@@ -71,7 +71,7 @@ impl fmt::Display for Ltmsi {
 pub struct AmfUeNgapId(u64);
 
 impl AmfUeNgapId {
-    /// The identifier of a UE's connection number `generation` (its low 12 bits).
+    /// The identifier of a UE's connection of this `generation` (its low 12 bits).
     pub const fn new(ltmsi: Ltmsi, generation: u16) -> Self {
         AmfUeNgapId((ltmsi.0 as u64) << 12 | (generation & 0xfff) as u64)
     }
@@ -91,7 +91,7 @@ impl AmfUeNgapId {
         Ltmsi((self.0 >> 12) as u32)
     }
 
-    /// Which of the UE's connections.
+    /// Tells the UE's connections apart. It is no number of connections: it starts at random.
     pub const fn generation(self) -> u16 {
         (self.0 & 0xfff) as u16
     }

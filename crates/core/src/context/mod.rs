@@ -56,7 +56,7 @@ pub struct UeContext {
     pub next_session: u32,
     /// The NG connection: there while the UE is CM-CONNECTED.
     pub connection: Option<Connection>,
-    /// How many NG connections there were (the generation of the next AMF-UE-NGAP-ID).
+    /// Generation of the latest AMF-UE-NGAP-ID, 1 to 4095; 0: there was none.
     pub connections: u16,
     /// The 5GMM procedure that runs.
     pub procedure: Option<Procedure>,
@@ -173,7 +173,7 @@ pub struct Connection {
 /// The UE context in the RAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RanContext {
-    /// None yet: NAS transport only.
+    /// None yet: NAS transport only. The network has sent no ciphered message on the connection.
     None,
     /// Initial Context Setup Request sent.
     SettingUp {
@@ -187,6 +187,16 @@ pub enum RanContext {
         /// Until when its answer is waited for.
         deadline: Instant,
     },
+    /// None yet, and the secure exchange of NAS messages is established on the connection (TS 24.501 4.4.2.5), as it is
+    /// in every state but [`RanContext::None`].
+    Secured,
+}
+
+impl RanContext {
+    /// Returns true if the RAN has no UE context and was not asked to set one up.
+    pub fn is_none(self) -> bool {
+        matches!(self, RanContext::None | RanContext::Secured)
+    }
 }
 
 /// The 5GMM procedure that runs; each state owns what it needs.
@@ -298,7 +308,7 @@ impl UeContext {
         };
         let ran = self.connection.and_then(|c| match c.ran {
             RanContext::SettingUp { deadline } | RanContext::Releasing { deadline } => Some(deadline),
-            RanContext::None | RanContext::SetUp => None,
+            RanContext::None | RanContext::Secured | RanContext::SetUp => None,
         });
         let sessions = self.sessions.iter().filter_map(crate::session::deadline).min();
         let handover = self.handover.as_ref().and_then(handover::Handover::deadline);

@@ -174,16 +174,20 @@ impl NasSecurity {
         if constant_time_eq(&mac.to_be_bytes(), &message[2..6]) { Ok(count.get()) } else { Err(SecurityFault::BadMac) }
     }
 
-    /// Verifies and deciphers an uplink message and uses its COUNT up; gives the plain message.
-    pub fn unprotect(&mut self, message: &[u8]) -> Result<Vec<u8>, SecurityFault> {
+    /// Verifies and deciphers an uplink message, without accepting it: its COUNT and the plain message.
+    pub fn open(&self, message: &[u8]) -> Result<(u32, Vec<u8>), SecurityFault> {
         let count = self.verify(message)?;
         let mut plain = message[HEADER_OCTETS..].to_vec();
         // 2 and 4 are the ciphered header types (TS 24.501 table 9.3.1).
         if matches!(message[1] & 0x0f, 2 | 4) {
             self.cipher_uplink(count, &mut plain);
         }
-        self.uplink = count + 1;
-        Ok(plain)
+        Ok((count, plain))
+    }
+
+    /// Uses the COUNT of an accepted message up: neither it nor an earlier one is accepted again.
+    pub fn use_up(&mut self, count: u32) {
+        self.uplink = self.uplink.max(count + 1);
     }
 
     /// Deciphers what an initial NAS message carries in its NAS message container, under that message's COUNT
@@ -272,8 +276,10 @@ mod tests {
                     assert_eq!(ue.unprotect(&sent, NasDirection::Downlink).expect("verified").message, status);
                     let sent =
                         ue.protect(&status, Header::IntegrityProtectedAndCiphered, NasDirection::Uplink).expect("sent");
-                    assert_eq!(amf.unprotect(&sent).as_deref(), Ok(&PLAIN[..]));
-                    assert_eq!(amf.unprotect(&sent), Err(SecurityFault::BadMac), "a replay is refused");
+                    let (count, plain) = amf.open(&sent).expect("verified");
+                    assert_eq!((plain, amf.open(&sent).map(|(again, _)| again)), (PLAIN.to_vec(), Ok(count)));
+                    amf.use_up(count);
+                    assert_eq!(amf.open(&sent), Err(SecurityFault::BadMac), "a replay is refused");
                 }
             }
         }
@@ -281,15 +287,15 @@ mod tests {
 
     #[test]
     fn a_changed_or_short_message_is_refused_and_uses_no_count() {
-        let (mut amf, mut ue) = pair(IntegrityAlgorithm::NIA2, CipheringAlgorithm::NEA2);
+        let (amf, mut ue) = pair(IntegrityAlgorithm::NIA2, CipheringAlgorithm::NEA2);
         let message = Nas5gsMessage::decode(&[0x7e, 0x00, 0x43]).expect("a Registration Complete");
         let sent = ue.protect(&message, Header::IntegrityProtectedAndCiphered, NasDirection::Uplink).expect("sent");
         for at in 2..sent.len() {
             let mut changed = sent.clone();
             changed[at] ^= 1;
-            assert_eq!(amf.unprotect(&changed), Err(SecurityFault::BadMac), "octet {at}");
+            assert_eq!(amf.open(&changed), Err(SecurityFault::BadMac), "octet {at}");
         }
-        assert_eq!(amf.unprotect(&sent[..7]), Err(SecurityFault::Truncated));
-        assert_eq!(amf.unprotect(&sent).as_deref(), Ok(&[0x7e, 0x00, 0x43][..]));
+        assert_eq!(amf.open(&sent[..7]), Err(SecurityFault::Truncated));
+        assert_eq!(amf.open(&sent).map(|(_, plain)| plain), Ok(vec![0x7e, 0x00, 0x43]));
     }
 }

@@ -51,7 +51,6 @@ fn settle(turn: &mut Turn<'_, '_>, number: SessionNumber, ask: Ask, answer: Answ
             let live = found.is_live();
             forget(turn, number);
             if live {
-                turn.note(Note::Failed(Kind::Session, 0));
                 not_created(turn, psi, &create.n1, answer);
             }
         }
@@ -86,7 +85,10 @@ fn created(turn: &mut Turn<'_, '_>, number: SessionNumber, reference: String) {
 fn not_created(turn: &mut Turn<'_, '_>, psi: u8, n1: &[u8], answer: Answer) {
     match answer {
         Answer::Refused { told, .. } if told.n1.is_some() => remote::pass_on(turn, psi, Told { n2: None, ..told }),
-        _ => send_back(turn, psi, n1),
+        _ => {
+            turn.note(Note::Failed(Kind::Session, 0));
+            send_back(turn, psi, n1);
+        }
     }
 }
 

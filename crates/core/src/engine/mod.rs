@@ -23,7 +23,7 @@ use vireo_types::{AmfUeNgapId, AssocId, RanUeNgapId, Seid, Snssai};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseRadioNetwork;
 
-pub use nas::{is_authentic, named_tmsi};
+pub use nas::{is_authentic, named_tmsi, protection};
 
 /// What can happen to a UE. Everything a step waits for comes as an event through the same door.
 #[derive(Debug)]
@@ -206,7 +206,7 @@ fn reach(turn: &mut Turn<'_, '_>) {
             }
             user_plane::restore(turn, wanted.sessions);
         }
-        Some(RanContext::None | RanContext::SettingUp { .. } | RanContext::Releasing { .. }) => {}
+        Some(RanContext::None | RanContext::Secured | RanContext::SettingUp { .. } | RanContext::Releasing { .. }) => {}
     }
 }
 
@@ -253,18 +253,18 @@ fn arrive(turn: &mut Turn<'_, '_>, assoc: AssocId, message: &Initial) {
 /// Releases a connection that nobody needs.
 fn leave_idle(turn: &mut Turn<'_, '_>) {
     // A message that asked for nothing leaves a connection that nobody will use.
-    let idle = turn.ue.procedure.is_none() && turn.ue.connection.is_some_and(|c| c.ran == RanContext::None);
+    let idle = turn.ue.procedure.is_none() && turn.ue.connection.is_some_and(|c| c.ran.is_none());
     if idle {
         turn.release(Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason));
     }
 }
 
 fn connect(turn: &mut Turn<'_, '_>, assoc: AssocId, message: &Initial) {
-    turn.ue.connections = turn.ue.connections.wrapping_add(1);
+    let amf_id = turn.next_amf_id();
     turn.ue.connection = Some(Connection {
         assoc,
         ran_id: message.ran_id,
-        amf_id: AmfUeNgapId::new(turn.ue.ltmsi, turn.ue.connections),
+        amf_id,
         tai: message.tai,
         cell: message.cell,
         ran: RanContext::None,

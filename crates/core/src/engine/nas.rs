@@ -1,11 +1,15 @@
 //! Uplink NAS messages: which may be acted on, and what they are for (TS 24.501 4.4.4.3).
 
+pub mod protection;
+
 use crate::config::CoreConfig;
-use crate::context::{Procedure, SecurityFault, UeContext};
+use crate::context::{NasSecurity, Procedure, SecurityFault, UeContext};
 use crate::procedures::common::congestion;
 use crate::procedures::{deregistration, registration, service_request, session};
 use crate::schedule::kind::{self, DEREGISTRATION_REQUEST_BY_UE, REGISTRATION_REQUEST, SERVICE_REQUEST};
 use crate::turn::{Note, Turn};
+use protection::{Exchange, Message, Protection, Situation, Verdict};
+use std::borrow::Cow;
 use vireo_types::Tmsi;
 use vireo_wire::nas::*;
 
@@ -17,11 +21,6 @@ const CIPHERED_NEW_CONTEXT: u8 = 4;
 /// Types of identity (9.11.3.4).
 const GUTI: u8 = 2;
 const S_TMSI: u8 = 4;
-
-/// Messages that are acted on without protection although the UE has keys (4.4.4.3): Registration Request, Authentication
-/// Response and Failure, Identity Response, Security Mode Reject. A Deregistration Request is not among them here: on a
-/// connection whose UE has keys it must prove itself.
-const UNPROTECTED: [u8; 5] = [0x41, 0x57, 0x59, 0x5c, 0x5f];
 
 /// A message as it is acted on.
 struct Received {
@@ -67,14 +66,14 @@ pub fn named_tmsi(nas: &[u8], config: &CoreConfig) -> Option<Tmsi> {
 
 /// The NAS message of an Initial UE Message.
 pub(super) fn initial(turn: &mut Turn<'_, '_>, nas: &[u8]) {
-    if let Some(received) = receive(turn, nas) {
+    if let Some(received) = receive(turn, nas, true) {
         begin(turn, received);
     }
 }
 
 /// The NAS message of an Initial UE Message of a UE that is turned away. It uses up its COUNT like any other.
 pub(super) fn congested(turn: &mut Turn<'_, '_>, nas: &[u8]) {
-    let Some(received) = receive(turn, nas) else { return };
+    let Some(received) = receive(turn, nas, true) else { return };
     match received.message {
         Nas5gmmMessage::RegistrationRequest(_) => {
             congestion::give_up_what_waits(turn);
@@ -111,7 +110,7 @@ fn begin(turn: &mut Turn<'_, '_>, received: Received) {
 
 /// A NAS message on a connection that is there.
 pub(super) fn uplink(turn: &mut Turn<'_, '_>, nas: &[u8]) {
-    let Some(received) = receive(turn, nas) else { return };
+    let Some(received) = receive(turn, nas, false) else { return };
     match received.message {
         Nas5gmmMessage::RegistrationRequest(request) => registration(turn, &request, received.verified),
         Nas5gmmMessage::ServiceRequest(request) => {
@@ -120,8 +119,12 @@ pub(super) fn uplink(turn: &mut Turn<'_, '_>, nas: &[u8]) {
             }
         }
         Nas5gmmMessage::DeregistrationRequestUeOriginating(request) => {
+            let switch_off = request.de_registration_type.switch_off();
+            if received.verified.is_none() && turn.ue.procedure.is_some() {
+                return deregistration::unproved(turn, switch_off);
+            }
             turn.ue.procedure = None;
-            deregistration::by_ue(turn, request.de_registration_type.switch_off());
+            deregistration::by_ue(turn, switch_off);
         }
         Nas5gmmMessage::DeregistrationAcceptUeTerminated(_) => match turn.ue.procedure.take() {
             Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(turn, deregistering),
@@ -224,70 +227,92 @@ fn contained(turn: &Turn<'_, '_>, octets: &[u8], count: u32) -> Option<Nas5gmmMe
     }
 }
 
-/// The plain message of received octets, if it may be acted on.
-fn receive(turn: &mut Turn<'_, '_>, nas: &[u8]) -> Option<Received> {
-    match nas {
-        [0x7e, 0, ..] => plain(turn, nas),
-        [0x7e, INTEGRITY | CIPHERED, ..] if turn.ue.security.is_some() => {
-            let security = turn.ue.security.as_mut()?;
-            match security.unprotect(nas) {
-                Ok(inner) => {
-                    let count = security.uplink - 1;
-                    decode(turn, &inner).map(|message| Received { message, verified: Some(count) })
-                }
-                Err(fault) => unverified(turn, nas, fault),
-            }
+/// The message of received octets, if the table accepts it. Only then is its NAS COUNT used up: the header type is not
+/// under the MAC, so that a copy with another one must not keep the UE's own message from being accepted.
+fn receive(turn: &mut Turn<'_, '_>, nas: &[u8], first: bool) -> Option<Received> {
+    let opened = open(turn, nas)?;
+    let state = Exchange::of(turn.ue);
+    let Some(message) = Message::of(&opened.plain) else {
+        // Cut short, 5GSM outside a transport, or protection inside protection: no such message (4.2, 7.2.1).
+        turn.note(Note::fault("nas-not-5gmm"));
+        return None;
+    };
+    match protection::verdict(message, state, opened.protection, Situation::of(turn.ue, first)) {
+        Verdict::Accepted => {}
+        Verdict::NotExpected => {
+            turn.note(Note::fault("nas-out-of-place"));
+            return None;
         }
-        [0x7e, INTEGRITY | CIPHERED, ..] => unverified(turn, nas, SecurityFault::BadMac),
-        [0x7e, CIPHERED_NEW_CONTEXT, ..] => new_context(turn, nas),
+        Verdict::Unprotected => {
+            turn.note(Note::fault("nas-unprotected"));
+            return None;
+        }
+    }
+    let verified = match (opened.protection, opened.count) {
+        (Protection::NewContext, Some(count)) => {
+            pending(turn)?.use_up(count);
+            None
+        }
+        (_, Some(count)) => {
+            turn.ue.security.as_mut()?.use_up(count);
+            Some(count)
+        }
+        (_, None) => None,
+    };
+    // Somebody else's fault is not answered under the UE's keys, which would be taken for the secure exchange.
+    let answers = opened.protection.is_verified() || state == Exchange::NoContext;
+    decode(turn, &opened.plain, answers).map(|message| Received { message, verified })
+}
+
+/// A received message without its protection.
+struct Opened<'n> {
+    protection: Protection,
+    /// The NAS COUNT under which it was verified.
+    count: Option<u32>,
+    plain: Cow<'n, [u8]>,
+}
+
+/// Verifies and deciphers a message as far as it can be. `None` for what cannot be read.
+fn open<'n>(turn: &mut Turn<'_, '_>, nas: &'n [u8]) -> Option<Opened<'n>> {
+    let (protection, opened) = match nas {
+        [0x7e, 0, ..] => {
+            return Some(Opened { protection: Protection::Plain, count: None, plain: Cow::Borrowed(nas) });
+        }
+        [0x7e, INTEGRITY, ..] => (Protection::Integrity, turn.ue.security.as_ref().map(|s| s.open(nas))),
+        [0x7e, CIPHERED, ..] => (Protection::Ciphered, turn.ue.security.as_ref().map(|s| s.open(nas))),
+        [0x7e, CIPHERED_NEW_CONTEXT, ..] => (Protection::NewContext, pending(turn).map(|s| s.open(nas))),
         _ => {
             turn.note(Note::fault("nas-header"));
-            None
+            return None;
         }
-    }
-}
-
-/// A message under the security context that a Security Mode Command has offered.
-fn new_context(turn: &mut Turn<'_, '_>, nas: &[u8]) -> Option<Received> {
-    let plain = match &mut turn.ue.procedure {
-        Some(Procedure::Registration(r)) => r.securing().and_then(|s| s.pending()).map(|s| s.unprotect(nas)),
-        _ => None,
     };
-    match plain {
-        Some(Ok(plain)) => decode(turn, &plain).map(|message| Received { message, verified: None }),
-        Some(Err(_)) | None => {
-            turn.note(Note::fault("nas-bad-mac"));
-            None
+    let fault = match opened {
+        Some(Ok((count, plain))) => {
+            return Some(Opened { protection, count: Some(count), plain: Cow::Owned(plain) });
         }
-    }
-}
-
-/// A protected message that does not verify: only what 4.4.4.3 lists is acted on, as if it were plain.
-fn unverified(turn: &mut Turn<'_, '_>, nas: &[u8], fault: SecurityFault) -> Option<Received> {
+        Some(Err(fault)) => fault,
+        None => SecurityFault::BadMac,
+    };
     turn.note(Note::fault(match fault {
         SecurityFault::Truncated => "nas-truncated",
         SecurityFault::BadMac => "nas-bad-mac",
         SecurityFault::Exhausted => "nas-count-exhausted",
     }));
-    // Ciphered with keys that are not known here, it says nothing; and on a connection whose UE has keys, an
-    // unverified message is nobody's.
-    if nas.get(1) != Some(&INTEGRITY) || turn.ue.security.is_some() {
-        return None;
-    }
-    plain(turn, nas.get(7..)?)
+    // Ciphered with keys that are not known here, it says nothing.
+    let plain = Cow::Borrowed(nas.get(7..).filter(|_| protection == Protection::Integrity)?);
+    Some(Opened { protection: Protection::Unverified, count: None, plain })
 }
 
-fn plain(turn: &mut Turn<'_, '_>, nas: &[u8]) -> Option<Received> {
-    // What must be protected is discarded unread, so that a UE with keys can be made to answer nothing without them.
-    if turn.ue.security.is_some() && !nas.get(2).is_some_and(|kind| UNPROTECTED.contains(kind)) {
-        turn.note(Note::fault("nas-unprotected"));
-        return None;
+/// The security context that a Security Mode Command has offered.
+fn pending<'t>(turn: &'t mut Turn<'_, '_>) -> Option<&'t mut NasSecurity> {
+    match &mut turn.ue.procedure {
+        Some(Procedure::Registration(registering)) => registering.securing()?.pending(),
+        _ => None,
     }
-    decode(turn, nas).map(|message| Received { message, verified: None })
 }
 
-/// Decodes a plain message; one that is at fault gets the answer of TS 24.501 clause 7.
-fn decode(turn: &mut Turn<'_, '_>, plain: &[u8]) -> Option<Nas5gmmMessage> {
+/// Decodes a plain message; one that is at fault gets the answer of TS 24.501 clause 7, if it may have one.
+fn decode(turn: &mut Turn<'_, '_>, plain: &[u8], answers: bool) -> Option<Nas5gmmMessage> {
     let received = Nas5gsMessage::decode(plain);
     let message = match &received {
         Ok(Nas5gsMessage::Gmm(_, message)) if message.unknown_ies().is_empty() => match received {
@@ -305,7 +330,9 @@ fn decode(turn: &mut Turn<'_, '_>, plain: &[u8]) -> Option<Nas5gmmMessage> {
     match Nas5gsMessage::answer_to(plain, &received, Direction::Uplink) {
         Some(answer) => {
             turn.note(Note::fault("nas-malformed"));
-            if let Nas5gsMessage::Gmm(_, answer) = answer {
+            if let Nas5gsMessage::Gmm(_, answer) = answer
+                && answers
+            {
                 turn.send_nas(answer);
             }
             None

@@ -139,7 +139,7 @@ pub fn running(ue: &UeContext) -> Option<NfKind> {
     match ue.connection.map(|c| c.ran) {
         Some(RanContext::SettingUp { .. }) => return Some(NfKind::ServiceRequest),
         Some(RanContext::Releasing { .. }) => return Some(NfKind::StateManagement),
-        Some(RanContext::None | RanContext::SetUp) | None => {}
+        Some(RanContext::None | RanContext::Secured | RanContext::SetUp) | None => {}
     }
     (ue.sessions.iter().any(is_unsettled) || ue.chain.is_unsettled()).then_some(NfKind::Session)
 }

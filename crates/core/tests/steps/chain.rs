@@ -5,6 +5,7 @@ mod handover;
 mod n2;
 mod smf;
 
+use crate::lab::nas::{CIPHERED, downlink, protected};
 use crate::lab::{ASSOC, Lab};
 use smf::{ALL, Smf, amf, answers, idle, is_at, stages, succeeded, transferred, with_session, with_sessions};
 use vireo_core::chain::{
@@ -218,12 +219,21 @@ fn a_registration_ends_a_service_that_waits_for_an_smf() {
     let transfer = smf.transfer(5, told);
     lab.event(Event::Transfer(transfer));
     lab.settle();
-    lab.forget_ue();
-    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Fresh, out).expect("a request"));
+    lab.reachable = false;
+    let keys = lab.context().and_then(|ue| ue.security).expect("keys");
+    let mut out = ue::Out::default();
+    Lab::new().ue.register(&lab.profile, ue::Registration::Fresh, &mut out).expect("a request");
+    let request = out.messages().next().expect("a message").to_vec();
+    lab.inject(&protected(&keys, CIPHERED, &request));
+    let sent = lab.sent.len();
     asked.into_iter().for_each(|(number, ask)| smf.answer(&mut lab, number, ask));
-    lab.settle();
-    assert!(!lab.events.contains(&UeEvent::ServiceAccepted), "{:?}", lab.events);
-    assert_eq!((lab.ue.mm(), succeeded(&lab, Kind::ServiceRequest)), (Mm::Registered, 0));
+    let context = lab.context().expect("a context");
+    assert!(matches!(context.procedure, Some(Procedure::Registration(_))), "{:?}", lab.notes);
+    let keys = context.security.expect("keys");
+    let told: Vec<_> = lab.sent[sent..].iter().filter_map(|pdu| downlink(&keys, pdu)).collect();
+    let is_service_accept = |nas: &Vec<u8>| nas.starts_with(&[0x7e, 0, 0x4e]);
+    assert!(!told.iter().any(is_service_accept), "{told:02x?}");
+    assert_eq!(succeeded(&lab, Kind::ServiceRequest), 0);
 }
 
 /// A UE that has asked for a session, and what the AMF asks the SMF for that.
@@ -232,6 +242,35 @@ fn asking(lab: &mut Lab, smf: &mut Smf) -> (u32, CreateAsk) {
     match smf.asked(lab).remove(0) {
         (number, Ask::Create(create)) => (number, *create),
         other => panic!("{other:?}"),
+    }
+}
+
+/// The SMF's reject has the 5GSM cause that is counted, whether it answers the question or comes by itself; that the session
+/// is gone, which the SMF says then, is no second failure.
+#[test]
+fn reject_of_smf_counts_once_by_its_cause() {
+    for by_itself in [false, true] {
+        let (mut lab, mut smf) = (amf(), Smf::default());
+        let (number, create) = asking(&mut lab, &mut smf);
+        let pti = create.n1[2];
+        let told = Told { n1: Some(vec![0x2e, 5, pti, 0xc3, 26]), n2: None };
+        let ask = Ask::Create(Box::new(create));
+        if by_itself {
+            let name = "http://smf/1".to_owned();
+            lab.event(Event::Smf { number, ask, answer: Answer::Created(name), carried: None });
+            let transfer = smf.transfer(5, told);
+            lab.event(Event::Transfer(transfer));
+            lab.event(Event::SmContextReleased { number });
+        } else {
+            let answer = Answer::Refused { told, unknown: false };
+            lab.event(Event::Smf { number, ask, answer, carried: None });
+        }
+        lab.settle();
+        let failed = lab.notes.iter().filter(|note| matches!(note, Note::Failed(Kind::Session, _)));
+        assert_eq!(failed.collect::<Vec<_>>(), [&Note::Failed(Kind::Session, 26)]);
+        let rejected = UeEvent::SessionRejected { psi: 5, cause: ue::Cause::Sm(26) };
+        assert!(lab.events.contains(&rejected), "{:?}", lab.events);
+        assert!(stages(&lab).is_empty(), "{:?}", stages(&lab));
     }
 }
 

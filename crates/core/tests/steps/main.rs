@@ -7,5 +7,7 @@ mod lab;
 mod layout;
 mod paging;
 mod procedures;
+mod protection;
 mod relocate;
+mod security_mode;
 mod view;

@@ -2,6 +2,7 @@
 //! lost, and when it or somebody else misbehaves.
 
 use crate::lab::{self, ASSOC, Lab, SLICE};
+use std::collections::BTreeSet;
 use vireo_core::context::{Procedure, Registration, UeContext};
 use vireo_core::engine::Event;
 use vireo_core::replica::{Claim, Claims, Verdict};
@@ -180,7 +181,9 @@ fn a_key_set_in_use_gets_another() {
 fn the_home_network_says_why() {
     let cases = [
         (AuthenticationError::UnknownSubscriber, 3),
-        (AuthenticationError::BadSuci, 3),
+        // A deviation from TS 24.501 5.5.1.2.5: an operator's mistake locks no SIM.
+        (AuthenticationError::BadSuci, 9),
+        (AuthenticationError::UnknownHomeKey, 9),
         (AuthenticationError::Unavailable, 22),
     ];
     for (error, cause) in cases {
@@ -192,6 +195,83 @@ fn the_home_network_says_why() {
         let waits = |e: &UeEvent| matches!(e, UeEvent::RegistrationRejected { retry_after_s: Some(_), .. });
         assert_eq!(lab.events.iter().any(waits), cause == 22, "congestion tells when to come back");
         assert!(lab.context().is_none());
+    }
+}
+
+/// The context under the UE's 5G-GUTI is lost: an update is answered as a service request is (TS 24.501 5.5.1.3.5), because
+/// some UEs cipher their answer to an Identity Request.
+#[test]
+fn update_of_unknown_guti_is_rejected() {
+    for kind in [ue::Registration::Mobility, ue::Registration::Periodic] {
+        let mut lab = Lab::new();
+        lab.register();
+        lab.idle();
+        lab.change(|ue| ue.identity.tmsi = Some(Tmsi(1)));
+        lab.ue_does(|ue, p, out| ue.register(p, kind, out).expect("a request"));
+        let rejected = UeEvent::RegistrationRejected { cause: 9, retry_after_s: None };
+        assert!(lab.events.contains(&rejected), "{:?}", lab.events);
+        assert_eq!(failed(&lab, Kind::Mobility), Some(9));
+        assert!(lab.context().is_none(), "nothing is kept of it");
+        lab.register();
+    }
+}
+
+/// A 5G-GUTI that is mapped from a 4G-GUTI is no proof that the network has lost something: the UE is asked who it is.
+#[test]
+fn update_from_eps_is_asked_for_suci() {
+    let (guti, capability) = ([0xf2, 0x99, 0xf9, 7, 2, 0, 0x40, 1, 2, 3, 4], [0x2e, 2, 0xf0, 0x70]);
+    let request = [&[0x7e, 0, 0x41, 0x7a, 0, 11][..], &guti, &capability].concat();
+    // EPS NAS message container, and UE status: in EMM-REGISTERED.
+    let from_eps: [&[u8]; 2] = [&[0x70, 0, 1, 0x48], &[0x2b, 1, 1]];
+    for (more, asked) in [(&[][..], false), (from_eps[0], true), (from_eps[1], true), (&[0x2b, 1, 2], false)] {
+        let mut lab = Lab::new();
+        lab.reachable = false;
+        lab.inject(&[&request[..], more].concat());
+        let identity_request = |pdu: &Vec<u8>| pdu.windows(4).any(|octets| octets == [0x7e, 0, 0x5b, 1]);
+        assert_eq!(lab.sent.iter().any(identity_request), asked, "{more:02x?} {:?}", lab.notes);
+    }
+}
+
+/// What answers an Identity Request is no SUCI.
+#[test]
+fn identity_that_is_no_suci_is_rejected_without_locking() {
+    let no_identity = [0x7e, 0, 0x5c, 0, 1, 0];
+    let s_tmsi = [&[0x7e, 0, 0x5c, 0, 7, 0xf4][..], &[0, 0x40, 1, 2, 3, 4]].concat();
+    for response in [&no_identity[..], &s_tmsi] {
+        let (mut lab, mut out) = (Lab::new(), ue::Out::default());
+        let p = lab.profile.clone();
+        lab.ue.register(&p, ue::Registration::UnknownGuti, &mut out).expect("a request");
+        let request = out.messages().next().expect("a message").to_vec();
+        lab.inject_until(&request, &mut 0);
+        let connection = lab.context().and_then(|c| c.connection).expect("a connection");
+        lab.take_from_gnb(0, &lab::uplink_nas(connection.amf_id, connection.ran_id, response));
+        assert_eq!(failed(&lab, Kind::Registration), Some(9), "{:?}", lab.notes);
+        assert!(fault(&lab, "identity-not-suci"));
+    }
+}
+
+#[test]
+fn undecipherable_suci_is_counted() {
+    for (error, word) in [
+        (AuthenticationError::BadSuci, "suci-not-deconcealed"),
+        (AuthenticationError::UnknownHomeKey, "suci-key-unknown"),
+    ] {
+        let mut lab = Lab::new();
+        lab.home_says = Some(error);
+        lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Fresh, out).expect("a request"));
+        assert!(fault(&lab, word), "{:?}", lab.notes);
+    }
+}
+
+/// A USIM that has another K or OPc finds a wrong MAC, or answers with a wrong RES*.
+#[test]
+fn wrong_key_is_an_authentication_failure() {
+    for fault in [Fault::MacFailure, Fault::WrongResponse] {
+        let mut lab = Lab::new();
+        lab.ue.inject(fault);
+        lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Fresh, out).expect("a request"));
+        assert!(lab.notes.contains(&Note::NotAuthenticated(Kind::Registration)), "{:?}", lab.notes);
+        assert_eq!(failed(&lab, Kind::Registration), None, "it is counted once");
     }
 }
 
@@ -406,6 +486,33 @@ fn a_ue_that_comes_back_on_another_connection_loses_the_first() {
     assert_eq!(succeeded(&lab, Kind::ServiceRequest), 1);
 }
 
+/// The LTMSI and an identifier that a UE had do not tell the one that it has.
+#[test]
+fn amf_ue_ngap_id_is_random_from_first_use() {
+    let generation = |lab: &Lab| {
+        let connection = lab.context().and_then(|ue| ue.connection);
+        connection.expect("it is connected").amf_id.generation()
+    };
+    let (mut firsts, mut steps) = (BTreeSet::new(), BTreeSet::new());
+    for random in 1..=40 {
+        let mut lab = Lab::new();
+        lab.random = random;
+        lab.register();
+        lab.session(1);
+        let first = generation(&lab);
+        lab.random = random + 100;
+        lab.idle();
+        lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+        let second = generation(&lab);
+        lab.n2(2);
+        let third = generation(&lab);
+        assert!(first != second && second != third && first != third, "{first} {second} {third}");
+        firsts.insert(first);
+        steps.extend([second.wrapping_sub(first) & 0xfff, third.wrapping_sub(second) & 0xfff]);
+    }
+    assert!(firsts.len() > 35 && steps.len() > 20, "{firsts:?} {steps:?}");
+}
+
 #[test]
 fn wrong_ue_identifiers_get_an_error_indication() {
     let mut lab = Lab::new();
@@ -472,6 +579,7 @@ fn a_used_up_address_pool_refuses_the_session_only() {
     lab.ue_does(|ue, p, out| ue.establish(p, 1, PduSessionType::Ipv4, out).expect("a request"));
     assert!(lab.events.iter().any(|e| matches!(e, UeEvent::SessionRejected { psi: 1, .. })), "{:?}", lab.events);
     assert!(lab.context().is_some_and(|c| c.is_registered() && c.sessions.is_empty()));
+    assert_eq!(failed(&lab, Kind::Session), Some(26), "insufficient resources");
     lab.ids.address_pool_empty = false;
     lab.session(2);
 }
@@ -588,5 +696,5 @@ fn a_replay_of_what_is_not_protected_is_not_answered() {
     let sent = lab.sent.len();
     lab.inject(&plain);
     assert_eq!(lab.sent.len(), sent);
-    assert!(fault(&lab, "nas-out-of-place") && lab.ue.mm() == Mm::Registered);
+    assert!(fault(&lab, "nas-unprotected") && lab.ue.mm() == Mm::Registered);
 }

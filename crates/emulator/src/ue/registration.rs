@@ -56,6 +56,8 @@ impl Ue {
         let (clear, complete) = self.registration_request(p, registration, &identity)?;
         self.begin_access();
         match (&mut self.security, self.guti.is_some()) {
+            // Not an initial NAS message: it is ciphered as a whole (TS 24.501 4.4.5).
+            (Some(_), true) if self.secured => self.send(header::CIPHERED, &complete, out)?,
             (Some(security), true) => {
                 security.protect_initial(&clear, &complete, &mut out.octets).map_err(|_| CommandError::NoContext)?;
                 out.ends.push(out.octets.len());

@@ -79,6 +79,12 @@ impl Account {
                 }
                 tracing::debug!(%whom, procedure = ?kind, cause, "a procedure failed");
             }
+            Note::NotAuthenticated(kind) => {
+                if let Some(procedure) = procedure(*kind) {
+                    procedures.failed(procedure, Failure::Authentication);
+                }
+                tracing::debug!(%whom, procedure = ?kind, "a UE has not proved who it is");
+            }
             Note::Carried { uplink, downlink } => self.metrics.carried(*uplink, *downlink),
             Note::Fault(word) => self.fault(word, now, whom),
         }
@@ -136,9 +142,36 @@ fn kind(word: &str) -> Fault {
         "nas-malformed" | "nas-header" | "nas-truncated" | "nas-not-5gmm" => Fault::NasDecode,
         "nas-bad-mac" | "nas-count-exhausted" => Fault::NasIntegrity,
         "nas-unprotected" => Fault::NasUnprotected,
-        "nas-out-of-place" | "nas-initial-unexpected" | "nas-transport-unserved" => Fault::NasUnexpected,
+        "nas-out-of-place" | "nas-initial-unexpected" | "nas-transport-unserved" | "nas-unproved-deregistration" => {
+            Fault::NasUnexpected
+        }
+        "suci-key-unknown" => Fault::SuciKeyUnknown,
+        "suci-not-deconcealed" => Fault::SuciNotDeconcealed,
+        "identity-not-suci" => Fault::IdentityNotSuci,
         "pfcp-unknown-session" | "session-unknown" => Fault::PfcpUnknownSession,
         "limit" => Fault::Limit,
         _ => Fault::NgapSemantic,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_count_by_cause_and_identity_faults_by_kind() {
+        let mut account = Account::new(Arc::new(Metrics::new()), &[]);
+        let faults = ["suci-key-unknown", "suci-not-deconcealed", "identity-not-suci", "nas-unprotected"];
+        let notes = [Note::NotAuthenticated(Kind::Registration), Note::Failed(Kind::Session, 26)];
+        for note in notes.into_iter().chain(faults.map(Note::fault)) {
+            account.note(&note, Instant(1), 0, "a UE");
+        }
+        let text = account.metrics.render();
+        let total = |labels: &str| text.contains(&format!("vireo_procedure_total{{{labels}}} 1\n"));
+        assert!(total(r#"procedure="registration",result="failure",cause="authentication_failure""#), "{text}");
+        assert!(total(r#"procedure="session-establishment",result="failure",cause="26""#), "{text}");
+        for fault in faults {
+            assert!(text.contains(&format!("vireo_faults_total{{fault=\"{fault}\"}} 1\n")), "{fault}: {text}");
+        }
     }
 }

@@ -347,7 +347,9 @@ impl Ran {
             ue::Event::Deregistered => Wait::Deregistered,
             ue::Event::Violation(violation) => return wires.oracle.breaks(Broken::Ue(n, violation)),
             // #9: UE identity cannot be derived by the network; #10: implicitly deregistered.
-            ue::Event::ServiceRejected { cause: 9 | 10, .. } | ue::Event::DeregisteredByNetwork { .. } => {
+            ue::Event::ServiceRejected { cause: 9 | 10, .. }
+            | ue::Event::RegistrationRejected { cause: 9 | 10, .. }
+            | ue::Event::DeregisteredByNetwork { .. } => {
                 return wires.oracle.breaks(Broken::Lost(n));
             }
             ue::Event::SessionRejected { cause: Cause::Mm(9 | 10), .. } | ue::Event::AuthenticationRejected => {

@@ -2,6 +2,7 @@
 
 mod cache;
 mod database;
+mod refusals;
 mod sidf;
 mod sqn;
 #[cfg(test)]
@@ -12,6 +13,7 @@ use crate::store::{Store, StoreError};
 use cache::{Cache, Miss};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use database::Lookup;
+use refusals::Refusals;
 pub use sidf::{HomeNetworkKey, HomeNetworkKeyError, Profile};
 use sqn::Clock;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest, SubscriberIdentity};
 use vireo_types::{Instant, Plmn, Supi};
+use vireo_wire::security::nas_5gs::SuciError;
 
 /// The answer to an authentication request.
 pub type Answer = Result<AuthenticationInfo, AuthenticationError>;
@@ -106,6 +109,7 @@ struct Shared {
     cache: Cache,
     clock: Clock,
     keys: Vec<HomeNetworkKey>,
+    refusals: Refusals,
     answer: Box<dyn Fn(u64, Answer) + Send + Sync>,
     /// Nobody waits for an answer any more.
     stopping: AtomicBool,
@@ -131,6 +135,7 @@ impl Udm {
             cache: Cache::new(config.cache_records),
             clock,
             keys: config.home_network_keys,
+            refusals: Refusals::default(),
             answer: Box::new(answer),
             stopping: AtomicBool::new(false),
         });
@@ -156,7 +161,7 @@ impl Udm {
     /// The answer, if it takes no waiting: a SUPI or a null-scheme SUCI whose record is in memory, or a SUCI that
     /// cannot be read. Else `None`, and the request is for [`Udm::submit`]. `rand` must be random and used once.
     pub fn try_now(&self, request: &AuthenticationRequest, now: Instant, rand: [u8; 16]) -> Option<Answer> {
-        let supi = match in_clear(&request.identity) {
+        let supi = match self.shared.in_clear(&request.identity, now) {
             Ok(supi) => supi?,
             Err(error) => return Some(Err(error)),
         };
@@ -175,7 +180,7 @@ impl Udm {
         now: Instant,
         rand: [u8; 16],
     ) -> Result<(), AuthenticationError> {
-        match in_clear(&request.identity)? {
+        match self.shared.in_clear(&request.identity, now)? {
             Some(supi) => {
                 let lookup = Lookup::new(token, supi, &request, now, rand);
                 taken(self.database.as_ref().map(|queue| queue.try_send(lookup).is_ok()))
@@ -225,13 +230,23 @@ impl Shared {
         let info = material.credentials.vector(supi, material.sqn, rand, plmn, material.subscription);
         Ok(info.ok_or(AuthenticationError::Unavailable))
     }
+
+    /// The SUPI of an identity that does not conceal it.
+    fn in_clear(&self, identity: &SubscriberIdentity, now: Instant) -> Result<Option<Supi>, AuthenticationError> {
+        match identity {
+            SubscriberIdentity::Supi(supi) => Ok(Some(*supi)),
+            SubscriberIdentity::Suci(octets) => sidf::in_clear(octets).map_err(|malformed| {
+                self.refusals.report(octets, malformed, now);
+                AuthenticationError::BadSuci
+            }),
+        }
+    }
 }
 
-/// The SUPI of an identity that does not conceal it.
-fn in_clear(identity: &SubscriberIdentity) -> Result<Option<Supi>, AuthenticationError> {
-    match identity {
-        SubscriberIdentity::Supi(supi) => Ok(Some(*supi)),
-        SubscriberIdentity::Suci(octets) => sidf::in_clear(octets).map_err(|_| AuthenticationError::BadSuci),
+fn refusal(reason: SuciError) -> AuthenticationError {
+    match reason {
+        SuciError::MissingKey => AuthenticationError::UnknownHomeKey,
+        _ => AuthenticationError::BadSuci,
     }
 }
 
@@ -249,9 +264,8 @@ fn deconceal_all(shared: &Shared, jobs: &Receiver<Job>, database: &Sender<Lookup
         let supi = match sidf::deconceal(octets, &shared.keys) {
             Ok(supi) => supi,
             Err(reason) => {
-                // Only here: peers must not learn how far a forged SUCI went (TS 33.501 6.12.5)
-                tracing::debug!(%reason, "a SUCI does not de-conceal");
-                (shared.answer)(token, Err(AuthenticationError::BadSuci));
+                shared.refusals.report(octets, reason, now);
+                (shared.answer)(token, Err(refusal(reason)));
                 continue;
             }
         };

@@ -72,7 +72,8 @@ impl HomeNetworkKey {
 }
 
 /// A SUCI that cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("octets are not the SUCI of an IMSI")]
 pub(super) struct Malformed;
 
 /// The SUPI of a null-scheme SUCI (TS 24.501 9.11.3.4), without an allocation; `None` if the scheme conceals it.

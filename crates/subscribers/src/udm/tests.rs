@@ -161,7 +161,13 @@ fn every_scheme_leads_to_the_subscriber() {
         if let SubscriberIdentity::Suci(octets) = &mut forged.identity {
             *octets.last_mut().expect("a MAC tag") ^= 1;
         }
-        for bad in [wrong_id, wrong_scheme, forged] {
+        for unknown in [wrong_id, wrong_scheme] {
+            assert_eq!(ask(&udm, &answers, unknown, 1), Err(AuthenticationError::UnknownHomeKey));
+        }
+        // A USIM that has another public key under the same identifier, and octets that were changed on their way.
+        let other = HomeNetworkKey::generate(*key_id, keys[n as usize - 1].profile()).expect("a key").0;
+        let wrong_key = by_suci(n, Protection::Ecies { key_id: *key_id, key: &public(&other) });
+        for bad in [wrong_key, forged] {
             assert_eq!(ask(&udm, &answers, bad, 1), Err(AuthenticationError::BadSuci));
         }
     }

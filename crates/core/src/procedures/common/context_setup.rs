@@ -8,7 +8,7 @@ use crate::turn::Turn;
 /// The UE's message, just accepted, asks for what [`set_up`] does, perhaps after others have answered and the UE has said more. A RAN
 /// that has a context of the UE, or was asked to set one up, has its key.
 pub fn begin(turn: &mut Turn<'_, '_>) {
-    let none = turn.ue.connection.is_some_and(|c| c.ran == RanContext::None);
+    let none = turn.ue.connection.is_some_and(|c| c.ran.is_none());
     if let Some(security) = turn.ue.security.as_mut().filter(|_| none) {
         security.begin_access();
     }
@@ -18,7 +18,7 @@ pub fn begin(turn: &mut Turn<'_, '_>) {
 /// NAS message on their own.
 pub fn set_up(turn: &mut Turn<'_, '_>, nas: Option<Vec<u8>>, sessions: Vec<SessionSetup>) {
     let Some(connection) = turn.ue.connection else { return };
-    if connection.ran != RanContext::None {
+    if !connection.ran.is_none() {
         if let Some(nas) = nas {
             turn.send_ready(nas);
         }

@@ -5,7 +5,7 @@ use super::user_plane::{self, HELD_LIMIT, Held};
 use crate::chain::{Ask, Create, RemoteSession, RemoteStage, SessionNumber, Told, Update};
 use crate::context::RanContext;
 use crate::session::{Input, N2Sm};
-use crate::turn::{Effect, Note, Turn};
+use crate::turn::{Effect, Kind, Note, Turn};
 use vireo_types::limits::SM_INFORMATION_OCTETS;
 use vireo_types::{Dnn, Snssai, Supi};
 
@@ -177,6 +177,13 @@ pub fn pass_on(turn: &mut Turn<'_, '_>, psi: u8, told: Told) {
     if n1.is_none() && n2.is_none() {
         return;
     }
+    if let Some(n1) = &n1
+        && user_plane::count_reject(turn, n1) == Some(Kind::Session)
+        && let Some(session) = turn.ue.chain.of_psi(psi)
+    {
+        // What the SMF says of it after this is no second failure.
+        session.stage = RemoteStage::Ending;
+    }
     if let (Some(session), Some((kind, _))) = (turn.ue.chain.of_psi(psi), &n2) {
         match kind {
             N2Sm::SetupRequest => session.up = true,
@@ -187,8 +194,8 @@ pub fn pass_on(turn: &mut Turn<'_, '_>, psi: u8, told: Told) {
     match turn.ue.connection.map(|c| c.ran) {
         Some(RanContext::SetUp) if turn.ue.is_between_nodes() => wait(turn, Held { psi, n1, n2 }),
         Some(RanContext::SetUp) => user_plane::send(turn, Held { psi, n1, n2 }),
-        Some(RanContext::None) if n2.is_none() => user_plane::send(turn, Held { psi, n1, n2 }),
-        Some(RanContext::None | RanContext::SettingUp { .. }) => wait(turn, Held { psi, n1, n2 }),
+        Some(RanContext::None | RanContext::Secured) if n2.is_none() => user_plane::send(turn, Held { psi, n1, n2 }),
+        Some(RanContext::None | RanContext::Secured | RanContext::SettingUp { .. }) => wait(turn, Held { psi, n1, n2 }),
         Some(RanContext::Releasing { .. }) | None => {
             turn.ue.wanted.signalling |= n1.is_some();
             if n1.is_some() {

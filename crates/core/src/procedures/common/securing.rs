@@ -3,7 +3,7 @@
 
 use crate::context::{Capability, NasSecurity, Retry};
 use crate::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest, Resync, SubscriberIdentity};
-use crate::turn::{Effect, Turn};
+use crate::turn::{Effect, Note, Turn};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use vireo_types::{Duration, Instant};
@@ -47,6 +47,19 @@ enum Stage {
     SecurityMode { pending: Box<NasSecurity>, retry: Retry },
 }
 
+/// What the UE was asked for and has not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// Nothing.
+    Nothing,
+    /// Its SUCI, by an Identity Request.
+    Identity,
+    /// An answer to a challenge, by an Authentication Request.
+    Challenge,
+    /// New keys, by a Security Mode Command.
+    SecurityMode,
+}
+
 /// What came of a message.
 #[derive(Debug, PartialEq)]
 pub enum Progress {
@@ -88,6 +101,16 @@ impl Securing {
         }
     }
 
+    /// What the UE was asked for.
+    pub fn awaited(&self) -> Awaited {
+        match &self.stage {
+            Stage::Identity(_) => Awaited::Identity,
+            Stage::Vector { .. } => Awaited::Nothing,
+            Stage::Challenge { .. } => Awaited::Challenge,
+            Stage::SecurityMode { .. } => Awaited::SecurityMode,
+        }
+    }
+
     /// The security context that a message with a *new context* header is under.
     pub fn pending(&mut self) -> Option<&mut NasSecurity> {
         match &mut self.stage {
@@ -103,7 +126,7 @@ impl Securing {
             return Progress::Waiting(self);
         }
         if response.mobile_identity.as_suci().is_none() {
-            return Progress::Rejected(GmmCause::IllegalUe);
+            return unidentified(turn, "identity-not-suci");
         }
         self.identified = true;
         self.stage = ask_home(turn, SubscriberIdentity::Suci(response.mobile_identity.value.to_vec()), None);
@@ -123,9 +146,9 @@ impl Securing {
             Ok(info) => Box::new(info),
             Err(AuthenticationError::Unavailable) => return Progress::Rejected(GmmCause::Congestion),
             Err(AuthenticationError::BadAuts) => return refuse(turn),
-            Err(AuthenticationError::UnknownSubscriber | AuthenticationError::BadSuci) => {
-                return Progress::Rejected(GmmCause::IllegalUe);
-            }
+            Err(AuthenticationError::UnknownSubscriber) => return Progress::Rejected(GmmCause::IllegalUe),
+            Err(AuthenticationError::BadSuci) => return unidentified(turn, "suci-not-deconcealed"),
+            Err(AuthenticationError::UnknownHomeKey) => return unidentified(turn, "suci-key-unknown"),
         };
         let in_use = turn.ue.security.as_ref().map_or(7, |s| s.ngksi);
         let free = |k: &u8| *k != self.ue_ngksi && *k != in_use;
@@ -208,6 +231,7 @@ impl Securing {
             return Progress::Waiting(self);
         };
         turn.ue.security = Some(*pending);
+        turn.secure_exchange();
         turn.ue.security_capability = self.capability;
         if let Some(pei) = complete.imeisv.as_ref().and_then(|i| i.as_imeisv()) {
             turn.ue.identity.pei = pei.to_string().parse().ok().map(vireo_types::Pei);
@@ -261,7 +285,7 @@ fn ask_identity(turn: &mut Turn<'_, '_>) -> Stage {
 
 fn send_identity_request(turn: &mut Turn<'_, '_>) {
     // SUCI is type 1 (TS 24.501 table 9.11.3.3.1).
-    turn.send_plain(NasIdentityRequest::new(NasFGsIdentityType::new(1)).into());
+    turn.send_early(NasIdentityRequest::new(NasFGsIdentityType::new(1)).into());
 }
 
 fn ask_home(turn: &mut Turn<'_, '_>, identity: SubscriberIdentity, resync: Option<Resync>) -> Stage {
@@ -274,7 +298,7 @@ fn send_challenge(turn: &mut Turn<'_, '_>, info: &AuthenticationInfo, ngksi: u8)
     let request = NasAuthenticationRequest::new(NasKeySetIdentifier::new(ngksi), NasAbba::new(ABBA.to_vec()))
         .with_authentication_parameter_rand(NasAuthenticationParameterRand::from_rand(info.rand))
         .with_authentication_parameter_autn(NasAuthenticationParameterAutn::from_autn(info.autn));
-    turn.send_plain(request.into());
+    turn.send_early(request.into());
 }
 
 fn send_security_mode(turn: &mut Turn<'_, '_>, pending: &mut NasSecurity, capability: Capability) {
@@ -291,7 +315,14 @@ fn send_security_mode(turn: &mut Turn<'_, '_>, pending: &mut NasSecurity, capabi
     turn.send_new_context(pending, command.into());
 }
 
+/// The network cannot tell who the UE is. It is rejected with #9, a deviation from TS 24.501 5.5.1.2.5: a home network key
+/// that an operator has forgotten or mistaken would lock every SIM until it is switched off, by #3.
+fn unidentified(turn: &mut Turn<'_, '_>, fault: &'static str) -> Progress {
+    turn.note(Note::fault(fault));
+    Progress::Rejected(GmmCause::UeIdentityCannotBeDerivedByTheNetwork)
+}
+
 fn refuse(turn: &mut Turn<'_, '_>) -> Progress {
-    turn.send_plain(NasAuthenticationReject::new().into());
+    turn.send_early(NasAuthenticationReject::new().into());
     Progress::Refused
 }

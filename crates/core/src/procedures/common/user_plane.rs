@@ -73,6 +73,7 @@ pub fn deliver(turn: &mut Turn<'_, '_>, psi: u8, index: SessionIndex, outputs: V
     for output in outputs {
         match output {
             Output::N1(message) => {
+                count_reject(turn, &message);
                 // At most one N2 goes with an N1: an earlier N1 goes on its own.
                 if let Some(earlier) = n1.replace(message) {
                     pass_on(turn, Held { psi, n1: Some(earlier), n2: None });
@@ -92,6 +93,20 @@ pub fn deliver(turn: &mut Turn<'_, '_>, psi: u8, index: SessionIndex, outputs: V
         }
     }
     pass_on(turn, Held { psi, n1, n2 });
+}
+
+/// A 5GSM reject ends what the UE wanted: it is counted by its cause (TS 24.501 8.3.3, 8.3.13, 9.11.4.2). Gives the kind
+/// of procedure that it ends.
+pub fn count_reject(turn: &mut Turn<'_, '_>, n1: &[u8]) -> Option<Kind> {
+    const ESTABLISHMENT_REJECT: u8 = 0xc3;
+    const RELEASE_REJECT: u8 = 0xd2;
+    let (kind, cause) = match n1 {
+        [0x2e, _, _, ESTABLISHMENT_REJECT, cause, ..] => (Kind::Session, *cause),
+        [0x2e, _, _, RELEASE_REJECT, cause, ..] => (Kind::SessionRelease, *cause),
+        _ => return None,
+    };
+    turn.note(Note::Failed(kind, cause));
+    Some(kind)
 }
 
 /// What a session says to UE and RAN together. While the UE is on its way from one RAN node to another nobody could

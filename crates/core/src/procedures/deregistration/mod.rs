@@ -43,6 +43,15 @@ pub fn by_ue(turn: &mut Turn<'_, '_>, switch_off: bool) {
     turn.note(Note::Succeeded(Kind::Deregistration, started));
 }
 
+/// DEREGISTRATION REQUEST without protection while a procedure runs. It is answered, as the UE may have given its
+/// registration up; the procedure goes on, as another may have sent it.
+pub fn unproved(turn: &mut Turn<'_, '_>, switch_off: bool) {
+    turn.note(Note::fault("nas-unproved-deregistration"));
+    if !switch_off {
+        nr::send_accept(turn);
+    }
+}
+
 /// Deregistration by the network: the UE is told if it is connected, else it counts as gone at once.
 pub fn by_network(turn: &mut Turn<'_, '_>, again: bool, cause: Option<GmmCause>) -> Option<Deregistering> {
     turn.note(Note::Started(Kind::Deregistration));

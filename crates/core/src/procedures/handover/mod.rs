@@ -212,10 +212,10 @@ pub fn required(turn: &mut Turn<'_, '_>, request: &Required) {
             items.push((*psi, snssai, transfer));
         }
     }
-    turn.ue.connections = turn.ue.connections.wrapping_add(1);
+    let amf_id = turn.next_amf_id();
     let mut moving = Moving {
         assoc,
-        amf_id: AmfUeNgapId::new(turn.ue.ltmsi, turn.ue.connections),
+        amf_id,
         ran_id: None,
         tai,
         asked: 0,

@@ -5,7 +5,7 @@ pub mod nr;
 use crate::config::SliceProfile;
 use crate::context::{Capability, Registration, Retry, Wanted};
 use crate::n2::Cause;
-use crate::procedures::common::securing::{Progress, Securing};
+use crate::procedures::common::securing::{Awaited, Progress, Securing};
 use crate::procedures::common::{context_setup, remote, user_plane};
 use crate::session::{Input, Ran};
 use crate::subscription::{SubscriberIdentity, Subscription};
@@ -69,6 +69,8 @@ pub enum RequestIdentity {
     Guti,
     /// By something that does not name a subscriber.
     Other,
+    /// By a 5G-GUTI that the UE has mapped from a 4G-GUTI, as it comes from EPS (TS 24.501 5.5.1.3.2).
+    MappedGuti,
 }
 
 /// A registration in progress.
@@ -105,6 +107,14 @@ impl Registering {
         }
     }
 
+    /// What the UE was asked for.
+    pub fn awaited(&self) -> Awaited {
+        match &self.stage {
+            Stage::Securing(securing) => securing.awaited(),
+            Stage::Accepted { .. } => Awaited::Nothing,
+        }
+    }
+
     /// The sub-procedure that identifies and authenticates, while it runs.
     pub fn securing(&mut self) -> Option<&mut Securing> {
         match &mut self.stage {
@@ -133,13 +143,19 @@ pub fn begin(turn: &mut Turn<'_, '_>, request: Request, verified: bool) -> Next 
         }
         return accept(turn, request, started);
     }
+    let update = matches!(request.kind, RequestKind::Mobility | RequestKind::Periodic);
+    if update && !verified && request.identity == RequestIdentity::Guti {
+        // 5.5.1.3.5: the context under this 5G-GUTI is lost, or the UE's keys are. An Identity Request would not help
+        // UEs that cipher their answer under the keys that are lost here.
+        return reject(turn, request.kind.counted(), GmmCause::UeIdentityCannotBeDerivedByTheNetwork);
+    }
     // A request without a UE security capability cannot start a security context (8.2.6.7).
     let Some(capability) = request.capability else {
         return reject(turn, request.kind.counted(), GmmCause::InvalidMandatoryInformation);
     };
     let identity = match &request.identity {
         RequestIdentity::Suci(octets) => Some(SubscriberIdentity::Suci(octets.clone())),
-        RequestIdentity::Guti | RequestIdentity::Other => None,
+        RequestIdentity::Guti | RequestIdentity::MappedGuti | RequestIdentity::Other => None,
     };
     let progress = Securing::start(turn, identity, request.ngksi, capability);
     carry_on(turn, request, started, progress)
@@ -173,8 +189,16 @@ fn carry_on(turn: &mut Turn<'_, '_>, request: Request, started: Instant, progres
             accept(turn, request, started)
         }
         Progress::Rejected(cause) => reject(turn, request.kind.counted(), cause),
-        Progress::Refused => abort(turn, request.kind.counted(), Cause::nas(CauseNas::authentication_failure)),
-        Progress::Abandoned => abort(turn, request.kind.counted(), Cause::nas(CauseNas::unspecified)),
+        Progress::Refused => {
+            turn.note(Note::NotAuthenticated(request.kind.counted()));
+            turn.release(Cause::nas(CauseNas::authentication_failure));
+            None
+        }
+        Progress::Abandoned => {
+            turn.note(Note::Failed(request.kind.counted(), 0));
+            turn.release(Cause::nas(CauseNas::unspecified));
+            None
+        }
     }
 }
 
@@ -362,12 +386,6 @@ fn reject_slices(turn: &mut Turn<'_, '_>, counted: Kind, rejected: &[Snssai]) ->
     turn.note(Note::Failed(counted, GmmCause::NoNetworkSlicesAvailable.as_u8()));
     turn.release(Cause::nas(CauseNas::normal_release));
     forget_keys_of_the_unknown(turn);
-    None
-}
-
-fn abort(turn: &mut Turn<'_, '_>, counted: Kind, cause: Cause) -> Next {
-    turn.note(Note::Failed(counted, 0));
-    turn.release(cause);
     None
 }
 

@@ -21,7 +21,7 @@ pub fn read(message: &NasRegistrationRequest) -> Request {
     let identity = if identity.as_suci().is_some() {
         RequestIdentity::Suci(identity.value.to_vec())
     } else if identity.as_guti().is_some() {
-        RequestIdentity::Guti
+        if is_from_eps(message) { RequestIdentity::MappedGuti } else { RequestIdentity::Guti }
     } else {
         RequestIdentity::Other
     };
@@ -35,6 +35,14 @@ pub fn read(message: &NasRegistrationRequest) -> Request {
         uplink_data: message.uplink_data_status.as_ref().map_or(0, |s| bitmap(&s.value)),
         session_status: message.pdu_session_status.as_ref().map(|s| bitmap(&s.value)),
     }
+}
+
+/// Whether the UE comes from EPS: it brings the message that it would have sent there, or says that it is registered there
+/// (5.5.1.3.2; UE status IE, 9.11.3.56).
+fn is_from_eps(message: &NasRegistrationRequest) -> bool {
+    let registered_in_eps =
+        message.ue_status.as_ref().is_some_and(|status| status.value.first().is_some_and(|octet| octet & 1 == 1));
+    message.eps_nas_message_container.is_some() || registered_in_eps
 }
 
 fn requested(nssai: &NasNssai) -> Vec<Snssai> {

@@ -1,6 +1,8 @@
 //! A network in a test: the real steps of the core on one side, the emulator's gNBs and UE on the other, a home network
 //! and a UPF that answer at once, and a clock that the test moves. No I/O.
 
+pub(crate) mod nas;
+
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use vireo_core::config::*;
@@ -161,6 +163,8 @@ pub(crate) struct Lab {
     pub(crate) now: Instant,
     /// How long events wait for their steps.
     pub(crate) waits_us: u64,
+    /// Every random octet.
+    pub(crate) random: u8,
     pub(crate) ids: Ids,
     /// The UE's context, in its stored form: every step loads and stores it.
     stored: Option<Vec<u8>>,
@@ -226,6 +230,7 @@ impl Lab {
             config: config(),
             now: Instant(1_000_000_000),
             waits_us: 0,
+            random: 0x5a,
             ids: Ids::default(),
             stored: None,
             others: Vec::new(),
@@ -294,12 +299,6 @@ impl Lab {
         act(&mut self.ue, &self.profile, &mut out);
         self.uplink(out);
         self.settle();
-    }
-
-    /// The UE forgets everything but its USIM, and keeps its connection.
-    pub(crate) fn forget_ue(&mut self) {
-        let supi = "999700000000001".parse().expect("a SUPI");
-        self.ue = Ue::new(Usim::new(supi, KEYS));
     }
 
     /// A NAS message as it is, past the UE.
@@ -373,7 +372,8 @@ impl Lab {
 
     /// One step over a context, of which nothing is kept.
     pub(crate) fn try_step(&mut self, ue: &mut UeContext, event: Event<'_>) -> vireo_core::turn::Outcome {
-        let mut random = |octets: &mut [u8]| octets.fill(0x5a);
+        let fill = self.random;
+        let mut random = |octets: &mut [u8]| octets.fill(fill);
         let mut env = Env {
             now: self.now,
             arrived: Instant(self.now.0 - self.waits_us),
@@ -695,6 +695,8 @@ pub(crate) fn in_state(state: &str, profile: SliceProfile) -> Lab {
     let mut lab = Lab::new();
     lab.config.slices[0].profile = profile;
     lab.now = Instant(1_795_000_000_000_000);
+    // The first connection has generation 1, as the stored contexts of layout 4 have it.
+    let random = std::mem::take(&mut lab.random);
     if state == "registering" {
         lab.reachable = false;
         lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Initial, out).expect("a request"));
@@ -702,6 +704,7 @@ pub(crate) fn in_state(state: &str, profile: SliceProfile) -> Lab {
         return lab;
     }
     lab.register();
+    lab.random = random;
     lab.session(1);
     if state == "idle" {
         lab.idle();
