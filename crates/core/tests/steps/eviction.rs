@@ -105,11 +105,11 @@ impl Identifiers for Nothing {
 fn ue_without_context_is_answered() {
     let lab = half_open();
     let (now, config) = (lab.now, lab.config.clone());
-    let initials = lab.received.iter().filter_map(|pdu| match n2::ue_message(pdu) {
+    let mut initials = lab.received.iter().filter_map(|pdu| match n2::ue_message(pdu) {
         Ok((_, UeMessage::Initial(message))) => Some(message),
         _ => None,
     });
-    let first = initials.last().expect("INITIAL UE MESSAGE");
+    let first = initials.next_back().expect("INITIAL UE MESSAGE");
     let mut known = Lab::new();
     known.register();
     known.idle();

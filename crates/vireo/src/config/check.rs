@@ -38,7 +38,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         slices: runtime::slices(&file.slices(), &slices, &mut problems),
         pools: runtime::pools(&file.pools, &file.steering, slices.len(), &mut problems),
         state: runtime::state(&file.state, &mut problems),
-        overload: runtime::overload(&file.overload, &mut problems),
+        overload: runtime::overload(file, &mut problems),
         sbi: runtime::sbi(&file.sbi, &mut problems),
         cluster: cluster::cluster(file, &mut problems),
         upf: upf(
