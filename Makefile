@@ -16,7 +16,7 @@ CRASH_KILLS ?= 10000
 CRASH_STOPS ?= 1000
 SEEDS ?= 1..1000
 
-.PHONY: help setup build demo cluster-demo test test-experiments test-stores check lint licences bench crash faults test-kernel-sctp fuzz-smoke clean
+.PHONY: help setup build demo cluster-demo test test-experiments test-stores check lint licences bench crash faults flood test-kernel-sctp fuzz-smoke clean
 
 help:
 	@echo 'make demo              build, then 100 devices register, exchange traffic and leave, in namespaces of their own'
@@ -29,6 +29,7 @@ help:
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
 	@echo 'make crash             worker processes on the state region killed $(CRASH_KILLS) times and stopped $(CRASH_STOPS) times'
 	@echo 'make faults            the fault campaign: a cluster on a virtual clock for each of the seeds $(SEEDS)'
+	@echo 'make flood             200,000 half-open registrations of 8 gNBs while UEs of another one register'
 	@echo 'make test-kernel-sctp  the SCTP suite, and a balancer that is followed, on a kernel that has SCTP (user-mode Linux)'
 	@echo 'make fuzz-smoke        every fuzz target for a few seconds'
 	@echo 'make setup             install what is missing (packages, Rust toolchain)'
@@ -80,6 +81,9 @@ crash: setup
 
 faults: build
 	$(VIREO) simulate --faults --seeds $(SEEDS)
+
+flood: setup
+	$(CARGO) test --release --locked -p vireo --test bad_input -- flood_of_200000 --ignored --nocapture
 
 test-kernel-sctp: setup
 	@scripts/setup uml
