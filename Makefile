@@ -18,7 +18,7 @@ SEEDS ?= 1..1000
 MUTATIONS ?= 300000
 SEED ?= 1
 
-.PHONY: help setup build demo cluster-demo test test-experiments test-stores check lint licences bench crash faults mutate-pfcp test-kernel-sctp fuzz-smoke clean
+.PHONY: help setup build demo cluster-demo test test-experiments test-stores check lint licences bench crash faults flood mutate-pfcp test-kernel-sctp fuzz-smoke clean
 
 help:
 	@echo 'make demo              build, then 100 devices register, exchange traffic and leave, in namespaces of their own'
@@ -31,6 +31,7 @@ help:
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
 	@echo 'make crash             worker processes on the state region killed $(CRASH_KILLS) times and stopped $(CRASH_STOPS) times'
 	@echo 'make faults            the fault campaign: a cluster on a virtual clock for each of the seeds $(SEEDS)'
+	@echo 'make flood             200,000 half-open registrations of 8 gNBs while UEs of another one register'
 	@echo 'make mutate-pfcp       $(MUTATIONS) mutated PFCP messages to a UPF, to $(OUT); needs root'
 	@echo 'make test-kernel-sctp  the SCTP suite, and a balancer that is followed, on a kernel that has SCTP (user-mode Linux)'
 	@echo 'make fuzz-smoke        every fuzz target for a few seconds'
@@ -86,6 +87,9 @@ mutate-pfcp: build
 
 faults: build
 	$(VIREO) simulate --faults --seeds $(SEEDS)
+
+flood: setup
+	$(CARGO) test --release --locked -p vireo --test bad_input -- flood_of_200000 --ignored --nocapture
 
 test-kernel-sctp: setup
 	@scripts/setup uml

@@ -230,6 +230,8 @@ pub struct OverloadConfig {
     pub others: f64,
     /// The back-off timer's mean; each UE is told another value around it, so that they do not come back at once.
     pub back_off: Duration,
+    /// UEs that have not been authenticated yet.
+    pub half_open: HalfOpenConfig,
 }
 
 impl Default for OverloadConfig {
@@ -241,7 +243,31 @@ impl Default for OverloadConfig {
             registrations: 0.6,
             others: 0.85,
             back_off: Duration::from_secs(60),
+            half_open: HalfOpenConfig::default(),
         }
+    }
+}
+
+/// Limits of the half-open UEs of a host: UEs that have a context and have not been authenticated yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HalfOpenConfig {
+    /// UEs in all, at least 1. Beyond, the oldest of the peer with the most is evicted.
+    pub ues: usize,
+    /// UEs of the RAN nodes of one peer address, at least 1. Beyond, the oldest of its largest RAN node is evicted.
+    pub ues_per_address: usize,
+    /// UEs of one RAN node, at least 1. Beyond, its oldest is evicted.
+    pub ues_per_node: usize,
+    /// Age from which a UE is evicted for a UE of a peer with about as many. While all are younger, new UEs are turned away:
+    /// the UEs of a burst have this time to answer.
+    pub min_age: Duration,
+}
+
+impl Default for HalfOpenConfig {
+    /// One peer has at most half. The rate that a flood is admitted at, all UEs in the minimum age, is a fraction of the
+    /// capacity of one processor.
+    fn default() -> Self {
+        let min_age = Duration::from_secs(3);
+        HalfOpenConfig { ues: 16_384, ues_per_address: 8192, ues_per_node: 8192, min_age }
     }
 }
 

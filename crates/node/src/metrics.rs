@@ -119,6 +119,38 @@ labels! {
         Connected = "ue_connected",
         /// PDU sessions established.
         Sessions = "pdu_sessions",
+        /// UE contexts of UEs that have not been authenticated yet.
+        HalfOpen = "ue_half_open",
+    }
+}
+
+labels! {
+    /// The limit for which a half-open UE was evicted.
+    Eviction {
+        /// Half-open UEs of one RAN node (`half-open.max-ues-per-node`).
+        NodeLimit = "node_limit",
+        /// Half-open UEs of one peer address (`half-open.max-ues-per-address`).
+        AddressLimit = "address_limit",
+        /// Half-open UEs in all (`half-open.max-ues`).
+        Limit = "limit",
+        /// UEs in all (`state.ues`).
+        Full = "full",
+    }
+}
+
+labels! {
+    /// Why a new UE was turned away with cause #22.
+    TurnedAway {
+        /// Messages wait too long for their steps.
+        Overload = "overload",
+        /// The RAN node has too many half-open UEs, and none of them may be evicted yet.
+        NodeLimit = "node_limit",
+        /// The RAN nodes of the peer address have too many half-open UEs, and none of them may be evicted yet.
+        AddressLimit = "address_limit",
+        /// The host has too many half-open UEs, and none of them may be evicted yet.
+        Limit = "limit",
+        /// The host has `state.ues` UEs, and no half-open one may be evicted.
+        Full = "full",
     }
 }
 
@@ -252,6 +284,8 @@ pub struct Metrics {
     /// Uplink, downlink.
     carried: Vec<Counter>,
     claims_forgotten: Counter,
+    evicted: Vec<Counter>,
+    turned_away: Vec<Counter>,
     /// By function, transaction and operation: how many, and their seconds in microseconds.
     state: Vec<[Counter; 2]>,
     handle: PrometheusHandle,
@@ -285,6 +319,9 @@ impl Metrics {
         let n2_refused = counters("vireo_n2_refused_total", "reason", &mut Refusal::ALL.iter().map(|r| r.label()));
         let messages = counters("vireo_messages_total", "flow", &mut Flow::ALL.iter().map(|q| q.label()));
         let carried = counters("vireo_session_octets_total", "direction", &mut ["uplink", "downlink"].into_iter());
+        let evicted = counters("vireo_half_open_evicted_total", "reason", &mut Eviction::ALL.iter().map(|e| e.label()));
+        let reasons = &mut TurnedAway::ALL.iter().map(|reason| reason.label());
+        let turned_away = counters("vireo_ue_turned_away_total", "reason", reasons);
         let state = StateFunction::ALL.iter().flat_map(|function| {
             let of = move |transaction: &Transaction, operation: &StateOperation| {
                 let (transaction, operation) = (transaction.label(), operation.label());
@@ -311,6 +348,8 @@ impl Metrics {
             messages,
             carried,
             claims_forgotten,
+            evicted,
+            turned_away,
             state,
             handle,
         }
@@ -341,6 +380,16 @@ impl Metrics {
     /// were too many: `vireo_claims_forgotten_total`.
     pub fn claims_forgotten(&self, count: u64) {
         self.claims_forgotten.increment(count);
+    }
+
+    /// Counts an evicted half-open UE: `vireo_half_open_evicted_total{reason}`.
+    pub fn evicted(&self, reason: Eviction) {
+        self.evicted[reason as usize].increment(1);
+    }
+
+    /// Counts a new UE that was rejected with cause #22: `vireo_ue_turned_away_total{reason}`.
+    pub fn turned_away(&self, reason: TurnedAway) {
+        self.turned_away[reason as usize].increment(1);
     }
 
     /// An operation of a function's database: `vireo_state_operations_total{function,transaction,operation}` and
@@ -518,6 +567,8 @@ fn describe(recorder: &PrometheusRecorder) {
             "vireo_claims_forgotten_total",
             "Claims of subscribers that were forgotten before their time, as there were too many.",
         ),
+        ("vireo_half_open_evicted_total", "Unauthenticated UEs evicted, by limit."),
+        ("vireo_ue_turned_away_total", "New UEs rejected with cause #22 (congestion), by reason."),
         ("vireo_state_operations_total", "Operations of the database of records, by function and transaction."),
         ("vireo_state_operation_microseconds_total", "The time that these took, from when they were wanted."),
     ];
@@ -530,6 +581,7 @@ fn describe(recorder: &PrometheusRecorder) {
         ("vireo_ue_registered", "UEs in 5GMM-REGISTERED."),
         ("vireo_ue_connected", "UEs in CM-CONNECTED."),
         ("vireo_pdu_sessions", "PDU sessions established."),
+        ("vireo_ue_half_open", "UE contexts of unauthenticated UEs."),
         ("vireo_queue_depth", "Messages waiting in a queue."),
         ("vireo_region_slots", "Slots of the state region that are a UE's."),
         ("vireo_region_slots_busy", "Slots of UEs that a worker holds or that something waits for."),

@@ -17,9 +17,9 @@ use crate::procedures::{self, an_release, deregistration, paging, registration, 
 use crate::ran::{self, ResetItem};
 use crate::session::{Input, N2Sm};
 use crate::subscription::{AuthenticationError, AuthenticationInfo};
-use crate::turn::{Effect, Note, Outcome, Turn};
+use crate::turn::{Effect, Kind, Note, Outcome, Turn};
 use std::net::SocketAddr;
-use vireo_types::{AmfUeNgapId, AssocId, RanUeNgapId, Seid, Snssai};
+use vireo_types::{AmfUeNgapId, AssocId, Ltmsi, RanUeNgapId, Seid, Snssai};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseRadioNetwork;
 
@@ -90,6 +90,9 @@ pub enum Event<'a> {
     },
     /// Another context is the subscriber's now.
     Superseded,
+    /// The room of a UE that has not proved who it is is needed for others: its registration ends with cause #22 and a
+    /// back-off timer. A UE that has proved it since stays.
+    Evicted,
     /// The operator wants the UE gone.
     Deregister {
         /// Whether the UE shall register again.
@@ -148,6 +151,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
             turn.ue.procedure = None;
             deregistration::superseded(&mut turn);
         }
+        Event::Evicted => evicted(&mut turn),
         Event::Deregister { again } => {
             if turn.ue.is_registered() && turn.ue.connection.is_some() && !turn.ue.is_between_nodes() {
                 interrupt(&mut turn);
@@ -227,6 +231,30 @@ fn congested(turn: &mut Turn<'_, '_>, assoc: AssocId, message: Initial) {
     arrive(turn, assoc, &message);
     nas::congested(turn, &message.nas);
     leave_idle(turn);
+}
+
+/// Answers the first message of a UE that no context is kept for, as [`Event::Congested`] does. `ltmsi` is one that leads
+/// to no UE: the RAN names it once more when it has released the connection. Returns the messages to the RAN and what is to
+/// be counted.
+pub fn turn_away(ltmsi: Ltmsi, assoc: AssocId, message: Initial, env: &mut Env<'_>) -> Outcome {
+    let mut ue = UeContext::new(ltmsi);
+    let mut outcome = step(&mut ue, Event::Congested { assoc, message }, env);
+    outcome.effects.retain(|effect| matches!(effect, Effect::Ngap { .. }));
+    // Nobody awaits the end of the release.
+    outcome.notes.retain(|note| !matches!(note, Note::Started(Kind::Release)));
+    outcome
+}
+
+/// The UE's room is needed for others.
+fn evicted(turn: &mut Turn<'_, '_>) {
+    if turn.ue.identity.supi.is_some() || turn.ue.is_registered() {
+        return;
+    }
+    let registering = match turn.ue.procedure.take() {
+        Some(Procedure::Registration(registering)) => Some(registering),
+        _ => None,
+    };
+    registration::evict(turn, registering.as_deref());
 }
 
 /// The UE is on a new connection.

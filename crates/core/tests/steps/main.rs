@@ -2,6 +2,7 @@
 
 mod chain;
 mod cost;
+mod eviction;
 mod handover;
 mod lab;
 mod layout;

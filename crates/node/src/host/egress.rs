@@ -5,6 +5,7 @@ use super::{BATCH, Host, Parcel, nodes};
 use crate::balancer::Command;
 use crate::clock::clock;
 use crate::fabric::message::Ways;
+use crate::metrics::TurnedAway;
 use crate::nf::central::Elsewhere;
 use crate::nf::outbox::Outbox;
 use crate::nf::parcel;
@@ -212,12 +213,12 @@ impl Host {
                     Ok(_) => {
                         // By that bucket it came here, and comes if it has to be given again.
                         self.bucket = self.named(&view, pdu).ok().flatten().map(|tmsi| self.ids.bucket_of(tmsi));
-                        self.stranger((None, node), pdu, view.kind, false);
+                        self.stranger((None, node), pdu, &view);
                     }
                 },
             },
             Some(Parcel::Congested { assoc: node, pdu }) => {
-                self.stranger((None, node), pdu, NfKind::Registration, true);
+                self.turn_away((None, node), pdu, TurnedAway::Overload);
             }
             Some(Parcel::Ngap { assoc: node, pdu, .. }) => {
                 if let Some(assoc) = self.nodes.way(node, None) {

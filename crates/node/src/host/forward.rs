@@ -1,9 +1,10 @@
 //! The forwarder: finds the UE of what arrives, puts the event into its mailbox, and gives the UE to an NF if no worker
 //! has it. Events of one UE are worked at one after the other, in their order, by whoever holds it.
 
-use super::{Follow, Host, UNKNOWN_UES, Workers};
+use super::{Follow, Host, Workers};
 use crate::balancer::Command;
 use crate::clock::clock;
+use crate::metrics::TurnedAway;
 use crate::nf::parcel::Parcel;
 use crate::nf::plan;
 use rustc_hash::FxHashSet;
@@ -100,26 +101,28 @@ impl Host {
     /// The first message of an NG connection: to the context of the UE that it names, which will see whether it is that
     /// UE's; else to a new one.
     fn initial(&mut self, (assoc, node): (AssocId, AssocId), ran_id: RanUeNgapId, view: &View, pdu: &[u8]) {
-        // A node that uses its number again has forgotten who had it.
-        if let Some(before) = self.region.lookup(Key::Ran, ran_key(node, ran_id)) {
-            let input = std::mem::take(&mut self.input);
-            self.deliver(before, &Parcel::RanIdReused { assoc: node, ran_id }, NfKind::StateManagement);
-            self.input = input;
-        }
+        self.forget_ran_id(node, ran_id);
         let named = match self.named(view, pdu) {
             Ok(named) => named,
             Err(Some(fault)) => return self.fault(assoc, &fault),
             Err(None) => return,
         };
         let known = named.and_then(|tmsi| self.region.lookup(Key::Tmsi, u64::from(tmsi.0)));
-        let refused = !self.admits(view, known.is_some());
-        if let Some(slot) = known {
-            self.nodes.heard(node, assoc, slot);
+        let Some(slot) = known else { return self.newcomer((assoc, node), pdu, view) };
+        let refused = !self.admits(view, true);
+        self.nodes.heard(node, assoc, slot);
+        match refused {
+            true => self.deliver(slot, &Parcel::Congested { assoc: node, pdu }, view.kind),
+            false => self.deliver(slot, &Parcel::Initial { assoc: node, named: true, pdu }, view.kind),
         }
-        match known {
-            Some(slot) if refused => self.deliver(slot, &Parcel::Congested { assoc: node, pdu }, view.kind),
-            Some(slot) => self.deliver(slot, &Parcel::Initial { assoc: node, named: true, pdu }, view.kind),
-            None => self.stranger((Some(assoc), node), pdu, view.kind, refused),
+    }
+
+    /// A RAN node that uses a RAN-UE-NGAP-ID again has forgotten the UE that had it.
+    pub(super) fn forget_ran_id(&mut self, node: AssocId, ran_id: RanUeNgapId) {
+        if let Some(before) = self.region.lookup(Key::Ran, ran_key(node, ran_id)) {
+            let input = std::mem::take(&mut self.input);
+            self.deliver(before, &Parcel::RanIdReused { assoc: node, ran_id }, NfKind::StateManagement);
+            self.input = input;
         }
     }
 
@@ -145,36 +148,22 @@ impl Host {
 
     /// The first message of a UE that is not known, or has not proved to be who it says; with the association that it came
     /// by, if that is known still, and the node.
-    pub(super) fn stranger(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], kind: NfKind, refused: bool) {
-        let Some(ltmsi) = self.ids.fresh(self.bucket) else {
-            if self.cluster.is_some() && self.input != 0 {
-                // This host has no buckets any more: another one takes the UE.
-                return self.egress.send(Command::Back { number: std::mem::take(&mut self.input) });
-            }
-            return self.account.fault("limit", clock(), "a new UE: no number is free");
-        };
-        let slot = match self.own.insert(ltmsi) {
-            Ok(slot) => slot,
-            Err(error) => {
-                tracing::debug!(%error, "a new UE");
-                return self.account.fault("limit", clock(), "a new UE: the state region is full (state.ues)");
-            }
+    pub(super) fn stranger(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], view: &View) {
+        let now = clock();
+        if let Err(why) = self.make_room(node, view, now) {
+            return self.turn_away((by, node), pdu, why);
+        }
+        let Some(ltmsi) = self.ids.fresh(self.bucket) else { return self.no_number() };
+        let Ok(slot) = self.own.insert(ltmsi) else {
+            return self.turn_away((by, node), pdu, TurnedAway::Full);
         };
         self.used(slot);
-        self.young.push_back((clock(), slot, ltmsi));
-        let crowd = self.totals.unknown >= UNKNOWN_UES;
-        if crowd {
-            self.account.fault("limit", clock(), "a new UE: too many have not authenticated");
-        }
+        self.young.push_back((now, slot, ltmsi));
+        self.half_open(slot, node, now);
         if let Some(by) = by {
             self.nodes.heard(node, by, slot);
         }
-        let parcel = if crowd || refused {
-            Parcel::Congested { assoc: node, pdu }
-        } else {
-            Parcel::Initial { assoc: node, named: false, pdu }
-        };
-        self.deliver(slot, &parcel, kind);
+        self.deliver(slot, &Parcel::Initial { assoc: node, named: false, pdu }, view.kind);
     }
 
     /// A slot is used from now on.
@@ -203,7 +192,9 @@ impl Host {
                 continue;
             }
             // Not if there is a record.
-            self.own.abandon(slot);
+            if self.own.abandon(slot) {
+                self.half_open.leave(slot);
+            }
         }
     }
 
@@ -303,7 +294,13 @@ impl Host {
             return Place::NoRoom;
         };
         self.sequence += 1;
-        match self.region.post(&self.own, slot, packet, chosen.place.worker) {
+        let worker = chosen.place.worker;
+        let posted = self.region.post(&self.own, slot, packet, worker).or_else(|full| match Parcel::decode(octets) {
+            // Nobody stays by sending much.
+            Some((_, _, Parcel::Evicted)) => self.region.post_last(&self.own, slot, packet, worker),
+            _ => Err(full),
+        });
+        match posted {
             Ok(Posted::Holder) => {
                 if chosen.violation {
                     self.pools.violated(chosen.at);

@@ -101,6 +101,7 @@ impl Host {
 
     /// This host has nothing any more that others have not: it ends when all that it has said is done.
     pub(super) fn leave(&mut self) {
+        self.return_newcomers();
         let Some(cluster) = self.cluster.as_mut() else { return };
         let number = cluster.primary.ask();
         cluster.last_sync = Some(number);
@@ -208,8 +209,8 @@ impl Host {
                 if map.owners(ltmsi.bucket()).has(own) {
                     kept.push((ltmsi, std::mem::take(&mut record.context)));
                 }
-            } else {
-                self.own.abandon(slot);
+            } else if self.own.abandon(slot) {
+                self.half_open.leave(slot);
             }
         }
         let Some(cluster) = self.cluster.as_mut() else { return };

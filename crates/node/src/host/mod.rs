@@ -17,6 +17,7 @@ mod error;
 mod forward;
 mod frame;
 mod gauge;
+mod half_open;
 mod handover;
 mod leftovers;
 mod nodes;
@@ -86,8 +87,6 @@ const BATCH: usize = 64;
 const INPUTS: usize = 65_536;
 /// UEs that may wait for a place in the queue of their NF before nothing new is taken.
 const UNPUSHED: usize = 65_536;
-/// UEs that have not proved who they are, at a time: beyond, new ones are turned away for congestion.
-const UNKNOWN_UES: usize = 100_000;
 /// Worker processes at a time, the host's own number among them.
 const WORKERS: u8 = 250;
 
@@ -300,6 +299,7 @@ pub struct Host {
     pools: Pools,
     controller: Controller,
     overload: overload::Overload,
+    half_open: half_open::HalfOpen,
     crew: Crew,
     /// The rings of the workers that are there.
     rings: Vec<Workers>,
@@ -438,6 +438,7 @@ impl Host {
             ids,
             controller: Controller::new(),
             overload: overload::Overload::new(config.overload),
+            half_open: half_open::HalfOpen::new(config.overload.half_open),
             crew,
             pools,
             rings: Vec::new(),
@@ -528,6 +529,7 @@ impl Host {
             if self.cluster.as_ref().is_some_and(|cluster| cluster.has_left) {
                 return self.finish();
             }
+            busy |= self.serve_newcomers();
             self.push_again();
             self.on_time();
             self.wake();
@@ -536,6 +538,7 @@ impl Host {
             if now.since(gauges) > vireo_types::Duration::from_millis(500) {
                 gauges = now;
                 self.gauges();
+                self.show_half_open(now);
                 // A host by itself has nobody to whom it matters.
                 if self.cluster.is_some() {
                     self.forgotten.look(&mut self.claims, &self.account.metrics, now);
@@ -556,7 +559,7 @@ impl Host {
     fn sleep(&mut self) {
         let blocked = self.is_held_up();
         let moving = self.cluster.as_ref().is_some_and(|cluster| cluster.is_moving());
-        let again = blocked || moving || self.nodes.is_disconnecting();
+        let again = blocked || moving || self.nodes.is_disconnecting() || self.has_newcomers();
         let now = clock();
         let due = self.timers.next().into_iter().chain(self.nodes.contests.due()).min();
         let wait = due.map_or(Duration::from_secs(1), |at| at.since(now).into());

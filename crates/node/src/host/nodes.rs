@@ -133,6 +133,7 @@ impl Host {
     /// A step has changed the connections of a UE.
     pub(super) fn moved(&mut self, slot: Slot, before: Option<Summary>, after: Option<Summary>) {
         let associations = |s: Option<Summary>| s.map(|s| s.associations()).unwrap_or_default();
+        self.half_open.changed(&self.nodes, slot, before, after);
         self.nodes.moved(slot, associations(before), associations(after));
         let (old, new) = (before.and_then(|s| s.connection), after.and_then(|s| s.connection));
         if old != new {
@@ -314,6 +315,7 @@ impl Host {
         let peer = self.nodes.peer(assoc);
         tracing::info!(assoc = assoc.0, %peer, name = record.name, gnb = ?record.id, "NG is set up");
         for Gone { node, ues, left, .. } in self.nodes.begin(assoc, record) {
+            self.drop_newcomers(node);
             if node == assoc {
                 // At once: the next messages of the same number may be of the same UEs.
                 ues.into_iter().for_each(|slot| self.connection_lost(slot, node));

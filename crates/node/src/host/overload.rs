@@ -5,11 +5,13 @@ use super::forward::MOST_HELD;
 use super::{Host, INPUTS};
 use crate::api::OverloadStatus;
 use crate::balancer::Command;
+use crate::clock::clock;
 use crate::config::OverloadConfig;
+use rustc_hash::FxHashMap;
 use vireo_core::n2::View;
 use vireo_core::ran;
 use vireo_core::schedule::shed::{Level, Relief, Thresholds, relief};
-use vireo_types::AssocId;
+use vireo_types::{AssocId, Duration};
 
 /// How the host copes.
 #[derive(Debug)]
@@ -18,18 +20,30 @@ pub(super) struct Overload {
     pub(super) level: Level,
     /// What RAN nodes were asked for.
     asked: Option<Relief>,
+    /// RAN nodes that were asked because their own new UEs wait.
+    crowded: FxHashMap<AssocId, Relief>,
     /// First messages that were turned away.
     pub(super) refused: u64,
 }
 
 impl Overload {
     pub(super) fn new(config: OverloadConfig) -> Self {
-        Overload { config, level: Level::Normal, asked: None, refused: 0 }
+        Overload { config, level: Level::Normal, asked: None, crowded: FxHashMap::default(), refused: 0 }
     }
 
     /// Whether the room must be looked at soon again.
     pub(super) fn is_on(&self) -> bool {
-        self.asked.is_some() || self.level != Level::Normal
+        self.asked.is_some() || self.level != Level::Normal || !self.crowded.is_empty()
+    }
+
+    /// Returns a wait as a part of `overload.wait`.
+    pub(super) fn part_of_wait(&self, wait: Duration) -> f64 {
+        wait.as_micros() as f64 / self.config.wait.as_micros().max(1) as f64
+    }
+
+    /// Returns the part of `overload.wait` from which on registrations are turned away.
+    pub(super) fn registrations(&self) -> f64 {
+        self.config.registrations
     }
 }
 
@@ -39,7 +53,7 @@ impl Host {
     /// done in the time of a few that are refused and come again.
     fn fill(&self) -> f64 {
         let of = |waiting: usize, room: usize| waiting as f64 / room as f64;
-        let waits = self.pools.longest_wait().0 as f64 / self.overload.config.wait.as_micros().max(1) as f64;
+        let waits = self.overload.part_of_wait(self.pools.longest_wait());
         waits.max(of(self.follow.len(), MOST_HELD)).max(of(self.inputs.queue.len(), INPUTS)).min(1.0)
     }
 
@@ -62,6 +76,39 @@ impl Host {
                 let ways = self.nodes.iter().filter_map(|(node, _)| self.nodes.way(node, None));
                 let ways: Vec<AssocId> = ways.collect();
                 ways.into_iter().for_each(|assoc| self.tell_relief(assoc));
+            }
+        }
+        self.relieve_of_newcomers();
+    }
+
+    /// Sends Overload Start to RAN nodes whose new UEs wait too long, and Overload Stop when they do not any more.
+    fn relieve_of_newcomers(&mut self) {
+        if self.overload.asked.is_some() {
+            // All nodes have been asked, and are sent Overload Stop.
+            return self.overload.crowded.clear();
+        }
+        let OverloadConfig { start, stop, .. } = self.overload.config;
+        let waits: FxHashMap<AssocId, Duration> = self.newcomers_wait(clock()).into_iter().collect();
+        let before = self.overload.crowded.keys().filter(|node| !waits.contains_key(*node));
+        let idle: Vec<AssocId> = before.copied().collect();
+        for (node, wait) in waits.into_iter().chain(idle.into_iter().map(|node| (node, Duration::default()))) {
+            let fill = self.overload.part_of_wait(wait).min(1.0);
+            let before = self.overload.crowded.get(&node).copied();
+            let asked = relief(before, fill, Level::Registrations, start, stop);
+            // As for all nodes, a smaller part is not worth a message.
+            if asked.map(|asked| asked.percent) <= before.map(|before| before.percent)
+                && asked.is_some() == before.is_some()
+            {
+                continue;
+            }
+            match asked {
+                Some(asked) => self.overload.crowded.insert(node, asked),
+                None => self.overload.crowded.remove(&node),
+            };
+            if let Some(assoc) = self.nodes.way(node, None) {
+                tracing::debug!(assoc = assoc.0, ?asked, "new UEs of a RAN node wait");
+                let pdu = asked.map_or_else(ran::overload_stop, ran::overload_start);
+                self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
             }
         }
     }

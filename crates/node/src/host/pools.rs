@@ -236,6 +236,14 @@ impl Pools {
         self.tell(region);
     }
 
+    /// Resets what a worker of this number has left on the board: what it was serving, and how long that had waited.
+    pub(crate) fn forget_worker(&self, region: &Region, worker: u8) {
+        region.board(self.plan.nf_word(worker, 0, plan::NF_SERVING)).store(0, Ordering::Relaxed);
+        for nf in 0..self.plan.nfs {
+            region.board(self.plan.nf_word(worker, nf, plan::NF_WAITED)).store(0, Ordering::Relaxed);
+        }
+    }
+
     /// A worker is there: its NFs are ready.
     pub(crate) fn up(&mut self, worker: u8) {
         for nf in self.nfs.iter_mut().filter(|nf| nf.place.worker == worker) {
@@ -304,7 +312,8 @@ impl Pools {
         for nf in &mut self.nfs {
             nf.waiting = nf.queue.len() as u32;
             let word = self.plan.nf_word(nf.place.worker, nf.place.nf, plan::NF_WAITED);
-            nf.waited = region.board(word).load(Ordering::Relaxed);
+            // Where nothing waits, what was last is no measure: its worker may have died over it.
+            nf.waited = if nf.waiting == 0 { 0 } else { region.board(word).load(Ordering::Relaxed) };
         }
         let shares = self.shares(|nf| nf.waiting > 0);
         for (nf, share) in self.nfs.iter_mut().zip(shares) {
@@ -469,5 +478,35 @@ impl Pools {
     /// How long what the latest NF does now has waited, as last looked at.
     pub(crate) fn longest_wait(&self) -> Duration {
         Duration(self.nfs.iter().map(|nf| nf.waited).max().unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_store::region::RegionConfig;
+
+    #[test]
+    fn wait_of_a_dead_worker_is_reset() {
+        let plan = Plan { nfs: 1 };
+        let (rings, board) = plan.sizes(2);
+        let region = Region::create(RegionConfig { rings, board, ..RegionConfig::new(4, 3, 32 << 20) }).expect("room");
+        let mut pools = Pools::new(PoolsConfig::default(), Vec::new(), plan);
+        let purposes = [(Purpose { slice: 0, kind: None }, true)];
+        pools.enter(&region, 1, &purposes);
+        pools.up(1);
+        let waited = region.board(plan.nf_word(1, 0, plan::NF_WAITED));
+        waited.store(5_000_000, Ordering::Relaxed);
+        pools.look(&region);
+        assert_eq!(pools.longest_wait(), Duration(0), "an empty queue has no wait, whatever the last event waited");
+        pools.nfs[0].queue.push(1).expect("room");
+        pools.look(&region);
+        assert_eq!(pools.longest_wait(), Duration(5_000_000));
+        // The worker dies over it; its successor has done nothing yet.
+        let lost = pools.down(1);
+        pools.enter(&region, 1, &lost);
+        pools.forget_worker(&region, 1);
+        pools.look(&region);
+        assert_eq!(pools.longest_wait(), Duration(0));
     }
 }

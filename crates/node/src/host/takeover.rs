@@ -187,8 +187,8 @@ impl Host {
             return self.controller.failed.extend(purposes);
         };
         self.pools.enter(&self.region, number, purposes);
-        // One that died at work has left word of it behind, by which its successor would seem stuck.
-        self.region.board(self.plan.nf_word(number, 0, plan::NF_SERVING)).store(0, Ordering::Relaxed);
+        // One that died at work has left word of it behind, by which its successor would seem stuck or late.
+        self.pools.forget_worker(&self.region, number);
         self.crew.launch(number);
     }
 

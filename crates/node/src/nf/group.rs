@@ -3,7 +3,7 @@
 //! its effects leave; a worker that dies in between leaves of each UE what it would have left of one (DESIGN decisions 3 and 4).
 
 use super::contexts::Pending;
-use super::{Begun, Nf, not_carried_out, plan};
+use super::{Begun, IN_A_ROW, Nf, not_carried_out, plan};
 use crate::metrics::Transaction;
 use crate::nf::parcel::Parcel;
 use std::time::Instant;
@@ -28,11 +28,17 @@ impl Nf {
         let slots: Vec<Slot> = taken.iter().filter_map(|taken| self.region.slot_at(taken.item as u32)).collect();
         let mut open: Vec<(Slot, Packet)> =
             slots.into_iter().filter_map(|slot| Some((slot, self.first(slot)?))).collect();
-        let (mut events, mut procedures) = (0, 0);
+        let (mut events, mut procedures, mut rounds) = (0, 0, 0);
         while !open.is_empty() {
             events += open.len() as u64;
             procedures += self.carry_out_all(nf, &open);
             open = open.iter().filter_map(|(slot, _)| Some((*slot, self.worker.finish(*slot)?))).collect();
+            rounds += 1;
+            if rounds % IN_A_ROW == 0 {
+                self.beat(Instant::now());
+                let queue = &self.queues[nf];
+                open.retain(|(slot, _)| queue.push(slot.number().into()).is_err());
+            }
         }
         for taken in taken {
             self.queues[nf].acknowledge(&self.worker, taken);

@@ -80,6 +80,8 @@ pub(crate) enum Parcel<'a> {
     },
     /// Another context is the subscriber's.
     Superseded,
+    /// The UE's room is needed for others, if it has proved nothing.
+    Evicted,
     /// The operator wants the UE gone.
     Deregister {
         /// Whether it shall register again.
@@ -185,6 +187,7 @@ impl<'a> Parcel<'a> {
             Parcel::ConnectionLost { assoc } => Event::ConnectionLost { assoc },
             Parcel::RanIdReused { assoc, ran_id } => Event::RanIdReused { assoc, ran_id },
             Parcel::Superseded => Event::Superseded,
+            Parcel::Evicted => Event::Evicted,
             Parcel::Deregister { again } => Event::Deregister { again },
             Parcel::Relocate { upf } => Event::Relocate { upf },
             Parcel::Smf { number, ask, answer, carried, .. } => Event::Smf { number, ask: *ask, answer, carried },

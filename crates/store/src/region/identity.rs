@@ -299,6 +299,7 @@ impl Region {
                 done => done?,
             }
         }
+        self.recount();
         Ok(())
     }
 
@@ -316,6 +317,7 @@ impl Region {
         }
         self.alias_words(slot).iter().for_each(|word| word.store(0, Ordering::Relaxed));
         self.word(self.slot(slot, S_ID)).store(0, Ordering::Release);
+        self.vacated();
     }
 }
 

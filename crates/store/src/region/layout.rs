@@ -5,7 +5,7 @@ use super::{RegionConfig, RegionError, TABLES};
 /// "VIREOreg" as a number.
 pub(super) const MAGIC: u64 = u64::from_be_bytes(*b"VIREOreg");
 /// Grows with every change of what the words mean: processes of different layouts do not share a region.
-pub(super) const VERSION: u64 = 3;
+pub(super) const VERSION: u64 = 4;
 
 /// Words of the header, and which is which.
 pub(super) const HEADER: usize = 128;
@@ -24,6 +24,8 @@ pub(super) const H_BULLETIN_BYTES: usize = 11;
 pub(super) const H_LARGE: usize = 12;
 /// 1 + the worker that has the whole region for itself; 0 = it is shared.
 pub(super) const H_SOLE: usize = 16;
+/// Slots that are a UE's, with a record or without, in a cache line of its own.
+pub(super) const H_USED: usize = 24;
 /// The sizes of the number tables, a word each.
 pub(super) const H_TABLES: usize = 32;
 
@@ -100,7 +102,7 @@ impl Layout {
         let mut at = HEADER;
         let mut take = |count: usize| take(&mut at, count);
         let workers = take(usize::from(config.workers) * WORKER);
-        // A search for a free slot goes on from the last one found: an eighth more than UEs keeps it short.
+        // An eighth more than UEs: slots that are not free again yet, and UEs that are never turned away.
         let slot_count = config.ues as usize + (config.ues as usize / 8).max(2);
         let slots = take(slot_count * SLOT);
         let indexes = [Key::Ltmsi, Key::Tmsi, Key::Supi, Key::Ran].map(|key| {

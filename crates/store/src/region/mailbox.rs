@@ -13,6 +13,8 @@ const S_FLIGHT: usize = 3;
 
 /// Packets that a UE may have waiting: an honest one has a few.
 const MOST: u64 = 64;
+/// Packets that [`Region::post_last`] may add.
+const LAST: u64 = 8;
 /// So that the word of a packet in flight is never 0.
 const FLYING: u64 = 1 << 63;
 
@@ -95,7 +97,26 @@ impl Region {
     ///
     /// When too many wait; the packet is still the caller's.
     pub fn post(&self, worker: &Worker, slot: Slot, packet: Packet, holder: u8) -> Result<Posted, MailboxFull> {
-        if self.mail(slot).1.count >= MOST {
+        self.post_within(MOST, worker, slot, (packet, holder))
+    }
+
+    /// As [`Region::post`], also when as many packets wait as may: for an event that there is one of in a UE's life.
+    ///
+    /// # Errors
+    ///
+    /// When there are several such; the packet is still the caller's.
+    pub fn post_last(&self, worker: &Worker, slot: Slot, packet: Packet, holder: u8) -> Result<Posted, MailboxFull> {
+        self.post_within(MOST + LAST, worker, slot, (packet, holder))
+    }
+
+    fn post_within(
+        &self,
+        most: u64,
+        worker: &Worker,
+        slot: Slot,
+        (packet, holder): (Packet, u8),
+    ) -> Result<Posted, MailboxFull> {
+        if self.mail(slot).1.count >= most {
             return Err(MailboxFull);
         }
         self.set_posted(packet, slot, worker.number);

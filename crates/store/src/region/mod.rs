@@ -28,6 +28,7 @@ mod pool;
 mod reclaim;
 mod ring;
 mod slots;
+mod vacancy;
 mod worker;
 
 #[cfg(not(loom))]

@@ -8,6 +8,15 @@ use std::sync::atomic::Ordering;
 thread_local! {
     /// Writes that this thread has left to live; `None`: it does not die.
     static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+    /// Words that this thread has read.
+    static READ: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many words `work` reads.
+pub(super) fn reads(work: impl FnOnce()) -> u64 {
+    let before = READ.get();
+    work();
+    READ.get() - before
 }
 
 struct Death;
@@ -49,6 +58,7 @@ macro_rules! writes {
 
 impl AtomicU64 {
     pub(crate) fn load(&self, order: Ordering) -> u64 {
+        READ.set(READ.get() + 1);
         self.0.load(order)
     }
 

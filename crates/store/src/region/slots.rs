@@ -5,12 +5,11 @@
 //! the effects that may leave now. Its buffer is free again when another record is current *and* its effects have left.
 
 use super::heap::{self, Buffer, Marked};
-use super::identity::{InsertError, taken};
-use super::layout::{BUFFER_HEADER, Key, SLOT};
+use super::layout::{BUFFER_HEADER, SLOT};
 use super::mem::{Ordering, WORD, fence};
 use super::{Dead, Region, Worker, halves, joined};
 use crate::{CommitError, Version};
-use vireo_types::{Instant, Ltmsi};
+use vireo_types::Instant;
 
 pub(super) const S_WORD: usize = 0;
 /// {leaving 1 | worker 8 at bit 32 | 1 + LTMSI}: whose, and who took or is emptying the slot.
@@ -369,39 +368,6 @@ fn deadline(word: u64) -> Option<Instant> {
 }
 
 impl Worker {
-    /// A slot for a UE that has none, with no record yet; or the slot that it has.
-    ///
-    /// # Errors
-    ///
-    /// When there is no room.
-    pub fn insert(&mut self, ltmsi: Ltmsi) -> Result<Slot, InsertError> {
-        if let Some(slot) = self.region.slot_of(ltmsi) {
-            return Ok(slot);
-        }
-        let id = u64::from(self.number) << 32 | u64::from(ltmsi.get() + 1);
-        let count = self.region.lay.slot_count;
-        for _ in 0..count {
-            let slot = self.slot_cursor;
-            self.slot_cursor = (slot + 1) % count as u32;
-            let word = self.region.word(self.region.slot(slot, S_ID));
-            // One that somebody works on still is not taken: what waits there is its predecessor's.
-            let free = word.load(Ordering::Relaxed) == 0 && self.region.is_idle(slot);
-            if free && word.compare_exchange(0, id, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                return match self.region.enter(Key::Ltmsi, u64::from(ltmsi.get()), slot) {
-                    Ok(()) => Ok(Slot(slot)),
-                    Err(error) => {
-                        self.region.word(self.region.slot(slot, S_ID)).store(0, Ordering::Release);
-                        match taken(error) {
-                            InsertError::Taken(slot) => Ok(slot),
-                            full => Err(full),
-                        }
-                    }
-                };
-            }
-        }
-        Err(InsertError::Full)
-    }
-
     /// Frees a slot that has no record: its UE was turned away. False if it has one, or is nobody's. Only who holds the
     /// UE, or has just inserted it, does this.
     pub fn abandon(&mut self, slot: Slot) -> bool {
@@ -411,6 +377,7 @@ impl Worker {
         }
         self.region.sign(slot.0, self.number, true);
         self.region.release(slot.0);
+        self.vacant.freed(slot);
         true
     }
 
@@ -489,6 +456,7 @@ impl Worker {
         self.region.word(self.region.slot(slot.0, S_LEAVING)).store(0, Ordering::Release);
         done.map_err(|_| CommitError::Conflict)?;
         self.region.release(slot.0);
+        self.vacant.freed(slot);
         Ok(())
     }
 

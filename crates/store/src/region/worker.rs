@@ -6,6 +6,7 @@ use super::heap::Arena;
 use super::layout::{H_SOLE, WORKER};
 use super::mem::Ordering;
 use super::pool::Window;
+use super::vacancy::Vacant;
 
 /// Of a worker's record.
 const W_STATE: usize = 0;
@@ -26,7 +27,7 @@ pub struct Worker {
     pub(super) region: Region,
     pub(super) number: u8,
     pub(super) arena: Arena,
-    pub(super) slot_cursor: u32,
+    pub(super) vacant: Vacant,
     pub(super) packets: Window,
     /// Packets that it freed, perhaps free still.
     pub(super) spare: Vec<u32>,
@@ -134,7 +135,7 @@ impl Region {
             number,
             arena: Arena::default(),
             // Workers begin their search apart from each other.
-            slot_cursor: (share * usize::from(number)) as u32,
+            vacant: Vacant::new((share * usize::from(number)) as u32),
             packets: Window::new(self.config.packets / u32::from(self.config.workers) * u32::from(number)),
             spare: Vec::new(),
         })

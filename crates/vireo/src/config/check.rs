@@ -41,7 +41,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         pools: runtime::pools(&file.pools, &file.steering, slices.len(), &mut problems),
         state_key: keys::state_key(&file.state, &state),
         state,
-        overload: runtime::overload(&file.overload, &mut problems),
+        overload: runtime::overload(file, &mut problems),
         sbi: runtime::sbi(&file.sbi, &mut problems),
         cluster: cluster::cluster(file, &mut problems),
         upf: upf(

@@ -40,6 +40,7 @@ pub(crate) struct File {
     pub(super) replication: Replication,
     pub(super) state: State,
     pub(super) overload: Overload,
+    pub(super) half_open: super::half_open::HalfOpen,
     pub(super) sbi: Sbi,
     pub(super) subscribers: Subscribers,
     pub(super) api: Api,
@@ -621,7 +622,7 @@ pub(super) struct Overload {
 
 impl Default for Overload {
     fn default() -> Self {
-        let OverloadConfig { wait, start, stop, registrations, others, back_off } = OverloadConfig::default();
+        let OverloadConfig { wait, start, stop, registrations, others, back_off, .. } = OverloadConfig::default();
         Overload { wait: Span(wait.into()), start, stop, registrations, others, back_off: Span(back_off.into()) }
     }
 }

@@ -7,6 +7,7 @@ mod check;
 mod cluster;
 mod command;
 mod file;
+mod half_open;
 mod home_network;
 mod keys;
 mod later;

@@ -233,8 +233,8 @@ pub(super) fn sbi(sbi: &file::Sbi, problems: &mut Problems) -> SbiConfig {
 }
 
 /// What is shed when.
-pub(super) fn overload(overload: &file::Overload, problems: &mut Problems) -> OverloadConfig {
-    let &file::Overload { wait, start, stop, registrations, others, back_off } = overload;
+pub(super) fn overload(file: &file::File, problems: &mut Problems) -> OverloadConfig {
+    let file::Overload { wait, start, stop, registrations, others, back_off } = file.overload;
     for (key, part) in [("start", start), ("stop", stop), ("registrations", registrations), ("others", others)] {
         problems.check(PART.contains(&part), &format!("overload.{key}"), "a part of the room is allowed: 0 to 1");
     }
@@ -248,5 +248,6 @@ pub(super) fn overload(overload: &file::Overload, problems: &mut Problems) -> Ov
     let wait = Duration::from(wait.0);
     let good = (Duration::from_millis(10)..=Duration::from_secs(10)).contains(&wait);
     problems.check(good, "overload.wait", "10ms to 10s is allowed: UEs ask again after that");
-    OverloadConfig { wait, start, stop, registrations, others, back_off: span }
+    let half_open = file.half_open.check(problems);
+    OverloadConfig { wait, start, stop, registrations, others, back_off: span, half_open }
 }

@@ -4,7 +4,7 @@ use vireo_core::config::SliceProfile;
 use vireo_core::ran::admission::Allow;
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
-use vireo_node::config::{PoolKey, StateLocation};
+use vireo_node::config::{HalfOpenConfig, PoolKey, StateLocation};
 use vireo_node::upf::{Fanout, FrameIo, FramesConfig, LeanSlice, Locking, XdpConfig, XdpMode};
 use vireo_types::{Duration, PduSessionType, Snssai, Tac};
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
@@ -188,6 +188,7 @@ fn how_the_host_runs_is_what_was_written() {
         steering.intra = "round-robin"
         state = { location = "memory", ues = 1000, packets = 4096 }
         overload = { start = 0.4, back-off = "30s" }
+        half-open = { max-ues = 900, max-ues-per-address = 70, max-ues-per-node = 50, min-age = "250ms" }
         "#,
     )
     .expect("right");
@@ -208,6 +209,8 @@ fn how_the_host_runs_is_what_was_written() {
     assert_eq!((config.state.location, config.state.ues), (StateLocation::Memory, 1000));
     assert_eq!(config.state.bytes, StateConfig::bytes_for(1000, 4096));
     assert_eq!((config.overload.start, config.overload.back_off.as_secs()), (0.4, 30));
+    let HalfOpenConfig { ues, ues_per_address, ues_per_node, min_age } = config.overload.half_open;
+    assert_eq!((ues, ues_per_address, ues_per_node, min_age.as_millis()), (900, 70, 50, 250));
     let usual = load("").expect("right");
     assert_eq!((&usual.pools, &usual.state), (&PoolsConfig::default(), &StateConfig::default()));
     assert_eq!(usual.overload, OverloadConfig::default());
@@ -411,6 +414,18 @@ fn a_wrong_value_of_a_peer_is_refused_with_its_key_and_what_is_allowed() {
         ("upf.framed-routes = ['10.0.0.0/31']", "upf.framed-routes: networks like"),
         ("upf.enabled = false", "upf.enabled: without an [[external-upf]]"),
         ("external-upf = [{ n4 = '1.2.3.4:8805', dnns = ['x'] }]", "external-upf.0.dnns: there is no [dnn.x]"),
+    ] {
+        assert!(problem(text).contains(expected), "{text}\n{}\n{expected}", problem(text));
+    }
+}
+
+#[test]
+fn half_open_limit_out_of_range_is_refused() {
+    for (text, expected) in [
+        ("half-open.max-ues = 0", "half-open.max-ues: 1 to 1000000 is allowed"),
+        ("half-open.max-ues-per-address = 0", "half-open.max-ues-per-address: 1 to 1000000 is allowed"),
+        ("half-open.max-ues-per-node = 1000001", "half-open.max-ues-per-node: 1 to 1000000 is allowed"),
+        ("half-open.min-age = '99ms'", "half-open.min-age: 100ms to 60s is allowed"),
     ] {
         assert!(problem(text).contains(expected), "{text}\n{}\n{expected}", problem(text));
     }

@@ -98,13 +98,29 @@ impl Core {
 
     /// A number of the core's status.
     pub(crate) fn count(&self, name: &str) -> u64 {
+        let status = self.status();
+        status["counts"][name].as_u64().unwrap_or_else(|| panic!("no count {name} in {status}"))
+    }
+
+    /// The core's status.
+    pub(crate) fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.get("/status?limit=0")).expect("JSON")
+    }
+
+    /// A metric.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let text = self.get("/metrics");
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        value.unwrap_or_else(|| panic!("no metric {name} in {text}"))
+    }
+
+    fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.api).expect("the API answers");
-        write!(stream, "GET /status?limit=0 HTTP/1.0\r\nHost: {}\r\n\r\n", self.api).expect("it can be asked");
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.api).expect("it can be asked");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("text");
         let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
-        let status: serde_json::Value = serde_json::from_str(body).expect("JSON");
-        status["counts"][name].as_u64().unwrap_or_else(|| panic!("no count {name} in {body}"))
+        body.to_owned()
     }
 
     /// Waits until a number of the status is `wanted`.

@@ -6,6 +6,7 @@
 mod associations;
 mod core;
 mod device;
+mod flood;
 mod load;
 mod messages;
 mod nas;

@@ -50,11 +50,20 @@ fn location() -> UserLocationInformation<'static> {
 
 /// INITIAL UE MESSAGE, with a 5G-S-TMSI where it is given (AMF Set 1, Pointer 0).
 pub(crate) fn initial_ue(ran_id: u32, nas: &[u8], tmsi: Option<[u8; 4]>) -> Vec<u8> {
+    initial_ue_for(RRCEstablishmentCause::mo_Signalling, ran_id, nas, tmsi)
+}
+
+/// The same of a UE that has an emergency.
+pub(crate) fn emergency(ran_id: u32, nas: &[u8]) -> Vec<u8> {
+    initial_ue_for(RRCEstablishmentCause::emergency, ran_id, nas, None)
+}
+
+fn initial_ue_for(cause: RRCEstablishmentCause, ran_id: u32, nas: &[u8], tmsi: Option<[u8; 4]>) -> Vec<u8> {
     let mut ies = vec![
         build_ngap_ie!(InitialUEMessage, RAN_UE_NGAP_ID(ran_id)),
         build_ngap_ie!(InitialUEMessage, NAS_PDU(nas.to_vec())),
         build_ngap_ie!(InitialUEMessage, UserLocationInformation(location())),
-        build_ngap_ie!(InitialUEMessage, RRCEstablishmentCause(RRCEstablishmentCause::mo_Signalling)),
+        build_ngap_ie!(InitialUEMessage, RRCEstablishmentCause(cause)),
     ];
     if let Some(tmsi) = tmsi {
         let (set, pointer) = (aper::Bits::new(1, 10).expect("10 bits"), aper::Bits::new(0, 6).expect("6 bits"));

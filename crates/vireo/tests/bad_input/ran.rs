@@ -52,9 +52,14 @@ const QUEUE: usize = 1 << 17;
 impl Ran {
     /// An association without NG Setup.
     pub(crate) fn connect(core: &Core) -> Self {
+        Ran::connect_from(core, Ipv4Addr::LOCALHOST)
+    }
+
+    /// An association of another address.
+    fn connect_from(core: &Core, address: Ipv4Addr) -> Self {
         let config = Config {
             driver: Driver::UserspaceUdp,
-            addresses: vec![Ipv4Addr::LOCALHOST.into()],
+            addresses: vec![address.into()],
             udp_local_port: 0,
             udp_remote_port: core.udp_port,
             ..Config::default()
@@ -76,7 +81,12 @@ impl Ran {
 
     /// An association with NG Setup done as gNB number `gnb`.
     pub(crate) fn set_up(core: &Core, gnb: u32) -> Self {
-        let mut ran = Ran::connect(core);
+        Ran::set_up_from(core, gnb, Ipv4Addr::LOCALHOST)
+    }
+
+    /// The same from another address.
+    pub(crate) fn set_up_from(core: &Core, gnb: u32, address: Ipv4Addr) -> Self {
+        let mut ran = Ran::connect_from(core, address);
         ran.send(0, &messages::ng_setup(gnb));
         ran.expect("NG Setup", |pdu| pdu.kind() == NgapPduKind::Successful_NGSetup);
         ran

@@ -4,7 +4,7 @@ pub mod nr;
 
 use crate::config::SliceProfile;
 use crate::context::{Capability, Registration, Retry, Wanted};
-use crate::n2::Cause;
+use crate::n2::{self, Cause};
 use crate::procedures::common::securing::{Awaited, Progress, Securing};
 use crate::procedures::common::{context_setup, remote, user_plane};
 use crate::session::{Input, Ran};
@@ -379,6 +379,20 @@ pub fn reject(turn: &mut Turn<'_, '_>, counted: Kind, cause: GmmCause) -> Next {
 pub fn turn_away(turn: &mut Turn<'_, '_>) {
     turn.note(Note::Started(Kind::Registration));
     reject(turn, Kind::Registration, GmmCause::Congestion);
+}
+
+/// Ends the attempt of a UE that has not proved who it is (5.5.1.2.5: #22), and its connection. The RAN is told to release
+/// that, and nobody awaits its answer.
+pub fn evict(turn: &mut Turn<'_, '_>, registering: Option<&Registering>) {
+    if let Some(registering) = registering {
+        nr::send_reject(turn, GmmCause::Congestion, &[]);
+        turn.note(Note::Failed(registering.request.kind.counted(), GmmCause::Congestion.as_u8()));
+    }
+    if !turn.is_being_released() {
+        turn.send(|c| n2::context_release_command(c, Cause::nas(CauseNas::normal_release)));
+    }
+    turn.ue.connection = None;
+    forget_keys_of_the_unknown(turn);
 }
 
 fn reject_slices(turn: &mut Turn<'_, '_>, counted: Kind, rejected: &[Snssai]) -> Next {

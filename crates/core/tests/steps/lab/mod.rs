@@ -301,6 +301,12 @@ impl Lab {
         self.settle();
     }
 
+    /// The UE forgets everything but its USIM, and keeps its connection.
+    pub(crate) fn forget_ue(&mut self) {
+        let supi = "999700000000001".parse().expect("a SUPI");
+        self.ue = Ue::new(Usim::new(supi, KEYS));
+    }
+
     /// A NAS message as it is, past the UE.
     pub(crate) fn inject(&mut self, nas: &[u8]) {
         self.uplink_nas(nas);

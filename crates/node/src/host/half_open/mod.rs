@@ -1,0 +1,209 @@
+//! Half-open UEs: contexts of UEs that have not been authenticated yet.
+//!
+//! Every device in a cell can create them. They are limited for each RAN node, for each peer address and in all; beyond a
+//! limit the oldest is evicted (`table`).
+//!
+//! An evicted UE is sent Registration Reject with cause #22 and T3346, its RAN node UE Context Release Command: one message
+//! of a flood has at most four as answers, and a RAN node keeps no connection that the core has forgotten. Evictions are
+//! events of their UEs, carried out by workers in order with what else waits for them, so that identifiers, deadlines,
+//! counts and copies at other hosts go as at any other end of a context. A UE that has been authenticated meanwhile stays.
+//!
+//! A UE that is turned away is answered by the host itself, by a step over a context that is dropped: it takes no slot.
+//! New UEs wait for their first steps by RAN node (`newcomers`).
+
+mod line;
+mod newcomers;
+mod table;
+
+use super::{Host, Nodes};
+use crate::balancer::Command;
+use crate::clock::clock;
+use crate::config::HalfOpenConfig;
+use crate::metrics::{Eviction, Fault, Population, TurnedAway};
+use crate::nf::outbox::Summary;
+use crate::nf::parcel::Parcel;
+use line::Line;
+use newcomers::{FirstSteps, Newcomer};
+use rand::RngCore;
+use table::{Admission, Arrival, Limit, Origin, Table};
+use vireo_core::engine;
+use vireo_core::n2::{self, Establishment, UeMessage, View};
+use vireo_core::schedule::kind::NfKind;
+use vireo_core::turn::Effect;
+use vireo_core::{Env, Identifiers};
+use vireo_store::region::Slot;
+use vireo_types::{AssocId, Dnn, Duration, Instant, Ltmsi, PduSessionType, SessionAddress, Snssai, Tmsi};
+
+/// How often a flood is logged.
+const LOGGED: Duration = Duration::from_secs(10);
+
+/// The half-open UEs of a host.
+#[derive(Debug)]
+pub(super) struct HalfOpen {
+    table: Table,
+    /// New UEs that wait for their first step.
+    line: Line<Newcomer>,
+    first_steps: FirstSteps,
+    /// UEs that were evicted, and those turned away for lack of room, since the last log line.
+    evicted: u64,
+    refused: u64,
+    logged: Instant,
+}
+
+impl HalfOpen {
+    pub(super) fn new(config: HalfOpenConfig) -> Self {
+        let (table, line, first_steps) = (Table::new(config), Line::new(), FirstSteps::default());
+        HalfOpen { table, line, first_steps, evicted: 0, refused: 0, logged: Instant::default() }
+    }
+
+    /// Removes a UE whose context is gone.
+    pub(super) fn leave(&mut self, slot: Slot) {
+        self.table.leave(slot);
+    }
+
+    /// Applies a commit of a UE.
+    pub(super) fn changed(&mut self, nodes: &Nodes, slot: Slot, before: Option<Summary>, after: Option<Summary>) {
+        match after {
+            Some(after) if after.known => {
+                if before.is_none_or(|before| !before.known) {
+                    self.table.leave(slot);
+                }
+            }
+            Some(after) => {
+                if let Some((node, _)) = after.connection {
+                    self.table.enter(slot, origin(nodes, node), clock());
+                }
+            }
+            None => self.table.leave(slot),
+        }
+    }
+}
+
+fn origin(nodes: &Nodes, node: AssocId) -> Origin {
+    Origin { node, address: nodes.get(node).map(|node| node.peer.ip().to_canonical()) }
+}
+
+impl Host {
+    /// Makes room for a new UE of a RAN node.
+    ///
+    /// # Errors
+    ///
+    /// When there is none: the caller turns the UE away.
+    pub(super) fn make_room(&mut self, node: AssocId, view: &View, now: Instant) -> Result<(), TurnedAway> {
+        let urgent = matches!(view.establishment, Some(Establishment::Emergency | Establishment::Priority));
+        let table = &self.half_open.table;
+        let staying = self.region.slots_taken().saturating_sub(table.leaving());
+        let full = staying >= self.region.config().ues as usize;
+        match table.admit(Arrival { origin: origin(&self.nodes, node), now, urgent, full }) {
+            Admission::Free => Ok(()),
+            Admission::Evicts(slot, limit) => {
+                self.half_open.table.evict(slot);
+                self.half_open.evicted += 1;
+                self.account.metrics.evicted(match limit {
+                    Limit::Node => Eviction::NodeLimit,
+                    Limit::Address => Eviction::AddressLimit,
+                    Limit::All => Eviction::Limit,
+                    Limit::Room => Eviction::Full,
+                });
+                // It is not of the input that the new UE comes by.
+                let input = std::mem::take(&mut self.input);
+                self.deliver(slot, &Parcel::Evicted, NfKind::StateManagement);
+                self.input = input;
+                Ok(())
+            }
+            Admission::Refused(limit) => Err(match limit {
+                Limit::Node => TurnedAway::NodeLimit,
+                Limit::Address => TurnedAway::AddressLimit,
+                Limit::All => TurnedAway::Limit,
+                Limit::Room => TurnedAway::Full,
+            }),
+        }
+    }
+
+    /// Enters a new UE that has a slot.
+    pub(super) fn half_open(&mut self, slot: Slot, node: AssocId, now: Instant) {
+        self.half_open.table.enter(slot, origin(&self.nodes, node), now);
+        self.half_open.first_steps.push(slot, now);
+    }
+
+    /// Answers the first message of a UE that no context is kept for; with the association that it came by, if that is known
+    /// still, and the node. The LTMSI that the messages have leads to nobody, and is not given again for long.
+    pub(super) fn turn_away(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], why: TurnedAway) {
+        let Some(ltmsi) = self.ids.fresh(self.bucket) else { return self.no_number() };
+        self.account.metrics.turned_away(why);
+        // What is refused for overload is counted there.
+        if why != TurnedAway::Overload {
+            self.overload.refused += 1;
+            self.half_open.refused += 1;
+            self.account.metrics.fault(Fault::Limit);
+        }
+        let message = match n2::ue_message(pdu) {
+            Ok((_, UeMessage::Initial(message))) => message,
+            Ok(_) => return self.done(),
+            Err(fault) => {
+                self.fault_of(node, &fault);
+                return self.done();
+            }
+        };
+        let (now, rng) = (clock(), &mut self.rng);
+        let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
+        let (arrived, mut ids) = (self.arrived.min(now), NoIdentifiers);
+        let mut env = Env { now, arrived, config: &self.config, random: &mut random, ids: &mut ids, ran: &() };
+        let outcome = engine::turn_away(ltmsi, node, message, &mut env);
+        for note in &outcome.notes {
+            self.account.note(note, now, 0, format_args!("UE {ltmsi}"));
+        }
+        for effect in outcome.effects {
+            if let Effect::Ngap { assoc: node, pdu } = effect {
+                self.send_about((None, ltmsi), (node, by), 0, pdu);
+            }
+        }
+        self.done();
+    }
+
+    /// There is no number for a new UE.
+    pub(super) fn no_number(&mut self) {
+        if self.cluster.is_some() && self.input != 0 {
+            // This host has no buckets any more: another one takes the UE.
+            return self.egress.send(Command::Back { number: std::mem::take(&mut self.input) });
+        }
+        self.account.fault("limit", clock(), "a new UE: no number is free");
+        self.done();
+    }
+
+    /// Shows how many half-open UEs there are, and logs what a flood has come to.
+    pub(super) fn show_half_open(&mut self, now: Instant) {
+        let HalfOpen { table, evicted, refused, logged, .. } = &mut self.half_open;
+        self.account.metrics.population(Population::HalfOpen, table.len());
+        if (*evicted, *refused) == (0, 0) || now.since(*logged) < LOGGED {
+            return;
+        }
+        *logged = now;
+        let largest = table.largest().and_then(|node| self.nodes.get(node)).map(|node| node.peer.to_string());
+        tracing::warn!(
+            half_open = table.len(),
+            evicted = std::mem::take(evicted),
+            turned_away = std::mem::take(refused),
+            peer = largest.unwrap_or_default(),
+            ues = self.region.slots_taken(),
+            "limits of half-open UEs or state.ues reached"
+        );
+    }
+}
+
+/// A UE that is turned away is given nothing.
+struct NoIdentifiers;
+
+impl Identifiers for NoIdentifiers {
+    fn tmsi(&mut self, _: Ltmsi) -> Option<Tmsi> {
+        None
+    }
+
+    fn rekey(&mut self, _: Ltmsi, _: Snssai) -> Option<Ltmsi> {
+        None
+    }
+
+    fn address(&mut self, _: &Dnn, _: PduSessionType) -> Option<SessionAddress> {
+        None
+    }
+}

@@ -1,0 +1,448 @@
+//! The half-open UEs of a host by peer address, RAN node and age, and the selection of the UE to evict: plain data.
+//!
+//! The UEs of a RAN node form a list from the oldest to the youngest. The RAN nodes of an address and the addresses are
+//! ordered by their number of UEs. An operation takes constant time plus the logarithm of the number of RAN nodes. A UE that
+//! is being evicted is in no list, but counts as a slot until its context is gone.
+
+use crate::config::HalfOpenConfig;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use vireo_store::region::Slot;
+use vireo_types::{AssocId, Duration, Instant};
+
+/// Maximum number of evictions under way: their steps delay those of other UEs. With more, new UEs are turned away.
+pub(super) const LEAVING: usize = 32;
+
+/// The limit that a new UE meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// `half-open.max-ues-per-node`.
+    Node,
+    /// `half-open.max-ues-per-address`.
+    Address,
+    /// `half-open.max-ues`.
+    All,
+    /// `state.ues`, half-open UEs or not.
+    Room,
+}
+
+/// The decision about a new UE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// There is room.
+    Free,
+    /// The UE of this slot is evicted for it.
+    Evicts(Slot, Limit),
+    /// The new UE is turned away.
+    Refused(Limit),
+}
+
+/// A RAN node and its peer address; `None`: not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    pub(super) node: AssocId,
+    pub(super) address: Option<IpAddr>,
+}
+
+/// A new UE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Arrival {
+    pub(super) origin: Origin,
+    pub(super) now: Instant,
+    /// An emergency or a UE with priority: it evicts UEs of any age.
+    pub(super) urgent: bool,
+    /// The host has `state.ues` UEs.
+    pub(super) full: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    since: Instant,
+    /// `None`: the UE is being evicted.
+    node: Option<AssocId>,
+    older: Option<Slot>,
+    younger: Option<Slot>,
+}
+
+/// The half-open UEs of one RAN node, at least one.
+#[derive(Debug)]
+struct Group {
+    /// The address when the first of them came.
+    address: Option<IpAddr>,
+    count: usize,
+    oldest: Option<Slot>,
+    youngest: Option<Slot>,
+}
+
+/// The RAN nodes of one peer address that have half-open UEs, at least one.
+#[derive(Debug, Default)]
+struct Address {
+    count: usize,
+    by_count: BTreeSet<(usize, AssocId)>,
+}
+
+/// All half-open UEs.
+#[derive(Debug)]
+pub(super) struct Table {
+    config: HalfOpenConfig,
+    entries: FxHashMap<Slot, Entry>,
+    nodes: FxHashMap<AssocId, Group>,
+    addresses: FxHashMap<Option<IpAddr>, Address>,
+    by_count: BTreeSet<(usize, Option<IpAddr>)>,
+    leaving: usize,
+}
+
+impl Table {
+    pub(super) fn new(config: HalfOpenConfig) -> Self {
+        Table {
+            config,
+            entries: FxHashMap::default(),
+            nodes: FxHashMap::default(),
+            addresses: FxHashMap::default(),
+            by_count: BTreeSet::new(),
+            leaving: 0,
+        }
+    }
+
+    /// Returns the number of half-open UEs, without those that are being evicted.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len() - self.leaving
+    }
+
+    /// Returns the number of UEs that are being evicted.
+    pub(super) fn leaving(&self) -> usize {
+        self.leaving
+    }
+
+    /// Returns the number of half-open UEs of a RAN node.
+    pub(super) fn of_node(&self, node: AssocId) -> usize {
+        self.nodes.get(&node).map_or(0, |group| group.count)
+    }
+
+    /// Returns the number of half-open UEs of an address.
+    pub(super) fn of_address(&self, address: Option<IpAddr>) -> usize {
+        self.addresses.get(&address).map_or(0, |of| of.count)
+    }
+
+    /// Returns the RAN node with the most UEs of the address with the most UEs.
+    pub(super) fn largest(&self) -> Option<AssocId> {
+        self.largest_of(self.by_count.last()?.1)
+    }
+
+    fn largest_of(&self, address: Option<IpAddr>) -> Option<AssocId> {
+        Some(self.addresses.get(&address)?.by_count.last()?.1)
+    }
+
+    /// Decides about a new UE.
+    pub(super) fn admit(&self, arrival: Arrival) -> Admission {
+        let Origin { node, address } = arrival.origin;
+        let limit = match () {
+            () if self.of_node(node) >= self.config.ues_per_node => Limit::Node,
+            () if self.of_address(address) >= self.config.ues_per_address => Limit::Address,
+            () if self.len() >= self.config.ues => Limit::All,
+            () if arrival.full => Limit::Room,
+            () => return Admission::Free,
+        };
+        let victims = match limit {
+            Limit::Node => Some(node),
+            Limit::Address => self.largest_of(address),
+            Limit::All | Limit::Room => self.largest(),
+        };
+        let victims = victims.and_then(|node| self.nodes.get(&node));
+        let Some((group, oldest)) = victims.and_then(|group| Some((group, group.oldest?))) else {
+            return if arrival.urgent { Admission::Free } else { Admission::Refused(limit) };
+        };
+        if self.leaving >= LEAVING {
+            return Admission::Refused(limit);
+        }
+        // A UE has min-age to answer. Otherwise UEs of a burst would evict each other and none would register. The oldest UE
+        // of a peer with many half-open UEs is evicted earlier for a UE of a peer with less than half as many.
+        let since = self.entries.get(&oldest).map_or(arrival.now, |entry| entry.since);
+        let ripe = arrival.now.since(since) >= Duration::from(self.config.min_age);
+        let (own, others) = match group.address == address {
+            true => (self.of_node(node), group.count),
+            false => (self.of_address(address), self.of_address(group.address)),
+        };
+        if arrival.urgent || ripe || own * 2 < others {
+            Admission::Evicts(oldest, limit)
+        } else {
+            Admission::Refused(limit)
+        }
+    }
+
+    /// Adds a UE that has become half-open. A UE that is there already keeps its age and RAN node.
+    pub(super) fn enter(&mut self, slot: Slot, origin: Origin, now: Instant) {
+        if self.entries.contains_key(&slot) {
+            return;
+        }
+        let Origin { node, address } = origin;
+        let new = Group { address, count: 0, oldest: None, youngest: None };
+        let older = self.nodes.entry(node).or_insert(new).youngest.replace(slot);
+        self.entries.insert(slot, Entry { since: now, node: Some(node), older, younger: None });
+        match older.and_then(|older| self.entries.get_mut(&older)) {
+            Some(entry) => entry.younger = Some(slot),
+            None => self.set_oldest(node, Some(slot)),
+        }
+        self.count(node, |count| count + 1);
+    }
+
+    /// Removes a UE that has been authenticated, or whose context is gone.
+    pub(super) fn leave(&mut self, slot: Slot) {
+        let Some(entry) = self.entries.remove(&slot) else { return };
+        match entry.node {
+            Some(node) => self.unlink(node, &entry),
+            None => self.leaving -= 1,
+        }
+    }
+
+    /// Marks a UE as being evicted.
+    pub(super) fn evict(&mut self, slot: Slot) {
+        let Some(entry) = self.entries.get_mut(&slot) else { return };
+        let entry = Entry { node: entry.node.take(), ..*entry };
+        if let Some(node) = entry.node {
+            self.leaving += 1;
+            self.unlink(node, &entry);
+        }
+    }
+
+    fn unlink(&mut self, node: AssocId, entry: &Entry) {
+        match entry.older.and_then(|older| self.entries.get_mut(&older)) {
+            Some(older) => older.younger = entry.younger,
+            None => self.set_oldest(node, entry.younger),
+        }
+        match entry.younger.and_then(|younger| self.entries.get_mut(&younger)) {
+            Some(younger) => younger.older = entry.older,
+            None => {
+                if let Some(group) = self.nodes.get_mut(&node) {
+                    group.youngest = entry.older;
+                }
+            }
+        }
+        self.count(node, |count| count - 1);
+    }
+
+    fn set_oldest(&mut self, node: AssocId, slot: Option<Slot>) {
+        if let Some(group) = self.nodes.get_mut(&node) {
+            group.oldest = slot;
+        }
+    }
+
+    /// Changes the number of UEs of a RAN node, and of its address.
+    fn count(&mut self, node: AssocId, change: impl Fn(usize) -> usize) {
+        let Some(group) = self.nodes.get_mut(&node) else { return };
+        let (before, after, peer) = (group.count, change(group.count), group.address);
+        group.count = after;
+        if after == 0 {
+            self.nodes.remove(&node);
+        }
+        let address = self.addresses.entry(peer).or_default();
+        address.by_count.remove(&(before, node));
+        if after > 0 {
+            address.by_count.insert((after, node));
+        }
+        self.by_count.remove(&(address.count, peer));
+        address.count = change(address.count);
+        if address.count > 0 {
+            self.by_count.insert((address.count, peer));
+        } else {
+            self.addresses.remove(&peer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+    use std::collections::{BTreeMap, VecDeque};
+    use std::net::Ipv4Addr;
+    use vireo_store::region::{Region, RegionConfig};
+
+    const A: u32 = 1;
+    const B: u32 = 2;
+
+    /// RAN node `node` of address 10.0.0.`address`.
+    fn shared(node: u32, address: u8) -> Origin {
+        Origin { node: AssocId(node), address: Some(Ipv4Addr::new(10, 0, 0, address).into()) }
+    }
+
+    /// A RAN node with an address of its own.
+    fn of(node: u32) -> Origin {
+        shared(node, node as u8)
+    }
+
+    fn config(ues: usize, ues_per_node: usize) -> HalfOpenConfig {
+        HalfOpenConfig { ues, ues_per_address: ues, ues_per_node, min_age: std::time::Duration::from_secs(3) }
+    }
+
+    fn slots(count: u32) -> Vec<Slot> {
+        let region = Region::create(RegionConfig::new(count, 1, 64 << 20)).expect("a region");
+        (0..count).map(|n| region.slot_at(n).expect("a slot")).collect()
+    }
+
+    fn from(origin: Origin, seconds: u64) -> Arrival {
+        Arrival { origin, now: Instant(seconds * 1_000_000), urgent: false, full: false }
+    }
+
+    fn at(node: u32, seconds: u64) -> Arrival {
+        from(of(node), seconds)
+    }
+
+    /// A table with UEs of each origin that came at second 0.
+    fn table(config: HalfOpenConfig, slots: &[Slot], origins: &[(Origin, usize)]) -> Table {
+        let mut table = Table::new(config);
+        let mut slots = slots.iter();
+        for (origin, count) in origins {
+            slots.by_ref().take(*count).for_each(|slot| table.enter(*slot, *origin, Instant(0)));
+        }
+        table
+    }
+
+    #[test]
+    fn node_at_its_limit_evicts_its_own_oldest() {
+        let slots = slots(20);
+        let table = table(config(100, 5), &slots, &[(of(A), 5), (of(B), 4)]);
+        assert_eq!(table.admit(at(A, 3)), Admission::Evicts(slots[0], Limit::Node));
+        assert_eq!(table.admit(at(A, 2)), Admission::Refused(Limit::Node), "the oldest UE may still answer");
+        assert_eq!(table.admit(Arrival { urgent: true, ..at(A, 2) }), Admission::Evicts(slots[0], Limit::Node));
+        assert_eq!(table.admit(at(B, 0)), Admission::Free);
+    }
+
+    #[test]
+    fn address_at_its_limit_evicts_from_its_largest_node() {
+        let slots = slots(20);
+        let config = HalfOpenConfig { ues_per_address: 8, ..config(100, 50) };
+        let table = table(config, &slots, &[(shared(1, 9), 2), (shared(2, 9), 6), (of(3), 7)]);
+        assert_eq!(table.of_address(of(9).address), 8);
+        // A new identity at the same address does not get more.
+        let new = shared(4, 9);
+        assert_eq!(table.admit(from(new, 0)), Admission::Evicts(slots[2], Limit::Address), "it has few itself");
+        assert_eq!(table.admit(from(shared(2, 9), 2)), Admission::Refused(Limit::Address));
+        assert_eq!(table.admit(from(shared(2, 9), 3)), Admission::Evicts(slots[2], Limit::Address));
+        assert_eq!(table.admit(from(of(3), 0)), Admission::Free, "another address has its own limit");
+        assert_eq!(table.admit(from(of(5), 0)), Admission::Free);
+    }
+
+    #[test]
+    fn limit_of_all_evicts_from_the_largest_node() {
+        let slots = slots(20);
+        let table = table(config(9, 9), &slots, &[(of(B), 2), (of(A), 7)]);
+        assert_eq!(table.largest(), Some(AssocId(A)));
+        assert_eq!(table.admit(at(B, 0)), Admission::Evicts(slots[2], Limit::All), "B has few: A's is evicted at once");
+        assert_eq!(table.admit(at(3, 0)), Admission::Evicts(slots[2], Limit::All));
+        assert_eq!(table.admit(at(A, 2)), Admission::Refused(Limit::All));
+        assert_eq!(table.admit(at(A, 3)), Admission::Evicts(slots[2], Limit::All));
+    }
+
+    #[test]
+    fn many_nodes_of_one_address_count_as_one_peer() {
+        let slots = slots(20);
+        let nodes: Vec<(Origin, usize)> = (10..20).map(|node| (shared(node, 9), 1)).chain([(of(A), 3)]).collect();
+        let table = table(config(13, 13), &slots, &nodes);
+        let Admission::Evicts(slot, Limit::All) = table.admit(at(A, 0)) else { panic!("A has fewer than the address") };
+        assert!(slots[..10].contains(&slot), "A has the most of a node, and not the most of an address");
+    }
+
+    #[test]
+    fn nodes_of_a_size_do_not_evict_each_other_at_once() {
+        let slots = slots(20);
+        let table = table(config(10, 10), &slots, &[(of(B), 4), (of(A), 6)]);
+        assert_eq!(table.admit(at(B, 2)), Admission::Refused(Limit::All));
+        assert_eq!(table.admit(at(B, 3)), Admission::Evicts(slots[4], Limit::All));
+    }
+
+    #[test]
+    fn full_host_evicts_half_open_ues_only() {
+        let slots = slots(20);
+        let full = |arrival| Arrival { full: true, ..arrival };
+        let mut table = table(config(100, 50), &slots, &[(of(A), 1)]);
+        assert_eq!(table.admit(full(at(B, 0))), Admission::Evicts(slots[0], Limit::Room));
+        table.leave(slots[0]);
+        assert_eq!(table.admit(full(at(B, 0))), Admission::Refused(Limit::Room));
+        let urgent = Arrival { urgent: true, ..full(at(B, 0)) };
+        assert_eq!(table.admit(urgent), Admission::Free, "the region has spare slots for emergencies");
+    }
+
+    #[test]
+    fn evictions_that_workers_do_not_carry_out_end() {
+        let slots = slots(LEAVING as u32 + 10);
+        let mut table = table(config(1000, 1000), &slots, &[(of(A), slots.len())]);
+        for slot in &slots[..LEAVING] {
+            assert_eq!(table.admit(Arrival { full: true, ..at(A, 3) }), Admission::Evicts(*slot, Limit::Room));
+            table.evict(*slot);
+            table.evict(*slot);
+        }
+        assert_eq!((table.len(), table.leaving()), (10, LEAVING));
+        let urgent = Arrival { urgent: true, full: true, ..at(A, 3) };
+        assert_eq!(table.admit(urgent), Admission::Refused(Limit::Room));
+        table.enter(slots[0], of(A), Instant(0));
+        assert_eq!(table.len(), 10, "a UE that is being evicted does not enter again");
+        table.leave(slots[3]);
+        table.leave(slots[3]);
+        assert_eq!((table.len(), table.leaving()), (10, LEAVING - 1));
+        assert_eq!(table.admit(urgent), Admission::Evicts(slots[LEAVING], Limit::Room));
+    }
+
+    /// Compares the table with lists that are searched.
+    #[test]
+    fn table_agrees_with_a_model() {
+        let slots = slots(400);
+        let mut rng = StdRng::seed_from_u64(25);
+        let mut table = Table::new(HalfOpenConfig { ues_per_address: 150, ..config(300, 100) });
+        let mut model: BTreeMap<u32, VecDeque<Slot>> = BTreeMap::new();
+        let mut leaving: Vec<Slot> = Vec::new();
+        // Three addresses of three RAN nodes each.
+        let origin = |node: u32| shared(node, (node / 3) as u8);
+        for step in 0..40_000_u64 {
+            let (slot, node) = (slots[rng.random_range(0..slots.len())], rng.random_range(0..9));
+            match rng.random_range(0..4) {
+                0 | 1 => {
+                    let known = model.values().any(|of| of.contains(&slot)) || leaving.contains(&slot);
+                    table.enter(slot, origin(node), Instant(step));
+                    if !known {
+                        model.entry(node).or_default().push_back(slot);
+                    }
+                }
+                2 => {
+                    table.leave(slot);
+                    model.values_mut().for_each(|of| of.retain(|other| *other != slot));
+                    leaving.retain(|other| *other != slot);
+                }
+                _ => {
+                    table.evict(slot);
+                    if model.values().any(|of| of.contains(&slot)) {
+                        leaving.push(slot);
+                    }
+                    model.values_mut().for_each(|of| of.retain(|other| *other != slot));
+                }
+            }
+            model.retain(|_, of| !of.is_empty());
+            let of_address =
+                |address: u32| (0..3).map(|n| model.get(&(address * 3 + n)).map_or(0, VecDeque::len)).sum();
+            let largest = |address: u32| (0..3).filter_map(|n| model.get(&(address * 3 + n))).map(VecDeque::len).max();
+            let sizes: [usize; 3] = [0, 1, 2].map(of_address);
+            assert_eq!((table.len(), table.leaving()), (sizes.iter().sum(), leaving.len()));
+            assert_eq!([0, 1, 2].map(|address| table.of_address(origin(address * 3).address)), sizes);
+            assert_eq!(table.of_node(AssocId(node)), model.get(&node).map_or(0, VecDeque::len));
+            if let Some(AssocId(node)) = table.largest() {
+                assert_eq!(Some(&sizes[node as usize / 3]), sizes.iter().max());
+                assert_eq!(model.get(&node).map(VecDeque::len), largest(node / 3));
+            } else {
+                assert!(model.is_empty());
+            }
+            let urgent = Arrival { urgent: true, full: true, ..from(origin(node), 0) };
+            if let Admission::Evicts(victim, limit) = table.admit(urgent) {
+                let owner = model.iter().find(|(_, of)| of.front() == Some(&victim)).map(|(node, _)| *node);
+                let owner = owner.expect("the oldest UE of a RAN node");
+                match limit {
+                    Limit::Node => assert_eq!(owner, node),
+                    Limit::Address => assert_eq!(owner / 3, node / 3),
+                    Limit::All | Limit::Room => assert_eq!(Some(&sizes[owner as usize / 3]), sizes.iter().max()),
+                }
+                assert!(limit == Limit::Node || model.get(&owner).map(VecDeque::len) == largest(owner / 3));
+            }
+        }
+    }
+}

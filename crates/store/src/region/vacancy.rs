@@ -1,0 +1,223 @@
+//! Insertion of UEs: where a worker finds a slot that is nobody's, also when there is none.
+//!
+//! A worker keeps the slots that it has freed itself in a list and takes the oldest of them first. Other slots are found by
+//! a search that goes round. One whole round without a free slot is made at most; after it the search looks at a few slots
+//! for each insertion. So an insertion into a full region fails at once. Slots that other workers free are found late then.
+//!
+//! The list belongs to the process: a worker that is killed leaves its slots to the search of the others.
+
+use super::identity::{InsertError, taken};
+use super::layout::{H_USED, Key};
+use super::mem::Ordering;
+use super::slots::S_ID;
+use super::{Region, Slot, Worker};
+use std::collections::VecDeque;
+use vireo_types::Ltmsi;
+
+/// Freed slots that one insertion looks at: on a slot that somebody still works on, nothing is inserted.
+const FREED_LOOKS: usize = 8;
+/// Slots that one insertion looks at after a round without a free slot.
+const LOOKS: usize = 64;
+
+/// What a worker knows of free slots.
+#[derive(Debug)]
+pub(super) struct Vacant {
+    /// Slots that this worker has freed, the oldest first; another worker may have taken them since.
+    freed: VecDeque<u32>,
+    /// Where the search goes on.
+    cursor: u32,
+    /// Whether a whole round has found none.
+    searched: bool,
+}
+
+impl Vacant {
+    /// Nothing is known; the search begins at `cursor`.
+    pub(super) fn new(cursor: u32) -> Self {
+        Vacant { freed: VecDeque::new(), cursor, searched: false }
+    }
+
+    /// The worker has freed a slot.
+    pub(super) fn freed(&mut self, slot: Slot) {
+        self.freed.push_back(slot.0);
+    }
+}
+
+impl Region {
+    /// How many slots are a UE's, with a record or without. A worker killed in an insertion makes it wrong by one until
+    /// [`Region::rebuild`].
+    pub fn slots_taken(&self) -> usize {
+        self.word(H_USED).load(Ordering::Relaxed) as usize
+    }
+
+    fn occupied(&self) {
+        self.word(H_USED).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A slot is nobody's any more.
+    pub(super) fn vacated(&self) {
+        self.word(H_USED).fetch_add(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// Counts the slots anew. Nobody else uses the region meanwhile.
+    pub(super) fn recount(&self) {
+        let (used, _) = self.slots_used(self.slot_count());
+        self.word(H_USED).store(used as u64, Ordering::Relaxed);
+    }
+}
+
+impl Worker {
+    /// A slot for a UE that has none, with no record yet; or the slot that it has. In a full region it fails at once.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room.
+    pub fn insert(&mut self, ltmsi: Ltmsi) -> Result<Slot, InsertError> {
+        if let Some(slot) = self.region.slot_of(ltmsi) {
+            return Ok(slot);
+        }
+        let slot = self.occupy(ltmsi).ok_or(InsertError::Full)?;
+        self.region.enter(Key::Ltmsi, u64::from(ltmsi.get()), slot).map(|()| Slot(slot)).or_else(|error| {
+            self.region.word(self.region.slot(slot, S_ID)).store(0, Ordering::Release);
+            self.region.vacated();
+            self.vacant.freed(Slot(slot));
+            match taken(error) {
+                InsertError::Taken(slot) => Ok(slot),
+                full => Err(full),
+            }
+        })
+    }
+
+    /// Takes a free slot for a UE.
+    fn occupy(&mut self, ltmsi: Ltmsi) -> Option<u32> {
+        for _ in 0..FREED_LOOKS.min(self.vacant.freed.len()) {
+            let slot = self.vacant.freed.pop_front()?;
+            if self.try_occupy(slot, ltmsi) {
+                return Some(slot);
+            }
+            if self.region.word(self.region.slot(slot, S_ID)).load(Ordering::Relaxed) == 0 {
+                self.vacant.freed.push_back(slot);
+            }
+        }
+        let count = self.region.lay.slot_count;
+        for _ in 0..if self.vacant.searched { LOOKS.min(count) } else { count } {
+            let slot = self.vacant.cursor;
+            self.vacant.cursor = (slot + 1) % count as u32;
+            if self.try_occupy(slot, ltmsi) {
+                return Some(slot);
+            }
+        }
+        self.vacant.searched = true;
+        None
+    }
+
+    fn try_occupy(&self, slot: u32, ltmsi: Ltmsi) -> bool {
+        let id = u64::from(self.number) << 32 | u64::from(ltmsi.get() + 1);
+        let word = self.region.word(self.region.slot(slot, S_ID));
+        // One that somebody works on still is not taken: what waits there is its predecessor's.
+        let free = word.load(Ordering::Relaxed) == 0 && self.region.is_idle(slot);
+        let done = free && word.compare_exchange(0, id, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if done {
+            self.region.occupied();
+        }
+        done
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::region::mortal::reads;
+    use crate::region::{InsertError, Record, Region, RegionConfig, Slot, Snapshot, Worker};
+    use vireo_types::Ltmsi;
+
+    /// Words that one insertion may read, whatever the size of the region.
+    const FEW: u64 = 400;
+
+    fn ltmsi(n: u32) -> Ltmsi {
+        Ltmsi::from_raw(n)
+    }
+
+    fn insert(worker: &mut Worker, n: u32) -> Slot {
+        let (slot, mut seen) = (worker.insert(ltmsi(n)).unwrap(), Snapshot::default());
+        worker.region().read(slot, &mut seen);
+        let _ = worker.commit(slot, &seen, &Record::default()).unwrap();
+        slot
+    }
+
+    fn remove(worker: &mut Worker, slot: Slot) {
+        let mut seen = Snapshot::default();
+        assert!(worker.region().read(slot, &mut seen));
+        worker.remove(slot, &seen).unwrap();
+    }
+
+    fn full(ues: u32) -> (Region, Worker, Vec<Slot>) {
+        let region = Region::create(RegionConfig::new(ues, 2, 64 << 20)).unwrap();
+        let mut worker = region.join(0).unwrap();
+        let slots = (0..region.slot_count()).map(|n| insert(&mut worker, n)).collect();
+        assert_eq!(worker.insert(ltmsi(1 << 20)), Err(InsertError::Full));
+        (region, worker, slots)
+    }
+
+    #[test]
+    fn insertion_into_a_full_region_fails_at_once() {
+        let (region, mut worker, slots) = full(20_000);
+        for n in 0..100 {
+            let most = reads(|| assert_eq!(worker.insert(ltmsi((1 << 20) + n)), Err(InsertError::Full)));
+            assert!(most <= FEW, "{most} words were read to find no slot");
+        }
+        assert_eq!(region.slots_taken(), slots.len());
+        // One that comes and goes in a full region finds the slot of the one before, wherever that is.
+        for n in 0..100 {
+            remove(&mut worker, slots[n * 7]);
+            let ltmsi = ltmsi((1 << 20) + n as u32);
+            let most = reads(|| assert_eq!(worker.insert(ltmsi), Ok(slots[n * 7])));
+            assert!(most <= FEW, "{most} words were read to find the only slot");
+        }
+    }
+
+    #[test]
+    fn slots_that_another_worker_frees_are_found() {
+        let (region, mut worker, slots) = full(2000);
+        let mut other = region.join(1).unwrap();
+        for slot in &slots[500..1500] {
+            remove(&mut other, *slot);
+        }
+        assert_eq!(region.slots_taken(), slots.len() - 1000);
+        let mut missed = 0;
+        for n in 0..1000 {
+            while let Err(error) = worker.insert(ltmsi((1 << 20) + n)) {
+                assert_eq!(error, InsertError::Full);
+                missed += 1;
+            }
+        }
+        assert!(missed < 100, "{missed} times none was found");
+        assert_eq!((region.slots_taken(), worker.insert(ltmsi(0))), (slots.len(), Ok(slots[0])));
+    }
+
+    #[test]
+    fn the_oldest_slot_freed_is_used_first() {
+        let region = Region::create(RegionConfig::new(100, 1, 64 << 20)).unwrap();
+        let mut worker = region.join(0).unwrap();
+        let slots: Vec<Slot> = (0..10).map(|n| insert(&mut worker, n)).collect();
+        let turned_away = worker.insert(ltmsi(99)).unwrap();
+        remove(&mut worker, slots[4]);
+        assert!(worker.abandon(turned_away));
+        remove(&mut worker, slots[2]);
+        let again: Vec<Slot> = (20..23).map(|n| insert(&mut worker, n)).collect();
+        assert_eq!(again, [slots[4], turned_away, slots[2]], "memory that was never used stays so");
+        assert_eq!(region.slots_taken(), 11);
+    }
+
+    #[test]
+    fn a_slot_that_is_still_worked_on_is_left_alone() {
+        let region = Region::create(RegionConfig::new(100, 2, 64 << 20)).unwrap();
+        let (mut host, mut worker) = (region.join(0).unwrap(), region.join(1).unwrap());
+        let slot = insert(&mut host, 1);
+        let packet = host.packet(1, b"event").unwrap();
+        let _ = region.post(&host, slot, packet, 1).unwrap();
+        remove(&mut host, slot);
+        let other = host.insert(ltmsi(2)).unwrap();
+        assert_ne!(other, slot);
+        assert!(region.next(&worker, slot).is_some() && worker.finish(slot).is_none());
+        assert_eq!(host.insert(ltmsi(3)), Ok(slot));
+    }
+}

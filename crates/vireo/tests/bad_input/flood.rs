@@ -1,0 +1,260 @@
+//! More UEs than there is room for: half-open ones, which are limited and evicted, and registered ones, beyond which each
+//! new UE is told to come back later.
+
+use crate::core::Core;
+use crate::device::{Device, nas_of, registration};
+use crate::messages;
+use crate::ran::{ANSWER, Ran};
+use std::collections::HashSet;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use vireo_wire::nas::*;
+use vireo_wire::ngap::{NGAP_PDU, NgapPduKind, UENGAPIDs, ie};
+
+/// gNBs that flood the core.
+const FLOODING: u32 = 8;
+/// Subscribers before this one are good UEs.
+const FIRST: u32 = 2000;
+
+/// What a core has said about UEs that began to register.
+#[derive(Default)]
+struct Answers {
+    /// By RAN-UE-NGAP-ID.
+    challenged: HashSet<u32>,
+    turned_away: HashSet<u32>,
+    released: HashSet<u32>,
+}
+
+impl Answers {
+    fn take(&mut self, octets: &[u8]) {
+        let pdu = NGAP_PDU::decode(octets).expect("a PDU");
+        match pdu.kind() {
+            NgapPduKind::Initiating_DownlinkNASTransport => {
+                let id = pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).expect("a RAN-UE-NGAP-ID").0;
+                match Nas5gsMessage::decode(&nas_of(&pdu).expect("NAS")) {
+                    Ok(Nas5gsMessage::Gmm(_, Nas5gmmMessage::AuthenticationRequest(_))) => {
+                        self.challenged.insert(id);
+                    }
+                    Ok(Nas5gsMessage::Gmm(_, Nas5gmmMessage::RegistrationReject(reject))) => {
+                        assert_eq!(reject.fgmm_cause.cause(), Some(GmmCause::Congestion));
+                        let back_off = reject.t3346_value.as_ref().and_then(|timer| timer.to_seconds());
+                        assert!(back_off.is_some_and(|seconds| (30..=90).contains(&seconds)), "{back_off:?}");
+                        self.turned_away.insert(id);
+                    }
+                    other => panic!("a UE that registers is told {other:?}"),
+                }
+            }
+            NgapPduKind::Initiating_UEContextRelease => match pdu.ie::<ie::UE_NGAP_IDs>() {
+                Some(Ok(UENGAPIDs::uE_NGAP_ID_pair(pair))) => {
+                    self.released.insert(pair.ran_ue_ngap_id.0);
+                }
+                other => panic!("{other:?}"),
+            },
+            other => panic!("a UE that registers is told {other:?}"),
+        }
+    }
+
+    /// UEs that were told something.
+    fn told(&self) -> usize {
+        self.challenged.union(&self.turned_away).count()
+    }
+
+    /// Takes what comes until so many UEs were told something.
+    fn wait(&mut self, ran: &mut Ran, told: usize) {
+        let deadline = Instant::now() + ANSWER * 3;
+        // Each answer tells of one more UE at the most.
+        let mut missing = told.saturating_sub(self.told());
+        while missing > 0 {
+            for _ in 0..missing {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let (_, octets) = ran.next(left).unwrap_or_else(|| panic!("{missing} of {told} UEs have no answer"));
+                self.take(&octets);
+            }
+            missing = told.saturating_sub(self.told());
+        }
+        while !self.turned_away.is_subset(&self.released) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let (_, octets) = ran.next(left).expect("UE CONTEXT RELEASE COMMAND");
+            self.take(&octets);
+        }
+        ran.rest_now().iter().for_each(|octets| self.take(octets));
+    }
+}
+
+/// Sends one gNB's part of a flood, at most so many UEs a second: UEs that do not answer their challenge.
+fn flood(ran: &mut Ran, ues: std::ops::Range<u32>, rate: u32, sent: &AtomicUsize) -> Answers {
+    let mut answers = Answers::default();
+    let begun = Instant::now();
+    for number in ues.clone() {
+        let due = Duration::from_secs(1) * (number - ues.start) / rate;
+        thread::sleep(due.saturating_sub(begun.elapsed()));
+        let nas = registration(number).encode().expect("octets");
+        ran.send((1 + number % 8) as u16, &messages::initial_ue(number, &nas, None));
+        sent.fetch_add(1, Ordering::Relaxed);
+        if number % 64 == 0 {
+            ran.rest_now().iter().for_each(|octets| answers.take(octets));
+        }
+    }
+    answers.wait(ran, ues.len());
+    answers
+}
+
+/// A flood and what it may cause.
+struct Flood {
+    ues: u32,
+    /// UEs a second, of all gNBs together.
+    rate: u32,
+    /// Registrations of good UEs meanwhile, at least.
+    good: usize,
+    /// Half-open UEs that may be left.
+    limit: usize,
+    /// Within which 99 of 100 registrations of good UEs are done.
+    p99: Duration,
+}
+
+fn run(core: &mut Core, flood_of: &Flood) {
+    let mut good = Ran::set_up_from(core, 100, Ipv4Addr::new(127, 0, 0, 9));
+    let mut known = Device::new(1);
+    known.register(&mut good);
+    let mut flooding: Vec<Ran> = (0..FLOODING).map(|gnb| Ran::set_up(core, 1 + gnb)).collect();
+    let (sent, each) = (AtomicUsize::new(0), flood_of.ues / FLOODING);
+    let (mut times, mut memory, mut number) = (Vec::new(), Vec::new(), 1);
+    let begun = Instant::now();
+    let answers: Vec<Answers> = thread::scope(|scope| {
+        let (sent, rate) = (&sent, flood_of.rate / FLOODING);
+        let of = |gnb: u32| FIRST + gnb * each..FIRST + (gnb + 1) * each;
+        let threads: Vec<_> =
+            (0..).zip(&mut flooding).map(|(gnb, ran)| scope.spawn(move || flood(ran, of(gnb), rate, sent))).collect();
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            number += 1;
+            assert!(number < FIRST, "the flood has no end");
+            let mut device = Device::new(number);
+            times.push(device.register(&mut good));
+            memory.push((sent.load(Ordering::Relaxed), core.resident()));
+        }
+        threads.into_iter().map(|thread| thread.join().expect("each UE is answered")).collect()
+    });
+    let took = begun.elapsed();
+    known.assert_served(&mut good, "a UE that was registered before");
+    let told: usize = answers.iter().map(Answers::told).sum();
+    assert_eq!(told, (each * FLOODING) as usize, "each UE has an answer");
+    for of in &answers {
+        assert!(of.released.is_subset(&of.turned_away), "no UE is released without a word");
+    }
+    times.sort_unstable();
+    let p99 = times[(times.len() * 99 / 100).min(times.len() - 1)];
+    let challenged: usize = answers.iter().map(|of| of.challenged.len()).sum();
+    println!(
+        "{told} half-open UEs in {took:?}, {challenged} challenged; {} good UEs registered, median {:?}, p99 {p99:?}, \
+         longest {:?}",
+        times.len(),
+        times[times.len() / 2],
+        times[times.len() - 1]
+    );
+    assert!(p99 < flood_of.p99 && times.len() >= flood_of.good, "{p99:?} for {} registrations", times.len());
+    settled(core, flood_of.limit, number as u64);
+    // From the half on nothing grows any more.
+    let half = memory.iter().find(|(sent, _)| *sent >= told / 2).map_or(0, |(_, octets)| *octets);
+    let grown = core.resident().saturating_sub(half) >> 20;
+    println!("{} MiB, {grown} MiB more than at half time", core.resident() >> 20);
+    assert!(grown < 24, "{grown} MiB more than at half time");
+    assert!(!core.log().contains("a worker is gone"), "workers that have much to do are left alone:\n{}", core.log());
+    assert!(core.log().len() < 1 << 20, "{} octets of log", core.log().len());
+    let mut last = Device::new(number + 1);
+    last.register(&mut good);
+    last.assert_served(&mut good, "a UE that comes afterwards");
+}
+
+/// Five seconds after a flood everything is as before, but for so many half-open UEs.
+fn settled(core: &mut Core, limit: usize, registered: u64) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        core.assert_alive();
+        let status = core.status();
+        let (overload, counts) = (&status["overload"], &status["counts"]);
+        let normal = overload["level"] == "normal" && overload["reduction_percent"].is_null();
+        let half_open = counts["ues"].as_u64().unwrap_or(u64::MAX).saturating_sub(registered);
+        if normal && half_open <= limit as u64 {
+            assert_eq!(counts["registered"].as_u64(), Some(registered), "{counts}");
+            return;
+        }
+        assert!(Instant::now() < deadline, "{overload} {counts}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn flood_of_half_open_ues_harms_no_good_ue() {
+    let more = "[state]\nues = 3000\n[half-open]\nmax-ues = 800\nmax-ues-per-address = 600\nmax-ues-per-node = 400\nmin-age = \"500ms\"\n";
+    let flood = Flood { ues: 8000, rate: 4000, good: 10, limit: 800, p99: Duration::from_millis(800) };
+    let mut core = Core::start(FIRST + flood.ues, more);
+    run(&mut core, &flood);
+    let of = |metric: &str| core.metric(metric) as u64;
+    let evicted = ["node_limit", "address_limit", "limit", "full"]
+        .map(|reason| of(&format!("vireo_half_open_evicted_total{{reason=\"{reason}\"}}")));
+    let refused = of("vireo_ue_turned_away_total{reason=\"address_limit\"}");
+    println!("evicted {evicted:?}, turned away {refused}");
+    assert!(evicted[1] > 0 && evicted[2..] == [0, 0] && refused > 0, "{evicted:?}");
+    let left = of("vireo_ue_half_open");
+    assert!(left <= 600 + 1, "{left} half-open UEs of one address and one good UE");
+}
+
+/// Everything of the default configuration. For a release build (`make flood`).
+#[test]
+#[ignore = "a minute of one machine's whole power"]
+fn flood_of_200000_half_open_ues() {
+    let flood = Flood { ues: 200_000, rate: 10_000, good: 100, limit: 16_384, p99: Duration::from_millis(100) };
+    let mut core = Core::start(FIRST + flood.ues, "");
+    run(&mut core, &flood);
+}
+
+/// UEs of a core that is full.
+const ROOM: u32 = 24;
+/// UEs that come to it.
+const BEYOND: u32 = 300;
+
+#[test]
+fn full_core_answers_every_ue() {
+    let more = format!("[state]\nues = {ROOM}\n[half-open]\nmin-age = \"60s\"\n");
+    let core = Core::start(ROOM + BEYOND + 2, &more);
+    let mut good = Ran::set_up(&core, 1);
+    let mut known: Vec<Device> = (1..=ROOM).map(Device::new).collect();
+    for device in &mut known {
+        device.register(&mut good);
+    }
+    core.wait_for_count("registered", ROOM.into());
+    let mut ran = Ran::set_up(&core, 2);
+    let mut answers = Answers::default();
+    for number in ROOM + 1..=ROOM + BEYOND {
+        let nas = registration(number).encode().expect("octets");
+        ran.send((1 + number % 8) as u16, &messages::initial_ue(number, &nas, None));
+    }
+    answers.wait(&mut ran, BEYOND as usize);
+    let all: HashSet<u32> = (ROOM + 1..=ROOM + BEYOND).collect();
+    assert_eq!((&answers.turned_away, answers.challenged.len()), (&all, 0));
+    assert_eq!(answers.released, all);
+    assert_eq!(core.metric("vireo_ue_turned_away_total{reason=\"full\"}") as u32, BEYOND);
+    // An emergency is served.
+    let number = ROOM + BEYOND + 1;
+    ran.send(1, &messages::emergency(number, &registration(number).encode().expect("octets")));
+    let mut emergency = Answers::default();
+    emergency.wait(&mut ran, 1);
+    assert!(emergency.challenged.contains(&number));
+    // So are UEs that are registered, also when they come back.
+    for device in &mut known {
+        device.assert_served(&mut good, "a registered UE of a full core");
+    }
+    leave(&mut known[0], &mut good);
+    core.wait_for_count("registered", u64::from(ROOM) - 1);
+}
+
+/// A UE that switches off (TS 24.501 5.5.2.2.1).
+fn leave(device: &mut Device, ran: &mut Ran) {
+    let kind =
+        NasDeRegistrationType::new(0b1000).with_deregistration_access_type(DeregistrationAccessType::ThreeGppAccess);
+    let ngksi = NasKeySetIdentifier::from_key_set_identifier(KeySetIdentifier::Native(0)).expect("an ngKSI");
+    let guti = NasFGsMobileIdentity::from_guti(device.guti.expect("a 5G-GUTI"));
+    device.send(ran, NasDeregistrationRequestUeOriginating::new(kind, ngksi, guti));
+}
