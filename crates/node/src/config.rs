@@ -1,8 +1,10 @@
 //! What the parts of a running core are told at start. It is read and checked by the binary; here it is data. What
 //! decisions depend on is apart, in `vireo_core::config`; the user plane's is in `upf`.
 
+pub use crate::api::ApiSocket;
 use crate::cluster::ReplicationConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 pub use vireo_core::config::{
     StateAnswer, StateCarry, StateChange, StateFormat, StateLocation, StatePersist, StateScope, StateWrite,
@@ -59,14 +61,34 @@ impl Default for N4Config {
 /// The HTTP endpoint: metrics and status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiConfig {
-    /// Where it listens; `None` = not at all.
+    /// Where it listens by TCP; `None` = not at all.
     pub listen: Option<SocketAddr>,
+    /// The unix socket.
+    pub socket: ApiSocket,
+    /// The bearer token.
+    pub token: ApiToken,
+    /// Names, besides addresses and `localhost`, by which clients may name it.
+    pub host_names: Vec<String>,
 }
 
-impl Default for ApiConfig {
-    /// Loopback only: it has no access control of its own.
-    fn default() -> Self {
-        ApiConfig { listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9090))) }
+/// The file of the API's token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiToken {
+    /// The file.
+    pub path: PathBuf,
+    /// Whether the API does not start without it on a loopback address either.
+    pub required: bool,
+}
+
+impl ApiConfig {
+    /// Loopback alone, without a unix socket, and this token file.
+    pub fn loopback(token: PathBuf) -> Self {
+        ApiConfig {
+            listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9090))),
+            socket: ApiSocket::Off,
+            token: ApiToken { path: token, required: false },
+            host_names: Vec::new(),
+        }
     }
 }
 

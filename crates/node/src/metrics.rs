@@ -214,6 +214,20 @@ labels! {
     }
 }
 
+labels! {
+    /// Why a request to the API is refused.
+    ApiRefusal {
+        /// No token, or a wrong one.
+        Token = "token",
+        /// A host name that is not this API's (DNS rebinding).
+        Host = "host",
+        /// A browser asks for a web page.
+        Origin = "origin",
+        /// A connection ends for a newer one: there are as many as there may be.
+        Connections = "connections",
+    }
+}
+
 /// Why a procedure failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -239,6 +253,7 @@ pub struct Metrics {
     /// Uplink, downlink.
     carried: Vec<Counter>,
     claims_forgotten: Counter,
+    api_refusals: Vec<Counter>,
     /// By function, transaction and operation: how many, and their seconds in microseconds.
     state: Vec<[Counter; 2]>,
     handle: PrometheusHandle,
@@ -270,6 +285,8 @@ impl Metrics {
         };
         let faults = counters("vireo_faults_total", "fault", &mut Fault::ALL.iter().map(|f| f.label()));
         let messages = counters("vireo_messages_total", "flow", &mut Flow::ALL.iter().map(|q| q.label()));
+        let refusals = &mut ApiRefusal::ALL.iter().map(|r| r.label());
+        let api_refusals = counters("vireo_api_refused_requests_total", "reason", refusals);
         let carried = counters("vireo_session_octets_total", "direction", &mut ["uplink", "downlink"].into_iter());
         let state = StateFunction::ALL.iter().flat_map(|function| {
             let of = move |transaction: &Transaction, operation: &StateOperation| {
@@ -296,6 +313,7 @@ impl Metrics {
             messages,
             carried,
             claims_forgotten,
+            api_refusals,
             state,
             handle,
         }
@@ -316,6 +334,11 @@ impl Metrics {
     /// were too many: `vireo_claims_forgotten_total`.
     pub fn claims_forgotten(&self, count: u64) {
         self.claims_forgotten.increment(count);
+    }
+
+    /// A request that the API refused, or a connection: `vireo_api_refused_requests_total{reason}`.
+    pub(crate) fn api_refused(&self, refusal: ApiRefusal) {
+        self.api_refusals[refusal as usize].increment(1);
     }
 
     /// An operation of a function's database: `vireo_state_operations_total{function,transaction,operation}` and
@@ -489,6 +512,7 @@ fn describe(recorder: &PrometheusRecorder) {
             "vireo_claims_forgotten_total",
             "Claims of subscribers that were forgotten before their time, as there were too many.",
         ),
+        ("vireo_api_refused_requests_total", "Requests and connections that the API refused, by reason."),
         ("vireo_state_operations_total", "Operations of the database of records, by function and transaction."),
         ("vireo_state_operation_microseconds_total", "The time that these took, from when they were wanted."),
     ];

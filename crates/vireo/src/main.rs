@@ -3,6 +3,7 @@
 mod bench;
 mod chain;
 mod cli;
+mod client;
 mod cluster;
 mod config;
 mod demo;
@@ -12,6 +13,7 @@ mod experiment;
 mod lab;
 mod logging;
 mod members;
+mod places;
 mod plan;
 mod run;
 mod simulate;

@@ -37,8 +37,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let upf = Arc::new(upf);
     upf.publish(metrics.upf());
     let source = Arc::new(Alone::new(Arc::clone(&upf)));
-    let api = config.api.listen.map(|address| api::Server::start(address, source, metrics)).transpose()?;
-    tracing::info!(n4 = %upf.n4(), api = ?api.as_ref().map(api::Server::address), "the UPF is up");
+    let api = api::Server::start(&config.api, source, metrics)?;
+    tracing::info!(n4 = %upf.n4(), api = ?api.as_ref().and_then(api::Server::address), "the UPF is up");
     let failed = runtime.block_on(signals.unless("the UPF stops", || upf.has_failed()));
     // the interface holds the UPF too, whose sockets and devices go when nobody does
     drop(api);

@@ -172,6 +172,8 @@ fn start(directory: &Path, name: &str, role: &str, variables: &[(&str, String)])
         .arg(directory.join("vireo.toml"))
         .envs(variables.iter().map(|(name, value)| (*name, value)))
         .env("VIREO_API__LISTEN", api.to_string())
+        .env("VIREO_API__SOCKET", "off")
+        .env("VIREO_API__TOKEN_FILE", directory.join("api.token"))
         .stdin(Stdio::null())
         .stdout(file.try_clone().expect("a descriptor"))
         .stderr(file)
@@ -328,7 +330,10 @@ impl Cluster {
     /// Has the controller drain a host, which ends by itself. Which process has the number is whoever came first.
     fn drain(&mut self, host: u16) {
         let api = format!("http://{}", self.controller.api);
-        let asked = Command::new(VIREO).args(["cluster", "--api", &api, "drain", &host.to_string()]).output();
+        let asked = Command::new(VIREO)
+            .args(["cluster", "--api", &api, "drain", &host.to_string(), "--token-file"])
+            .arg(self.directory.path().join("api.token"))
+            .output();
         let asked = asked.expect("vireo cluster runs");
         assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
         let deadline = Instant::now() + WITHIN;

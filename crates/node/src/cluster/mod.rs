@@ -136,10 +136,7 @@ impl BalancerNode {
         let controller = running.clone();
         let source = BalancerSource { view: fleet.view(), controller, upf: config.upf, started: Instant::now() };
         let (mut balancer, stopper) = Balancer::of_fleet(endpoint, n4, fleet, Arc::clone(&metrics))?;
-        let api = match config.api.listen {
-            Some(address) => Some(api::Server::start(address, Arc::new(source), metrics)?),
-            None => None,
-        };
+        let api = api::Server::start(&config.api, Arc::new(source), metrics)?;
         if let Some(path) = &cluster.handover {
             let desk = Desk::open(path, listens_by(api.as_ref())?, running.clone())?;
             balancer.hand_over_at(desk)?;
@@ -200,13 +197,10 @@ impl BalancerNode {
         let beside = controller.as_ref().map(|(beside, _)| Arc::clone(beside));
         let (view, controller_of) = (ready.view(), beside.clone());
         let source = BalancerSource { view, controller: controller_of, upf: None, started: Instant::now() };
-        let same = |listener: &TcpListener| listener.local_addr().ok() == config.api.listen;
-        let api = match (config.api.listen, listener.filter(same)) {
-            (None, _) => None,
-            (Some(_), Some(listener)) => Some(api::Server::on(listener, Arc::new(source), metrics)?),
-            (Some(address), None) => Some(api::Server::start(address, Arc::new(source), metrics)?),
-        };
-        let balancer = ready.serve(listens_by(api.as_ref())?, controller)?;
+        let api = api::Prepared::resume(listener, &config.api)?;
+        let balancer = ready.serve(api.listener()?.map(OwnedFd::from), controller)?;
+        // Not before the one that runs has given all away: its clients would be this one's.
+        let api = api.start(Arc::new(source), metrics)?;
         let thread = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
         Ok(BalancerNode { stopper, thread: Some(thread), controller: beside, api, driver })
     }
@@ -223,7 +217,7 @@ impl BalancerNode {
 
     /// The address of the status interface, if there is one.
     pub fn api(&self) -> Option<SocketAddr> {
-        self.api.as_ref().map(api::Server::address)
+        self.api.as_ref().and_then(api::Server::address)
     }
 
     /// Whether it has ended by itself.
@@ -257,7 +251,7 @@ fn can_hand_over(config: &BalancerConfig) -> Result<(), HandoverError> {
 
 /// What a status interface listens by.
 fn listens_by(api: Option<&api::Server>) -> std::io::Result<Option<OwnedFd>> {
-    api.map(api::Server::listener).transpose().map(|listener| listener.map(OwnedFd::from))
+    api.map_or(Ok(None), api::Server::listener).map(|listener| listener.map(OwnedFd::from))
 }
 
 /// What is told of a map.
@@ -316,16 +310,13 @@ impl ControllerNode {
             controller::Running::stand_by((cluster, &security), slices, name).map_err(fabric)?
         };
         let source = ControllerSource { view: running.view(), drainer: running.drainer(), started: Instant::now() };
-        let api = match api.listen {
-            Some(address) => Some(api::Server::start(address, Arc::new(source), metrics)?),
-            None => None,
-        };
+        let api = api::Server::start(api, Arc::new(source), metrics)?;
         Ok(ControllerNode { running, api })
     }
 
     /// The address of the status interface, if there is one.
     pub fn api(&self) -> Option<SocketAddr> {
-        self.api.as_ref().map(api::Server::address)
+        self.api.as_ref().and_then(api::Server::address)
     }
 
     /// Whether it has ended by itself.
@@ -475,10 +466,7 @@ impl HostNode {
         let waker = Waker::new()?;
         let (outbound, commands) = channel(COMMANDS, waker.clone());
         let host = Host::start(frame, config.host, udm, Arc::clone(&metrics), outbound)?;
-        let api = match config.api.listen {
-            Some(address) => Some(api::Server::start(address, Arc::new(source), metrics)?),
-            None => None,
-        };
+        let api = api::Server::start(&config.api, Arc::new(source), metrics)?;
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
         let door = inputs.clone();
         let copying = copier.turns();
@@ -496,7 +484,7 @@ impl HostNode {
 
     /// The address of the status interface, if there is one.
     pub fn api(&self) -> Option<SocketAddr> {
-        self.api.as_ref().map(api::Server::address)
+        self.api.as_ref().and_then(api::Server::address)
     }
 
     /// Whether it is in its cluster no longer.

@@ -2,13 +2,13 @@
 
 use super::file::{self, Dnn, File, LONGEST, PacketDriver, SctpDriver, SliceId};
 use super::values::{Local, Net, Span};
-use super::{Config, LogConfig, SubscribersConfig, cluster, home_network, runtime, slices as user_plane};
+use super::{Config, LogConfig, SubscribersConfig, cluster, home_network, runtime, slices as user_plane, surfaces};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
     Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
-use vireo_node::config::{ApiConfig, DATA_NETWORKS, N2Config, N4Config};
+use vireo_node::config::{DATA_NETWORKS, N2Config, N4Config};
 use vireo_node::crew::Program;
 use vireo_node::upf::{
     DataSlice, Fanout, FrameIo, FramesConfig, LeanSlice, Locking, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig,
@@ -34,7 +34,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
     let config = Config {
         n2: n2(&file.n2, &mut problems),
         n4: N4Config { listen: file.n4.listen, direct: file.n4.direct },
-        api: ApiConfig { listen: file.api.listen.0 },
+        api: surfaces::api(&file.api, &mut problems),
         slices: runtime::slices(&file.slices(), &slices, &mut problems),
         pools: runtime::pools(&file.pools, &file.steering, slices.len(), &mut problems),
         state: runtime::state(&file.state, &mut problems),

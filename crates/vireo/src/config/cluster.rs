@@ -2,6 +2,7 @@
 
 use super::check::Problems;
 use super::file::{self, File};
+use super::surfaces::SOCKET_PATH;
 use std::net::SocketAddr;
 use std::time::Duration;
 use vireo_core::balance::steer::Policy;
@@ -15,8 +16,6 @@ use vireo_types::Bucket;
 const PARTS: std::ops::RangeInclusive<u16> = 1..=256;
 /// Controllers that stand in for each other.
 const CONTROLLERS: usize = 8;
-/// Octets of a unix socket's path (`sun_path`, with the octet after it).
-const SOCKET_PATH: usize = 107;
 /// The longest time until a host is taken for dead.
 const SILENCE: Duration = Duration::from_secs(2);
 /// How long hosts may have too much to do, or too little, until that changes something.

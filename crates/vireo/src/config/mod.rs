@@ -11,6 +11,7 @@ mod home_network;
 mod later;
 mod runtime;
 mod slices;
+mod surfaces;
 mod values;
 
 pub(crate) use command::{Args, run, shown};

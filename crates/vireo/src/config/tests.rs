@@ -354,6 +354,17 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
 }
 
 #[test]
+fn wrong_surface_key_is_refused() {
+    for (text, expected) in [
+        ("api.socket = 'run/a.sock'", "api.socket: \"auto\", \"off\" or an absolute path of at most 107"),
+        ("api.token-file = ''", "api.token-file: \"auto\" or a file is allowed"),
+        ("api.host-names = ['core:9090']", "api.host-names: up to 16 host names without ports are allowed"),
+    ] {
+        assert!(problem(text).contains(expected), "{text}\n{}\n{expected}", problem(text));
+    }
+}
+
+#[test]
 fn what_is_not_implemented_is_refused_by_name() {
     for (text, key) in [
         ("pools.key = 'function'", "pools.key: \"function\" is not implemented in this release; allowed: \"slice,pro"),

@@ -65,7 +65,7 @@ fn settings(controller: Option<SocketAddr>, path: &Path) -> BalancerConfig {
         slices: Vec::new(),
         n2: N2Config::default(),
         n4: N4Config { listen: (Ipv4Addr::LOCALHOST, 0).into(), direct: false },
-        api: ApiConfig { listen: Some(api) },
+        api: ApiConfig { listen: Some(api), ..ApiConfig::loopback(path.join("api.token")) },
         cluster: ClusterConfig {
             controllers: controller.into_iter().collect(),
             balancer: match controller {

@@ -236,8 +236,7 @@ impl Smf {
         let thread = Some(thread.map_err(StartError::Thread)?);
         // Last: who sees it finds an SMF that works.
         let source = Arc::<Seen>::clone(&seen);
-        let api = api.listen.map(|address| api::Server::start(address, source, metrics)).transpose();
-        let api = api.map_err(StartError::Api)?;
+        let api = api::Server::start(&api, source, metrics).map_err(StartError::Api)?;
         Ok(Smf { endpoint, api, stop, door, thread, seen })
     }
 
@@ -248,7 +247,7 @@ impl Smf {
 
     /// The address of the status interface, if there is one.
     pub fn api(&self) -> Option<SocketAddr> {
-        self.api.as_ref().map(api::Server::address)
+        self.api.as_ref().and_then(api::Server::address)
     }
 
     /// How many SM contexts it has.
