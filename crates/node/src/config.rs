@@ -12,6 +12,7 @@ pub use vireo_core::config::{
 use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_sctp::Driver;
+pub use vireo_store::records::{DatabaseTls, DatabaseTlsError};
 use vireo_types::Snssai;
 
 /// The N2 endpoint: where RAN nodes connect.
@@ -166,6 +167,8 @@ pub struct StateConfig {
     pub answer: StateAnswer,
     /// The database: a URL.
     pub database: String,
+    /// TLS of the connections to it, if the URL says that they have it.
+    pub tls: DatabaseTls,
     /// Of a Redis Cluster: how many replicas have a commit before it counts.
     pub confirm: u16,
     /// What the keys of records there begin with; of MongoDB the name of the database. Whoever is to go on with somebody's
@@ -186,6 +189,15 @@ impl StateConfig {
     pub const fn bytes_for(ues: u32, packets: u32) -> usize {
         ues as usize * 8192 + packets as usize * 2048 + (128 << 20)
     }
+
+    /// Checks the files of the connections to the database, if they have TLS.
+    ///
+    /// # Errors
+    ///
+    /// [`DatabaseTlsError`] names the file that is not usable.
+    pub fn check_tls(&self) -> Result<(), DatabaseTlsError> {
+        if self.location.is_database() { self.tls.check() } else { Ok(()) }
+    }
 }
 
 impl Default for StateConfig {
@@ -199,6 +211,7 @@ impl Default for StateConfig {
             format: StateFormat::Binary,
             scope: StateScope::Function,
             write: StateWrite::Blocking,
+            tls: DatabaseTls::default(),
             confirm: 0,
             carry: StateCarry::None,
             answer: StateAnswer::Given,

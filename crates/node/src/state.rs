@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 use vireo_store::records::{
-    self, Codec, Format, LIFE, Manner, Place, RecordError, Records, SharedError, SharedRecords,
+    self, Codec, DatabaseTls, Format, LIFE, Manner, Place, RecordError, Records, SharedError, SharedRecords,
 };
 
 /// How long an answer is waited for, before it is taken for lost.
@@ -34,6 +34,8 @@ pub struct RecordsConfig {
     pub scope: StateScope,
     /// What commits wait for, but an SMF's.
     pub write: StateWrite,
+    /// TLS of the connections to the database, if its URL says that they have it.
+    pub tls: DatabaseTls,
 }
 
 impl RecordsConfig {
@@ -49,6 +51,7 @@ impl RecordsConfig {
             format,
             scope,
             write,
+            tls: state.tls.clone(),
         })
     }
 
@@ -75,7 +78,8 @@ impl RecordsConfig {
     /// As [`RecordsConfig::open`].
     pub fn open_for(&self, life: Duration) -> Result<Box<dyn Records>, RecordError> {
         let (url, prefix, confirm) = (self.database.clone(), self.key.clone(), self.confirm);
-        records::open(&Place { url, prefix, life, patience: PATIENCE, format: self.codec().format, confirm })
+        let (tls, format) = (self.tls.clone(), self.codec().format);
+        records::open(&Place { url, prefix, life, patience: PATIENCE, format, confirm, tls })
     }
 
     /// What octets are kept as in records that functions share: a document of MongoDB whose fields are JSON has none.

@@ -72,6 +72,7 @@ pub(crate) fn smf(args: &Args) -> Result<(), Failure> {
             "there is no UPF: `vireo smf` needs upf.enabled to be true, or an [[external-upf]]".into(),
         ));
     }
+    config.state.check_tls()?;
     let store = Store::open(&config.subscribers.database)?;
     let settings =
         SmfConfig { core: config.core, n4: config.n4, sbi: config.sbi, state: config.state, api: config.api };

@@ -116,6 +116,7 @@ pub(crate) fn run_host(config: Config, sbi: Option<SbiConfig>) -> Result<(), Fai
     logging::start(&config.log);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
+    config.state.check_tls()?;
     let store = open(&config.subscribers.database)?;
     let settings = HostNodeConfig {
         host: HostConfig {

@@ -87,6 +87,7 @@ pub(crate) struct Prepared {
 
 /// Opens the subscriber database and starts the UPF, which comes first so that the control plane finds it.
 pub(crate) fn prepare(mut config: Config) -> Result<Prepared, Failure> {
+    config.state.check_tls()?;
     let metrics = Arc::new(Metrics::new());
     let store = Store::open(&config.subscribers.database)?;
     log_of_data_workers(config.upf.as_mut(), &config.log);

@@ -29,6 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     crate::run::log_of_data_workers(Some(&mut upf), &config.log);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
+    config.state.check_tls()?;
     let metrics = Arc::new(Metrics::new());
     let upf = match Keeping::of(&config.state) {
         Some(records) => start_stored(upf, &records, Arc::clone(&metrics))?,

@@ -15,6 +15,7 @@ mod open;
 mod pause;
 pub mod redis;
 mod shared;
+mod tls;
 
 pub use behind::{Behind, Writers, WritersConfig};
 pub use codec::{Codec, CodecError, Encoded, Known};
@@ -25,6 +26,7 @@ pub use mongo::{MongoConfig, MongoRecords};
 pub use open::{Place, open};
 pub use redis::{ClusterConfig, Link, LinkConfig, RedisCluster, RedisRecords};
 pub use shared::{SharedError, SharedRecords};
+pub use tls::{DatabaseTls, DatabaseTlsError};
 
 use crate::Version;
 use std::time::Duration;

@@ -19,7 +19,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say whether the configuration is right, and all that is wrong; the files of cluster.tls and sbi.tls are read, too
+    /// Say whether the configuration is right, and all that is wrong; the files of cluster.tls, sbi.tls and state.tls are read, too
     Check,
     /// Print the configuration with all defaults; secrets are not shown
     Show,
@@ -34,6 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Command::Check => {
             let config = Config::load(path)?;
             config.cluster.tls.map_or(Ok(()), |tls| tls.check("cluster.tls"))?;
+            config.state.check_tls()?;
             config.sbi.tls.map_or(Ok(()), |tls| tls.check("sbi.tls"))?;
             println!("the configuration is right");
         }

@@ -1,6 +1,6 @@
 //! The file's sections and keys with their defaults, as a person writes them. `examples/reference.toml` explains each.
 
-pub(super) use super::surfaces::{Api, Cluster, Sbi, Tls};
+pub(super) use super::surfaces::{Api, ClientTls, Cluster, Sbi, Tls};
 use super::values::{Count, Local, Net, Secret, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -566,6 +566,8 @@ pub(super) struct State {
     pub(super) answer: Option<StateAnswer>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) database: Option<String>,
+    #[serde(skip_serializing_if = "ClientTls::is_none")]
+    pub(super) tls: ClientTls,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) confirm: Option<u16>,
     pub(super) key: String,
@@ -588,6 +590,7 @@ impl Default for State {
             write: None,
             answer: None,
             database: None,
+            tls: ClientTls::default(),
             confirm: None,
             key: s.key,
             ues: s.ues,

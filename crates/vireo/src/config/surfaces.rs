@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use vireo_node::cluster::ClusterConfig;
-use vireo_node::config::{ApiConfig, ApiSocket, ApiToken};
+use vireo_node::config::{ApiConfig, ApiSocket, ApiToken, DatabaseTls};
 use vireo_node::sbi::{Encoding, SbiConfig};
 
 /// What suits the process.
@@ -138,6 +138,34 @@ impl Default for Sbi {
         let (amf, timeout) = (Addresses::of(amf), Span(timeout.into()));
         Sbi { amf, listen, smf, timeout, attempts, encoding, tls: Tls::default() }
     }
+}
+
+/// TLS of connections that this process makes to a database: whose certificates it takes, and which it shows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ClientTls {
+    authorities: String,
+    certificate: String,
+    key: String,
+}
+
+impl ClientTls {
+    pub(super) fn is_none(&self) -> bool {
+        *self == ClientTls::default()
+    }
+}
+
+/// TLS towards a database of contexts, of a table of this name.
+pub(super) fn database_tls(table: &str, tls: &ClientTls, problems: &mut Problems) -> DatabaseTls {
+    let ClientTls { authorities, certificate, key } = tls;
+    problems.check(
+        certificate.is_empty() == key.is_empty(),
+        table,
+        "certificate and key are needed, or neither of them",
+    );
+    let [authorities, certificate, key] =
+        [authorities, certificate, key].map(|file| (!file.is_empty()).then(|| PathBuf::from(file)));
+    DatabaseTls { authorities, certificate, key }
 }
 
 /// The API.

@@ -357,6 +357,15 @@ fn a_wrong_value_is_refused_with_its_key_and_what_is_allowed() {
 fn wrong_surface_key_is_refused() {
     for (text, expected) in [
         ("api.socket = 'run/a.sock'", "api.socket: \"auto\", \"off\" or an absolute path of at most 107"),
+        (
+            "state.database = 'redis://a:1'\nstate.tls = { authorities = 'ca' }",
+            "state.tls: only connections to \"rediss",
+        ),
+        (
+            "state.database = 'rediss://a:1'\nstate.tls = { key = 'k' }",
+            "state.tls: certificate and key are needed, or neit",
+        ),
+        ("state.database = 'rediss://a:1/#insecure'", "state.database: a URL without a fragment (#) is allowed"),
         ("api.token-file = ''", "api.token-file: \"auto\" or a file is allowed"),
         ("api.host-names = ['core:9090']", "api.host-names: up to 16 host names without ports are allowed"),
     ] {

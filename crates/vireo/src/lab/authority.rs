@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// The name that members' certificates are for.
+#[allow(dead_code, reason = "tests of other crates have names of their own")]
 pub(crate) const NAME: &str = "fabric.vireo.test";
 
 /// An authority.
