@@ -255,7 +255,7 @@ impl World {
 
     fn health(&self) -> String {
         let mut stream = TcpStream::connect(self.config.api.listen.expect("an address")).expect("it listens");
-        stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").expect("it is open");
+        stream.write_all(b"GET /healthz HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n").expect("it is open");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
         answer
