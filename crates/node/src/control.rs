@@ -92,7 +92,7 @@ pub enum StartError {
     },
     /// What secures the fabric.
     #[error(transparent)]
-    Tls(#[from] crate::fabric::TlsError),
+    Tls(#[from] crate::identity::TlsError),
     /// The controller.
     #[error(transparent)]
     Link(#[from] crate::cluster::LinkError),

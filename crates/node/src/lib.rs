@@ -12,6 +12,7 @@ mod database;
 pub mod fabric;
 mod forgotten;
 pub mod host;
+pub mod identity;
 pub mod metrics;
 pub mod n4;
 pub mod nf;

@@ -13,6 +13,7 @@ mod experiment;
 mod lab;
 mod logging;
 mod members;
+mod pki;
 mod places;
 mod plan;
 mod run;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         cli::Command::Plan(args) => plan::run(&args),
         cli::Command::Simulate(args) => simulate::run(&args),
         cli::Command::Demo(args) => demo::run(&args),
+        cli::Command::Pki(args) => pki::run(&args),
         cli::Command::Status(args) => status::run(&args),
         cli::Command::Distance(args) => distance::run(&args),
         cli::Command::Traffic(args) => traffic::run(&args),

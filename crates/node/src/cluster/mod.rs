@@ -25,9 +25,10 @@ use crate::balancer::{Balancer, COMMANDS, HandoverError, Stopper, channel};
 use crate::config::{ApiConfig, N2Config, N4Config, SliceRuntime};
 use crate::control::{Source, StartError, bind_n4, n4_settings, sctp, start_udm, upfs};
 use crate::controller::{self, Beside};
-use crate::fabric::Security;
 use crate::fabric::message::Map;
+use crate::fabric::{Role, Security};
 use crate::host::{Door, Frame, Host, HostConfig, Input, Membership};
+use crate::identity::TlsError;
 use crate::metrics::Metrics;
 use crate::sbi::SbiConfig;
 use crate::sbi::amf::SmfLink;
@@ -107,7 +108,7 @@ impl BalancerNode {
             endpoint.hand_over().map_err(HandoverError::from)?;
         }
         let mut cluster = config.cluster;
-        let security = Security::load(cluster.tls.as_ref())?;
+        let security = secured_balancer(&cluster)?;
         let mut address = cluster.balancer;
         let mut running = None;
         // Of several balancers, another one may take over.
@@ -167,7 +168,7 @@ impl BalancerNode {
         metrics: Arc<Metrics>,
     ) -> Result<Self, StartError> {
         can_hand_over(&config)?;
-        let security = Security::load(config.cluster.tls.as_ref())?;
+        let security = secured_balancer(&config.cluster)?;
         let path = config.cluster.handover.as_ref().ok_or(HandoverError::NoPath)?;
         let mut taken = Taken::ask(path)?;
         let endpoint = adopt(taken.sctp()?)?;
@@ -240,6 +241,14 @@ impl BalancerNode {
     }
 }
 
+/// What secures the connections of a balancer, which is the controller too if there is no other.
+fn secured_balancer(cluster: &ClusterConfig) -> Result<Security, TlsError> {
+    cluster.permits(cluster.balancer)?;
+    let own: &[Role] =
+        if cluster.controllers.is_empty() { &[Role::Balancer, Role::Controller] } else { &[Role::Balancer] };
+    Security::load(cluster.tls.as_ref(), own)
+}
+
 /// Whether what such a balancer has can go on in another process.
 fn can_hand_over(config: &BalancerConfig) -> Result<(), HandoverError> {
     match config {
@@ -300,8 +309,11 @@ impl ControllerNode {
     /// When none of the addresses that the configuration names is to be had.
     pub fn start(config: &ControllerConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
         let ControllerConfig { api, cluster, slices, name } = config;
-        let security = Security::load(cluster.tls.as_ref())?;
+        let security = Security::load(cluster.tls.as_ref(), &[Role::Controller])?;
         let addresses = cluster.controllers();
+        for address in &addresses {
+            cluster.permits(*address)?;
+        }
         let fabric = |error| StartError::Fabric { address: addresses[0], error };
         let running = if cluster.etcd.is_empty() {
             let listener = TcpListener::bind(&addresses[..]).map_err(fabric)?;
@@ -433,7 +445,8 @@ impl HostNode {
     /// When there is no controller, it does not want this host, or something does not start.
     pub fn start(mut config: HostNodeConfig, store: Store, metrics: Arc<Metrics>) -> Result<Self, StartError> {
         let address = config.cluster.listen;
-        let security = Security::load(config.cluster.tls.as_ref())?;
+        config.cluster.permits(address)?;
+        let security = Security::load(config.cluster.tls.as_ref(), &[Role::Host])?;
         let fabric = |error| StartError::Fabric { address, error };
         let listener = TcpListener::bind(address).map_err(fabric)?;
         let copies = listener.local_addr().map_err(fabric)?;

@@ -1,6 +1,6 @@
 //! A Redis, and a Redis Cluster of one node, with TLS.
 
-#[path = "../../../vireo/src/lab/authority.rs"]
+#[path = "../../../vireo/src/pki/authority.rs"]
 mod authority;
 
 use crate::servers::{Redis, free_port, until};
@@ -46,7 +46,7 @@ fn start(files: &Files, more: &[&str]) -> Option<(Redis, u16)> {
 }
 
 fn files(authority: &Authority, directory: &Path, name: &str) -> Files {
-    authority.member(directory, name, &HOST.to_string()).unwrap()
+    authority.member(directory, name, &[&HOST.to_string()]).unwrap()
 }
 
 #[test]

@@ -9,7 +9,7 @@ use vireo_core::balance::steer::Policy;
 use vireo_core::cluster::Scaling;
 use vireo_core::config::StateLocation;
 use vireo_node::cluster::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
-use vireo_node::fabric::TlsConfig;
+use vireo_node::identity::TlsConfig;
 use vireo_types::Bucket;
 
 /// Hosts that may join in a balancer's life.
@@ -83,6 +83,7 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         handover,
         listen: cluster.listen,
         tls,
+        insecure: cluster.insecure,
         hosts: cluster.hosts,
         address_parts: cluster.address_parts,
         heartbeat,
@@ -104,6 +105,13 @@ pub(super) fn tls(table: &str, tls: &file::Tls, problems: &mut Problems) -> Opti
         return None;
     }
     let all = files.iter().all(|file| !file.is_empty());
+    let known = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
+    let named = (1..=64).contains(&tls.name.len()) && tls.name.bytes().all(known);
+    problems.check(
+        named,
+        &format!("{table}.name"),
+        "1 to 64 letters, digits, -, _ and . are allowed, as in certificates",
+    );
     problems.check(all, table, "certificate, key and authorities are needed, or none of them");
     let [certificate, key, authorities] = files.map(Into::into);
     Some(TlsConfig { certificate, key, authorities, name: tls.name.clone() })

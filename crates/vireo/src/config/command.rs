@@ -19,7 +19,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say whether the configuration is right, and all that is wrong; the files of cluster.tls, sbi.tls and state.tls are read, too
+    /// Say whether the configuration is right, and all that is wrong; the files of all TLS tables are read, too
     Check,
     /// Print the configuration with all defaults; secrets are not shown
     Show,
@@ -33,9 +33,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match args.command {
         Command::Check => {
             let config = Config::load(path)?;
-            config.cluster.tls.map_or(Ok(()), |tls| tls.check("cluster.tls"))?;
+            config.cluster.tls.as_ref().map_or(Ok(()), |tls| tls.check("cluster.tls"))?;
+            config.cluster.check_listeners()?;
             config.state.check_tls()?;
-            config.sbi.tls.map_or(Ok(()), |tls| tls.check("sbi.tls"))?;
+            config.sbi.tls.as_ref().map_or(Ok(()), |tls| tls.check("sbi.tls"))?;
+            config.sbi.check_listeners()?;
             println!("the configuration is right");
         }
         Command::Show => {

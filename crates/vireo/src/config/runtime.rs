@@ -220,7 +220,7 @@ fn database(state: &file::State, location: StateLocation, problems: &mut Problem
 
 /// The functions of a service-based chain.
 pub(super) fn sbi(sbi: &file::Sbi, problems: &mut Problems) -> SbiConfig {
-    let &file::Sbi { ref amf, listen, smf, timeout, attempts, encoding, ref tls } = sbi;
+    let &file::Sbi { ref amf, listen, smf, timeout, attempts, encoding, ref tls, insecure } = sbi;
     let amf = amf.all();
     let found = |address: &SocketAddr| !address.ip().is_unspecified() && address.port() != 0;
     let allowed = "others find the function by it: an address of its machine and a port are allowed";
@@ -239,7 +239,7 @@ pub(super) fn sbi(sbi: &file::Sbi, problems: &mut Problems) -> SbiConfig {
     problems.check(good, "sbi.timeout", "10ms to 10s is allowed");
     problems.check((1..=10).contains(&attempts), "sbi.attempts", "1 to 10 is allowed");
     let tls = super::cluster::tls("sbi.tls", tls, problems);
-    SbiConfig { amf, listen, smf, timeout, attempts, encoding, tls }
+    SbiConfig { amf, listen, smf, timeout, attempts, encoding, tls, insecure }
 }
 
 /// What is shed when.

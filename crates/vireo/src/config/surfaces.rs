@@ -74,6 +74,7 @@ pub(super) struct Cluster {
     pub(super) handover: PathBuf,
     pub(super) listen: SocketAddr,
     pub(super) tls: Tls,
+    pub(super) insecure: bool,
     pub(super) hosts: u16,
     pub(super) address_parts: u16,
     pub(super) heartbeat: Span,
@@ -92,6 +93,7 @@ impl Default for Cluster {
             handover: c.handover.unwrap_or_default(),
             listen: c.listen,
             tls: Tls::default(),
+            insecure: c.insecure,
             hosts: c.hosts,
             address_parts: c.address_parts,
             heartbeat: Span(c.heartbeat.into()),
@@ -102,7 +104,7 @@ impl Default for Cluster {
     }
 }
 
-/// By what the members of a cluster know each other.
+/// By what the members of a cluster, or the functions of a chain, know each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Tls {
@@ -130,13 +132,14 @@ pub(super) struct Sbi {
     pub(super) attempts: u32,
     pub(super) encoding: Encoding,
     pub(super) tls: Tls,
+    pub(super) insecure: bool,
 }
 
 impl Default for Sbi {
     fn default() -> Self {
-        let SbiConfig { amf, listen, smf, timeout, attempts, encoding, tls: _ } = SbiConfig::default();
+        let SbiConfig { amf, listen, smf, timeout, attempts, encoding, tls: _, insecure } = SbiConfig::default();
         let (amf, timeout) = (Addresses::of(amf), Span(timeout.into()));
-        Sbi { amf, listen, smf, timeout, attempts, encoding, tls: Tls::default() }
+        Sbi { amf, listen, smf, timeout, attempts, encoding, tls: Tls::default(), insecure }
     }
 }
 

@@ -564,7 +564,10 @@ database = "{DATABASE}"
     }
     if options.hosts > 0 {
         let hosts = options.hosts;
-        text.push_str(&format!("\n[cluster]\nbalancer = \"{balancer}:{FABRIC_PORT}\"\nhosts = {hosts}\n"));
+        // The switch is the laboratory's own.
+        text.push_str(&format!(
+            "\n[cluster]\nbalancer = \"{balancer}:{FABRIC_PORT}\"\nhosts = {hosts}\ninsecure = true\n"
+        ));
         if cfg!(debug_assertions) {
             // Many processes that are not optimised: nobody is dead for being slow.
             text.push_str("misses = 20\n");

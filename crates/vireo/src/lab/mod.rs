@@ -10,7 +10,6 @@
 //! `vireo demo`, `vireo bench` and `vireo experiment` build on it. It knows how to start the programs and what the kernel
 //! counts of them; it knows nothing of what they say to each other.
 
-mod authority;
 pub(crate) mod capture;
 pub(crate) mod core;
 pub(crate) mod emulator;

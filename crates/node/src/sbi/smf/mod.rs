@@ -19,6 +19,7 @@ use crate::clock::clock;
 use crate::config::{ApiConfig, N4Config, StateConfig};
 use crate::control::{StartError, bind_n4, recovery};
 use crate::database::{Database, DatabaseError, Done, Job};
+use crate::identity::CertificateRole;
 use crate::metrics::{Metrics, StateFunction};
 use crate::n4;
 use crate::state::Keeping;
@@ -198,7 +199,9 @@ impl Smf {
         let door = Door { queue, bell: Arc::clone(&bell) };
         let calls = door.clone();
         let endpoint =
-            Endpoint::start(sbi.endpoint("SMF", sbi.smf).map_err(SbiError::from)?, move |call| calls.call(call));
+            Endpoint::start(sbi.endpoint(CertificateRole::Smf, sbi.smf).map_err(SbiError::from)?, move |call| {
+                calls.call(call)
+            });
         let endpoint = endpoint.map_err(SbiError::from)?;
         let upfs = core.upfs.iter().map(|upf| (upf.name.clone(), upf.n4, false)).collect();
         let (started, sessions) = (std::time::Instant::now(), AtomicUsize::new(0));

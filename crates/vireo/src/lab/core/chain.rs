@@ -5,8 +5,8 @@ use super::{CONFIG, Core, CoreOptions, FABRIC_PORT, LAST_WORDS};
 use crate::cli::Failure;
 use crate::lab::Lab;
 use crate::lab::api;
-use crate::lab::authority::{Authority, Files, NAME};
 use crate::lab::process::{self, Process};
+use crate::pki::authority::{Authority, Files, NAME};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,6 +15,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use vireo_node::api::{Counts, Status};
+use vireo_node::identity::CertificateRole;
 use vireo_node::sbi::Encoding;
 
 /// A function besides the AMF, which is the core's own process.
@@ -56,8 +57,9 @@ const CERTIFICATES: &str = "/tmp";
 /// Makes an authority, and certificates of AMF and SMF.
 pub(super) fn certify() -> Result<(), Failure> {
     let authority = Authority::new()?;
-    for role in [AMF, SMF] {
-        authority.member(Path::new(CERTIFICATES), role, NAME)?;
+    std::fs::write(Files::of(Path::new(CERTIFICATES), AMF).authorities, authority.certificate())?;
+    for role in [CertificateRole::Amf, CertificateRole::Smf] {
+        authority.member(Path::new(CERTIFICATES), role.name(), &[&role.uri(NAME)])?;
     }
     Ok(())
 }
