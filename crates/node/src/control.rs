@@ -93,6 +93,9 @@ pub enum StartError {
     /// What secures the fabric.
     #[error(transparent)]
     Tls(#[from] crate::identity::TlsError),
+    /// What a controller keeps elsewhere.
+    #[error(transparent)]
+    Etcd(#[from] crate::controller::EtcdError),
     /// The controller.
     #[error(transparent)]
     Link(#[from] crate::cluster::LinkError),

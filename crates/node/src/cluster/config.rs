@@ -1,5 +1,6 @@
 //! What the processes of a cluster are told of it.
 
+pub use crate::controller::EtcdTls;
 use crate::identity::{TlsConfig, TlsError, permits};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -15,6 +16,8 @@ pub struct ClusterConfig {
     pub controllers: Vec<SocketAddr>,
     /// Where controllers keep what outlives them, and agree on who leads; empty: what outlives one is what members know.
     pub etcd: Vec<SocketAddr>,
+    /// TLS of the connections there; `None`: they have none.
+    pub etcd_tls: Option<EtcdTls>,
     /// Where a balancer takes hosts. Without a controller elsewhere: where the only balancer is found.
     pub balancer: SocketAddr,
     /// The unix socket at which a balancer hands over to the process that is to follow it; `None`: it does not.
@@ -53,6 +56,7 @@ impl Default for ClusterConfig {
         ClusterConfig {
             controllers: Vec::new(),
             etcd: Vec::new(),
+            etcd_tls: None,
             balancer: SocketAddr::from((Ipv4Addr::LOCALHOST, 7770)),
             handover: None,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),

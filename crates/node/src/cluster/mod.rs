@@ -11,7 +11,7 @@ pub(crate) mod replicator;
 mod unsent;
 
 pub(crate) use caller::{Caller, Carried as CarriedCaller, Me, PATIENCE, Told};
-pub use config::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
+pub use config::{Ack, ClusterConfig, EtcdTls, Mode, ReplicationConfig, ScalingConfig};
 pub(crate) use link::input;
 pub use link::{Left, LinkError};
 pub(crate) use pulse::{Audience, Pulse, Turns};
@@ -310,9 +310,14 @@ impl ControllerNode {
     pub fn start(config: &ControllerConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
         let ControllerConfig { api, cluster, slices, name } = config;
         let security = Security::load(cluster.tls.as_ref(), &[Role::Controller])?;
+        cluster.etcd_tls.as_ref().map_or(Ok(()), EtcdTls::check)?;
         let addresses = cluster.controllers();
         for address in &addresses {
             cluster.permits(*address)?;
+        }
+        let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+        if let Some(address) = cluster.etcd.iter().find(|address| cluster.etcd_tls.is_none() && is_open(address)) {
+            tracing::warn!(%address, "connections to etcd are not secured: the key of 5G-TMSIs goes there; set cluster.etcd-tls");
         }
         let fabric = |error| StartError::Fabric { address: addresses[0], error };
         let running = if cluster.etcd.is_empty() {

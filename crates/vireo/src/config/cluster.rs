@@ -2,7 +2,7 @@
 
 use super::check::Problems;
 use super::file::{self, File};
-use super::surfaces::SOCKET_PATH;
+use super::surfaces::{SOCKET_PATH, etcd_tls};
 use std::net::SocketAddr;
 use std::time::Duration;
 use vireo_core::balance::steer::Policy;
@@ -47,6 +47,8 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         "cluster.etcd",
         "addresses with ports are allowed, with cluster.controller: a controller beside the balancer keeps nothing",
     );
+    let etcd_tls = etcd_tls(&cluster.etcd_tls, problems);
+    problems.check(etcd_tls.is_none() || !etcd.is_empty(), "cluster.etcd-tls", "without cluster.etcd there is no etcd");
     let parts = PARTS.contains(&cluster.address_parts);
     problems.check(parts, "cluster.address-parts", "1 to 256 is allowed");
     let hosts = (1..=cluster.address_parts).contains(&cluster.hosts);
@@ -79,6 +81,7 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
     ClusterConfig {
         controllers,
         etcd: etcd.clone(),
+        etcd_tls,
         balancer: cluster.balancer,
         handover,
         listen: cluster.listen,

@@ -35,6 +35,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let config = Config::load(path)?;
             config.cluster.tls.as_ref().map_or(Ok(()), |tls| tls.check("cluster.tls"))?;
             config.cluster.check_listeners()?;
+            config.cluster.etcd_tls.map_or(Ok(()), |tls| tls.check())?;
             config.state.check_tls()?;
             config.sbi.tls.as_ref().map_or(Ok(()), |tls| tls.check("sbi.tls"))?;
             config.sbi.check_listeners()?;

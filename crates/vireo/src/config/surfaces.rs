@@ -6,7 +6,7 @@ use crate::places;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use vireo_node::cluster::ClusterConfig;
+use vireo_node::cluster::{ClusterConfig, EtcdTls};
 use vireo_node::config::{ApiConfig, ApiSocket, ApiToken, DatabaseTls};
 use vireo_node::sbi::{Encoding, SbiConfig};
 
@@ -70,6 +70,7 @@ impl Addresses {
 pub(super) struct Cluster {
     pub(super) controller: Addresses,
     pub(super) etcd: Vec<SocketAddr>,
+    pub(super) etcd_tls: ClientTls,
     pub(super) balancer: SocketAddr,
     pub(super) handover: PathBuf,
     pub(super) listen: SocketAddr,
@@ -89,6 +90,7 @@ impl Default for Cluster {
         Cluster {
             controller: Addresses::Several(c.controllers),
             etcd: c.etcd,
+            etcd_tls: ClientTls::default(),
             balancer: c.balancer,
             handover: c.handover.unwrap_or_default(),
             listen: c.listen,
@@ -169,6 +171,18 @@ pub(super) fn database_tls(table: &str, tls: &ClientTls, problems: &mut Problems
     let [authorities, certificate, key] =
         [authorities, certificate, key].map(|file| (!file.is_empty()).then(|| PathBuf::from(file)));
     DatabaseTls { authorities, certificate, key }
+}
+
+/// TLS towards etcd.
+pub(super) fn etcd_tls(tls: &ClientTls, problems: &mut Problems) -> Option<EtcdTls> {
+    let ClientTls { authorities, certificate, key } = tls;
+    problems.check(
+        tls.is_none() || !authorities.is_empty() && certificate.is_empty() == key.is_empty(),
+        "cluster.etcd-tls",
+        "authorities are needed, and certificate and key or neither of them",
+    );
+    let own = (!certificate.is_empty()).then(|| (certificate.into(), key.into()));
+    (!authorities.is_empty()).then(|| EtcdTls { authorities: authorities.into(), own })
 }
 
 /// The API.

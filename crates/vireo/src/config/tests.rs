@@ -366,6 +366,11 @@ fn wrong_surface_key_is_refused() {
             "state.tls: certificate and key are needed, or neit",
         ),
         ("state.database = 'rediss://a:1/#insecure'", "state.database: a URL without a fragment (#) is allowed"),
+        (
+            "cluster.controller = '127.0.0.1:1'\ncluster.etcd = ['127.0.0.1:2']\ncluster.etcd-tls = { key = 'k' }",
+            "cluster.etcd-tls: authorities are needed",
+        ),
+        ("cluster.etcd-tls = { authorities = 'ca' }", "cluster.etcd-tls: without cluster.etcd there is no etcd"),
         ("api.token-file = ''", "api.token-file: \"auto\" or a file is allowed"),
         ("api.host-names = ['core:9090']", "api.host-names: up to 16 host names without ports are allowed"),
     ] {
