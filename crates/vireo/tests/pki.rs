@@ -58,7 +58,8 @@ fn certificates_are_issued_by_role() {
     let error = pki.bad(1, &["pki", "issue", "--role", "smf", "--name", "host-1"]);
     assert!(error.contains("pki/host-1.key is there already: give --replace"), "{error}");
     pki.good(&["pki", "issue", "--role", "smf", "--name", "host-1", "--replace"]);
-    pki.good(&["pki", "issue", "--name", "etcd", "--address", "192.0.2.21", "--address", "etcd.example"]);
+    let line = pki.good(&["pki", "issue", "--name", "etcd", "--address", "192.0.2.21", "--address", "etcd.example"]);
+    assert_eq!(line, "certificate pki/etcd.pem, key pki/etcd.key, authorities pki/ca.pem\n", "it is no member");
     for wrong in [
         &["pki", "issue", "--name", "x"][..],
         &["pki", "issue", "--role", "root", "--name", "x"],

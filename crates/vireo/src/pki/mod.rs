@@ -143,8 +143,7 @@ fn issue(directory: &Path, args: &IssueArgs) -> Result<(), Failure> {
     }
     let unfit = |error: io::Error| Failure(format!("{}: no private key in PEM ({error})", key.display()));
     let authority = Authority::of_key(&key_text, 1).map_err(unfit)?;
-    let mut roles: Vec<CertificateRole> = Vec::new();
-    args.role.iter().for_each(|role| roles.push((*role).into()));
+    let roles: Vec<CertificateRole> = args.role.iter().map(|role| (*role).into()).collect();
     let uris: Vec<String> = roles.iter().map(|role| role.uri(&args.cluster)).collect();
     let names: Vec<&str> = uris.iter().chain(&args.address).map(String::as_str).collect();
     let signed = authority.sign(&args.name, &names, args.days)?;
@@ -154,6 +153,11 @@ fn issue(directory: &Path, args: &IssueArgs) -> Result<(), Failure> {
     write(&own.key, &signed.key, 0o600, args.replace)?;
     write(&own.certificate, &signed.certificate, 0o644, args.replace)?;
     let Files { certificate, key, authorities } = own;
+    if roles.is_empty() {
+        // Of another program, whose configuration has keys of its own.
+        println!("certificate {}, key {}, authorities {}", certificate.display(), key.display(), authorities.display());
+        return Ok(());
+    }
     println!(
         "tls = {{ certificate = {certificate:?}, key = {key:?}, authorities = {authorities:?}, name = {:?} }}",
         args.cluster
