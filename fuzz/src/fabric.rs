@@ -1,4 +1,4 @@
-//! What a peer of the fabric may send: a greeting, then frames. And what etcd may answer.
+//! What a peer of the fabric may send: a greeting, then frames. And the record of a cluster.
 
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -165,20 +165,15 @@ fn connection_of(role: Role, frames: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     octets
 }
 
-/// Takes octets as an answer of etcd.
-pub fn etcd(octets: &[u8]) {
-    if let Ok(body) = vireo_node::controller::body(octets) {
-        assert!(octets.ends_with(body));
+/// Takes octets as the record of a cluster that etcd keeps.
+pub fn record(octets: &[u8]) {
+    if let Ok(record) = vireo_node::controller::record(octets) {
+        let _ = vireo_node::controller::kept(&record);
     }
-    let _ = vireo_node::controller::record(octets);
 }
 
-/// An answer as etcd writes it, a refusal, and a record as it is kept.
-pub fn etcd_seeds() -> Vec<Vec<u8>> {
+/// A record as it is kept.
+pub fn record_seeds() -> Vec<Vec<u8>> {
     let record = Record { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None };
-    vec![
-        b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"succeeded\":true}".to_vec(),
-        b"HTTP/1.0 503 Service Unavailable\r\n\r\n{\"error\":\"no leader\"}".to_vec(),
-        vireo_node::controller::kept(&record).expect("a record has an encoding"),
-    ]
+    vec![vireo_node::controller::kept(&record).expect("a record has an encoding")]
 }

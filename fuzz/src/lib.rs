@@ -39,7 +39,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "core_step", run: engine::steps, seeds: seeds::core_step },
     Target { name: "ran_node", run: engine::node_messages, seeds: seeds::ran_node },
     Target { name: "fabric", run: fabric::connection, seeds: fabric::seeds },
-    Target { name: "etcd", run: fabric::etcd, seeds: fabric::etcd_seeds },
+    Target { name: "cluster_record", run: fabric::record, seeds: fabric::record_seeds },
     Target { name: "sbi", run: sbi::message, seeds: sbi::seeds },
     Target { name: "sbi_grpc", run: sbi::in_grpc, seeds: sbi::grpc_seeds },
     Target { name: "sm_context", run: sbi::sm_context, seeds: sbi::sm_context_seeds },

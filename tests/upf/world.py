@@ -32,6 +32,7 @@ ipv4-pool = "10.45.0.0/16"
 ipv4-pool = "10.46.0.0/16"
 [api]
 listen = "127.0.0.1:9090"
+socket = "off"
 [log]
 level = "info"
 """

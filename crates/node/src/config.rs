@@ -1,8 +1,10 @@
 //! What the parts of a running core are told at start. It is read and checked by the binary; here it is data. What
 //! decisions depend on is apart, in `vireo_core::config`; the user plane's is in `upf`.
 
+pub use crate::api::ApiSocket;
 use crate::cluster::ReplicationConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 pub use vireo_core::config::{
     StateAnswer, StateCarry, StateChange, StateFormat, StateLocation, StatePersist, StateScope, StateWrite,
@@ -12,6 +14,7 @@ use vireo_core::schedule::forward::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_sctp::Driver;
 use vireo_store::records::RecordsKey;
+pub use vireo_store::records::{DatabaseTls, DatabaseTlsError};
 use vireo_types::{Network, Snssai, is_inside};
 
 /// The N2 endpoint: where RAN nodes connect.
@@ -79,14 +82,34 @@ impl Default for N4Config {
 /// The HTTP endpoint: metrics and status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiConfig {
-    /// Where it listens; `None` = not at all.
+    /// Where it listens by TCP; `None` = not at all.
     pub listen: Option<SocketAddr>,
+    /// The unix socket.
+    pub socket: ApiSocket,
+    /// The bearer token.
+    pub token: ApiToken,
+    /// Names, besides addresses and `localhost`, by which clients may name it.
+    pub host_names: Vec<String>,
 }
 
-impl Default for ApiConfig {
-    /// Loopback only: it has no access control of its own.
-    fn default() -> Self {
-        ApiConfig { listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9090))) }
+/// The file of the API's token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiToken {
+    /// The file.
+    pub path: PathBuf,
+    /// Whether the API does not start without it on a loopback address either.
+    pub required: bool,
+}
+
+impl ApiConfig {
+    /// Loopback alone, without a unix socket, and this token file.
+    pub fn loopback(token: PathBuf) -> Self {
+        ApiConfig {
+            listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9090))),
+            socket: ApiSocket::Off,
+            token: ApiToken { path: token, required: false },
+            host_names: Vec::new(),
+        }
     }
 }
 
@@ -164,6 +187,8 @@ pub struct StateConfig {
     pub answer: StateAnswer,
     /// The database: a URL.
     pub database: String,
+    /// TLS of the connections to it, if the URL says that they have it.
+    pub tls: DatabaseTls,
     /// Of a Redis Cluster: how many replicas have a commit before it counts.
     pub confirm: u16,
     /// What the keys of records there begin with; of MongoDB the name of the database. Whoever is to go on with somebody's
@@ -186,6 +211,15 @@ impl StateConfig {
     pub const fn bytes_for(ues: u32, packets: u32) -> usize {
         ues as usize * 8192 + packets as usize * 2048 + (128 << 20)
     }
+
+    /// Checks the files of the connections to the database, if they have TLS.
+    ///
+    /// # Errors
+    ///
+    /// [`DatabaseTlsError`] names the file that is not usable.
+    pub fn check_tls(&self) -> Result<(), DatabaseTlsError> {
+        if self.location.is_database() { self.tls.check() } else { Ok(()) }
+    }
 }
 
 impl Default for StateConfig {
@@ -199,6 +233,7 @@ impl Default for StateConfig {
             format: StateFormat::Binary,
             scope: StateScope::Function,
             write: StateWrite::Blocking,
+            tls: DatabaseTls::default(),
             confirm: 0,
             carry: StateCarry::None,
             answer: StateAnswer::Given,

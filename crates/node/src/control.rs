@@ -93,7 +93,10 @@ pub enum StartError {
     },
     /// What secures the fabric.
     #[error(transparent)]
-    Tls(#[from] crate::fabric::TlsError),
+    Tls(#[from] crate::identity::TlsError),
+    /// What a controller keeps elsewhere.
+    #[error(transparent)]
+    Etcd(#[from] crate::controller::EtcdError),
     /// The controller.
     #[error(transparent)]
     Link(#[from] crate::cluster::LinkError),
@@ -167,10 +170,7 @@ impl Control {
         balancer.limit(&config.n2);
         let host = Host::start(frame, settings, udm, Arc::clone(&metrics), outbound)?;
         // Last: who sees it finds a core that works.
-        let api = match config.api.listen {
-            Some(address) => Some(api::Server::start(address, Arc::new(source), Arc::clone(&metrics))?),
-            None => None,
-        };
+        let api = api::Server::start(&config.api, Arc::new(source), Arc::clone(&metrics))?;
         let host = std::thread::Builder::new().name("host".into()).spawn(move || host.run())?;
         let balancer = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
         Ok(Control { inputs, stopper, balancer: Some(balancer), host: Some(host), api, driver, gauge, metrics })
@@ -183,7 +183,7 @@ impl Control {
 
     /// The address of the status interface, if there is one.
     pub fn api(&self) -> Option<std::net::SocketAddr> {
-        self.api.as_ref().map(api::Server::address)
+        self.api.as_ref().and_then(api::Server::address)
     }
 
     /// Takes how full the state region is into the metrics, as the status interface does from time to time.

@@ -12,6 +12,7 @@ mod database;
 pub mod fabric;
 mod forgotten;
 pub mod host;
+pub mod identity;
 mod log_limit;
 pub mod metrics;
 pub mod n4;

@@ -256,6 +256,20 @@ labels! {
     }
 }
 
+labels! {
+    /// Why a request to the API is refused.
+    ApiRefusal {
+        /// No token, or a wrong one.
+        Token = "token",
+        /// A host name that is not this API's (DNS rebinding).
+        Host = "host",
+        /// A browser asks for a web page.
+        Origin = "origin",
+        /// A connection ends for a newer one: there are as many as there may be.
+        Connections = "connections",
+    }
+}
+
 /// Why a procedure failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -286,6 +300,7 @@ pub struct Metrics {
     claims_forgotten: Counter,
     evicted: Vec<Counter>,
     turned_away: Vec<Counter>,
+    api_refusals: Vec<Counter>,
     /// By function, transaction and operation: how many, and their seconds in microseconds.
     state: Vec<[Counter; 2]>,
     handle: PrometheusHandle,
@@ -318,6 +333,8 @@ impl Metrics {
         let faults = counters("vireo_faults_total", "fault", &mut Fault::ALL.iter().map(|f| f.label()));
         let n2_refused = counters("vireo_n2_refused_total", "reason", &mut Refusal::ALL.iter().map(|r| r.label()));
         let messages = counters("vireo_messages_total", "flow", &mut Flow::ALL.iter().map(|q| q.label()));
+        let refusals = &mut ApiRefusal::ALL.iter().map(|r| r.label());
+        let api_refusals = counters("vireo_api_refused_requests_total", "reason", refusals);
         let carried = counters("vireo_session_octets_total", "direction", &mut ["uplink", "downlink"].into_iter());
         let evicted = counters("vireo_half_open_evicted_total", "reason", &mut Eviction::ALL.iter().map(|e| e.label()));
         let reasons = &mut TurnedAway::ALL.iter().map(|reason| reason.label());
@@ -350,6 +367,7 @@ impl Metrics {
             claims_forgotten,
             evicted,
             turned_away,
+            api_refusals,
             state,
             handle,
         }
@@ -390,6 +408,11 @@ impl Metrics {
     /// Counts a new UE that was rejected with cause #22: `vireo_ue_turned_away_total{reason}`.
     pub fn turned_away(&self, reason: TurnedAway) {
         self.turned_away[reason as usize].increment(1);
+    }
+
+    /// A request that the API refused, or a connection: `vireo_api_refused_requests_total{reason}`.
+    pub(crate) fn api_refused(&self, refusal: ApiRefusal) {
+        self.api_refusals[refusal as usize].increment(1);
     }
 
     /// An operation of a function's database: `vireo_state_operations_total{function,transaction,operation}` and
@@ -569,6 +592,7 @@ fn describe(recorder: &PrometheusRecorder) {
         ),
         ("vireo_half_open_evicted_total", "Unauthenticated UEs evicted, by limit."),
         ("vireo_ue_turned_away_total", "New UEs rejected with cause #22 (congestion), by reason."),
+        ("vireo_api_refused_requests_total", "Requests and connections that the API refused, by reason."),
         ("vireo_state_operations_total", "Operations of the database of records, by function and transaction."),
         ("vireo_state_operation_microseconds_total", "The time that these took, from when they were wanted."),
     ];

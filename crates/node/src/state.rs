@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 use vireo_store::records::{
-    self, Codec, Format, LIFE, Manner, Place, RecordError, Records, RecordsKey, Sealed, SharedError, SharedRecords,
+    self, Codec, DatabaseTls, Format, LIFE, Manner, Place, RecordError, Records, RecordsKey, Sealed, SharedError,
+    SharedRecords,
 };
 
 /// How long an answer is waited for, before it is taken for lost.
@@ -36,6 +37,8 @@ pub struct RecordsConfig {
     pub scope: StateScope,
     /// What commits wait for, but an SMF's.
     pub write: StateWrite,
+    /// TLS of the connections to the database, if its URL says that they have it.
+    pub tls: DatabaseTls,
 }
 
 impl RecordsConfig {
@@ -52,6 +55,7 @@ impl RecordsConfig {
             format,
             scope,
             write,
+            tls: state.tls.clone(),
         })
     }
 
@@ -78,8 +82,8 @@ impl RecordsConfig {
     /// As [`RecordsConfig::open`].
     pub fn open_for(&self, life: Duration) -> Result<Box<dyn Records>, RecordError> {
         let (url, prefix, confirm) = (self.database.clone(), self.key.clone(), self.confirm);
-        let format = self.codec().format;
-        let records = records::open(&Place { url, prefix, life, patience: PATIENCE, format, confirm })?;
+        let (tls, format) = (self.tls.clone(), self.codec().format);
+        let records = records::open(&Place { url, prefix, life, patience: PATIENCE, format, confirm, tls })?;
         Ok(match &self.sealing {
             Some(key) => Box::new(Sealed::new(records, key.clone(), self.of_octets() == Format::Json)),
             None => records,

@@ -79,6 +79,7 @@ pub(crate) fn smf(args: &Args) -> Result<(), Failure> {
             "there is no UPF: `vireo smf` needs upf.enabled to be true, or an [[external-upf]]".into(),
         ));
     }
+    config.state.check_tls()?;
     config.unlock_state()?;
     let store = config.subscribers.open()?;
     let settings =

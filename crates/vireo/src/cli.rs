@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Plan(crate::plan::Args),
     /// Simulate a cluster: which hosts and NFs procedures go to, and how late they are
     Simulate(crate::simulate::Args),
+    /// Make certificates for the processes of a cluster and of a service-based chain
+    Pki(crate::pki::Args),
     /// Run gNBs and UEs against any 5G core
     Emulate(Box<crate::emulate::Args>),
     /// Put user packets on any UPF: generate them on N3, send them back on N6

@@ -131,6 +131,7 @@ pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiC
     let mut reloader = Reloader::new(path, &config, Function::Host);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
+    config.state.check_tls()?;
     config.unlock_state()?;
     let store = open(&config.subscribers)?;
     let settings = HostNodeConfig {

@@ -3,6 +3,7 @@
 mod bench;
 mod chain;
 mod cli;
+mod client;
 mod cluster;
 mod config;
 mod demo;
@@ -12,6 +13,8 @@ mod experiment;
 mod lab;
 mod logging;
 mod members;
+mod pki;
+mod places;
 mod plan;
 mod reload;
 mod run;
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         cli::Command::Plan(args) => plan::run(&args),
         cli::Command::Simulate(args) => simulate::run(&args),
         cli::Command::Demo(args) => demo::run(&args),
+        cli::Command::Pki(args) => pki::run(&args),
         cli::Command::Status(args) => status::run(&args),
         cli::Command::Distance(args) => distance::run(&args),
         cli::Command::Traffic(args) => traffic::run(&args),

@@ -1,15 +1,15 @@
 //! `vireo cluster`: asks a cluster's controller over its API who is in it, and has hosts leave.
 
 use crate::cli::Failure;
-use crate::status::{Answer, ask, fetch, table};
+use crate::client::{Answer, ApiArgs};
+use crate::status::table;
 use clap::Subcommand;
 use vireo_node::api::{BalancerStatus, HostStatus, Status};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The API of the controller, or of a balancer
-    #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:9090")]
-    api: String,
+    #[command(flatten)]
+    api: ApiArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -28,20 +28,21 @@ enum Command {
 
 /// Does what `vireo cluster` was asked.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let api = args.api.find()?;
     match args.command {
         Command::Status => {
-            let body = fetch(&args.api, "/status?limit=0")?;
+            let body = api.fetch("/status?limit=0")?;
             let status: Status = serde_json::from_str(&body)
-                .map_err(|e| Failure(format!("{} does not answer like this version of vireo ({e})", args.api)))?;
+                .map_err(|e| Failure(format!("{api} does not answer like this version of vireo ({e})")))?;
             print!("{}", render(&status));
             Ok(())
         }
-        Command::Drain { host } => match ask(&args.api, "POST", &format!("/cluster/drain?host={host}"))? {
+        Command::Drain { host } => match api.ask("POST", &format!("/cluster/drain?host={host}"))? {
             Answer { status: 202, .. } => {
                 println!("host {host} gives its UEs to others and leaves: see `vireo cluster status`");
                 Ok(())
             }
-            Answer { line, body, .. } => Err(Failure(format!("{} answers '{line}' {}", args.api, body.trim()))),
+            Answer { line, body, .. } => Err(Failure(format!("{api} answers '{line}' {}", body.trim()))),
         },
     }
 }

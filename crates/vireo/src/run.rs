@@ -115,6 +115,7 @@ fn serve_this_core(config: &mut Config) -> Result<(), Failure> {
 
 /// Opens the subscriber database and starts the UPF, which comes first so that the control plane finds it.
 pub(crate) fn prepare(mut config: Config) -> Result<Prepared, Failure> {
+    config.state.check_tls()?;
     let metrics = Arc::new(Metrics::new());
     config.unlock_state()?;
     let store = config.subscribers.open()?;

@@ -5,7 +5,8 @@ mod relocate;
 pub(crate) use relocate::order as order_relocation;
 
 use crate::cli::Failure;
-use crate::status::{Answer, ask, fetch, table};
+use crate::client::{Answer, Api, ApiArgs};
+use crate::status::table;
 use clap::Subcommand;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -14,9 +15,8 @@ use vireo_types::Supi;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The API of the core or the UPF
-    #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:9090")]
-    api: String,
+    #[command(flatten)]
+    api: ApiArgs,
     /// Print the API's JSON as it is
     #[arg(long, global = true)]
     json: bool,
@@ -118,15 +118,16 @@ fn network(base: &str, length: &str) -> Option<Who> {
 
 /// Does what `vireo slice` was asked.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let api = args.api.find()?;
     match &args.command {
-        Command::List => list(args),
+        Command::List => list(args, &api),
         Command::Move(order) => {
             if order.count.is_some() && !matches!(order.who, Who::Slice(_)) {
                 return Err(Failure("--count says how many users of a slice: name a slice, or leave it out".into()));
             }
             let (moved, to) = match (&order.to_upf, &order.to) {
-                (Some(upf), _) => (relocate::relocate(&args.api, &order.who, order.count, upf)?, upf),
-                (None, Some(slice)) => (move_to_slice(&args.api, order, slice)?, slice),
+                (Some(upf), _) => (relocate::relocate(&api, &order.who, order.count, upf)?, upf),
+                (None, Some(slice)) => (move_to_slice(&api, order, slice)?, slice),
                 (None, None) => return Err(Failure("say where to: --to SLICE or --to-upf UPF".into())),
             };
             match args.json {
@@ -139,7 +140,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Moves users to another slice of their user plane.
-fn move_to_slice(api: &str, order: &MoveArgs, to: &str) -> Result<Moved, Failure> {
+fn move_to_slice(api: &Api, order: &MoveArgs, to: &str) -> Result<Moved, Failure> {
     let addresses = match &order.who {
         Who::Supi(supi) => addresses_of(api, *supi)?,
         _ => vec![],
@@ -163,8 +164,8 @@ fn move_to_slice(api: &str, order: &MoveArgs, to: &str) -> Result<Moved, Failure
 }
 
 /// Has users moved; `query` as the API takes it.
-pub(crate) fn move_users(api: &str, query: &str) -> Result<Moved, Failure> {
-    match ask(api, "POST", &format!("/slices/move?{query}"))? {
+pub(crate) fn move_users(api: &Api, query: &str) -> Result<Moved, Failure> {
+    match api.ask("POST", &format!("/slices/move?{query}"))? {
         Answer { status: 200, body, .. } => Ok(serde_json::from_str(&body)?),
         Answer { status: 400 | 404, body, .. } if !body.trim().is_empty() => Err(Failure(body.trim().to_owned())),
         Answer { line, body, .. } => Err(Failure(format!("{api} answers '{line}' {}", body.trim()))),
@@ -172,8 +173,8 @@ pub(crate) fn move_users(api: &str, query: &str) -> Result<Moved, Failure> {
 }
 
 /// Has the user of an address moved; `None` if nobody has it.
-pub(crate) fn move_user(api: &str, address: &str, to: &str) -> Result<Option<Moved>, Failure> {
-    match ask(api, "POST", &format!("/slices/move?address={address}&to={to}"))? {
+pub(crate) fn move_user(api: &Api, address: &str, to: &str) -> Result<Option<Moved>, Failure> {
+    match api.ask("POST", &format!("/slices/move?address={address}&to={to}"))? {
         Answer { status: 200, body, .. } => Ok(Some(serde_json::from_str(&body)?)),
         Answer { status: 404, .. } => Ok(None),
         Answer { line, body, .. } => Err(Failure(format!("{api} answers '{line}' {}", body.trim()))),
@@ -181,17 +182,17 @@ pub(crate) fn move_user(api: &str, address: &str, to: &str) -> Result<Option<Mov
 }
 
 /// The slices that an API tells of.
-pub(crate) fn slices(api: &str) -> Result<SlicesStatus, Failure> {
-    Ok(serde_json::from_str(&fetch(api, "/slices")?)?)
+pub(crate) fn slices(api: &Api) -> Result<SlicesStatus, Failure> {
+    Ok(serde_json::from_str(&api.fetch("/slices")?)?)
 }
 
 /// UEs that are asked for in one go.
 const PAGE: usize = 1000;
 
 /// Looks at the UEs of a core, page by page, as long as `more` says so.
-fn each_ue(api: &str, mut more: impl FnMut(&UeStatus) -> bool) -> Result<(), Failure> {
+fn each_ue(api: &Api, mut more: impl FnMut(&UeStatus) -> bool) -> Result<(), Failure> {
     for offset in (0..).step_by(PAGE) {
-        let page = fetch(api, &format!("/status?offset={offset}&limit={PAGE}&reveal_supi=true"))?;
+        let page = api.fetch(&format!("/status?offset={offset}&limit={PAGE}&reveal_supi=true"))?;
         let status: Status = serde_json::from_str(&page)?;
         if !status.ues.iter().all(&mut more) || offset + status.ues.len() >= status.counts.ues || status.ues.is_empty()
         {
@@ -212,7 +213,7 @@ fn is_of(ue: &UeStatus, supi: Supi) -> bool {
 }
 
 /// An address of each session of a subscriber, as the core says: its user plane knows no SUPIs.
-fn addresses_of(api: &str, supi: Supi) -> Result<Vec<IpAddr>, Failure> {
+fn addresses_of(api: &Api, supi: Supi) -> Result<Vec<IpAddr>, Failure> {
     let mut found: Option<Vec<IpAddr>> = None;
     each_ue(api, |ue| {
         if is_of(ue, supi) {
@@ -230,16 +231,16 @@ fn addresses_of(api: &str, supi: Supi) -> Result<Vec<IpAddr>, Failure> {
 }
 
 /// The same with what the users' records have counted.
-pub(crate) fn counted(api: &str) -> Result<SlicesStatus, Failure> {
-    Ok(serde_json::from_str(&fetch(api, "/slices?counts=true")?)?)
+pub(crate) fn counted(api: &Api) -> Result<SlicesStatus, Failure> {
+    Ok(serde_json::from_str(&api.fetch("/slices?counts=true")?)?)
 }
 
-fn list(args: &Args) -> Result<(), Failure> {
+fn list(args: &Args, api: &Api) -> Result<(), Failure> {
     if args.json {
-        println!("{}", fetch(&args.api, "/slices")?.trim_end());
+        println!("{}", api.fetch("/slices")?.trim_end());
         return Ok(());
     }
-    print!("{}", render(&slices(&args.api)?));
+    print!("{}", render(&slices(api)?));
     Ok(())
 }
 

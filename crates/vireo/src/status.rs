@@ -1,21 +1,14 @@
 //! `vireo status`: asks a running core over its API and prints tables. Knows the answer's structs, nothing of the core.
 
 use crate::cli::Failure;
+use crate::client::ApiArgs;
 use std::fmt::Write as _;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::time::Duration;
 use vireo_node::api::{GnbStatus, NfStatus, SessionStatus, Status, UeStatus, UpfStatus, WorkerStatus};
-
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// More than the longest answer: 1,000 UEs with 15 sessions each.
-const ANSWER_MAX: u64 = 16 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The core's API
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9090")]
-    api: String,
+    #[command(flatten)]
+    api: ApiArgs,
     /// Print the API's JSON as it is
     #[arg(long)]
     json: bool,
@@ -33,55 +26,16 @@ pub(crate) struct Args {
 /// Does what `vireo status` was asked.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let path = format!("/status?offset={}&limit={}&reveal_supi={}", args.offset, args.ues, args.reveal_supi);
-    let body = fetch(&args.api, &path)?;
+    let api = args.api.find()?;
+    let body = api.fetch(&path)?;
     if args.json {
         println!("{}", body.trim_end());
         return Ok(());
     }
     let status: Status = serde_json::from_str(&body)
-        .map_err(|e| Failure(format!("{} does not answer like this version of vireo ({e})", args.api)))?;
+        .map_err(|e| Failure(format!("{api} does not answer like this version of vireo ({e})")))?;
     print!("{}", render(&status, args.offset));
     Ok(())
-}
-
-/// The body of `GET path` of an `http://host:port` URL.
-pub(crate) fn fetch(api: &str, path: &str) -> Result<String, Failure> {
-    match ask(api, "GET", path)? {
-        Answer { status: 200, body, .. } => Ok(body),
-        Answer { line, body, .. } => Err(Failure(format!("{api} answers '{line}' {}", body.trim()))),
-    }
-}
-
-/// What an API answered.
-pub(crate) struct Answer {
-    /// The status code; 0 = it is not HTTP.
-    pub(crate) status: u16,
-    /// The status line.
-    pub(crate) line: String,
-    pub(crate) body: String,
-}
-
-/// Asks an API, by a URL like `http://host:port`.
-pub(crate) fn ask(api: &str, method: &str, path: &str) -> Result<Answer, Failure> {
-    let host = api.strip_prefix("http://").unwrap_or(api).trim_end_matches('/');
-    let address: SocketAddr = host
-        .to_socket_addrs()
-        .ok()
-        .and_then(|mut all| all.next())
-        .ok_or_else(|| Failure(format!("{api} is no API address: it looks like http://127.0.0.1:9090")))?;
-    let fail = |e: std::io::Error| {
-        Failure(format!("no core answers at {api} ({e}): start one with `vireo run`, or name its API with --api"))
-    };
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).map_err(fail)?;
-    stream.set_read_timeout(Some(TIMEOUT)).map_err(fail)?;
-    write!(stream, "{method} {path} HTTP/1.0\r\nHost: {host}\r\n\r\n").map_err(fail)?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_MAX).read_to_end(&mut answer).map_err(fail)?;
-    let answer = String::from_utf8_lossy(&answer);
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let line = head.lines().next().unwrap_or_default().to_owned();
-    let status = line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-    Ok(Answer { status, line, body: body.to_owned() })
 }
 
 fn render(status: &Status, offset: usize) -> String {
@@ -201,8 +155,10 @@ pub(crate) fn table(text: &mut String, header: &[&str], lines: impl Iterator<Ite
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::Api;
     use std::sync::Arc;
     use vireo_node::api::{Counts, Server, StatusFilter, StatusSource};
+    use vireo_node::config::ApiConfig;
     use vireo_node::metrics::Metrics;
 
     struct Core;
@@ -262,16 +218,19 @@ mod tests {
         }
     }
 
-    fn serve() -> (Server, String) {
-        let server = Server::start("127.0.0.1:0".parse().unwrap(), Arc::new(Core), Arc::new(Metrics::new())).unwrap();
-        let api = format!("http://{}", server.address());
+    fn serve(directory: &std::path::Path) -> (Server, Api) {
+        let token = directory.join("api.token");
+        let config = ApiConfig { listen: Some("127.0.0.1:0".parse().unwrap()), ..ApiConfig::loopback(token.clone()) };
+        let server = Server::start(&config, Arc::new(Core), Arc::new(Metrics::new())).unwrap().unwrap();
+        let api = Api::at(&format!("http://{}", server.address().unwrap()), &token).unwrap();
         (server, api)
     }
 
     #[test]
     fn prints_what_the_api_says() {
-        let (_server, api) = serve();
-        let body = fetch(&api, "/status?limit=1").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let (_server, api) = serve(directory.path());
+        let body = api.fetch("/status?limit=1").unwrap();
         let text = render(&serde_json::from_str(&body).unwrap(), 0);
         let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
         assert!(text.starts_with("vireo 0.1.0, up 1 min: 1 gNBs, 3 UEs known, 1 registered"), "{text}");
@@ -290,12 +249,12 @@ mod tests {
 
     #[test]
     fn failures_are_sentences() {
-        let (server, api) = serve();
-        let bad = fetch(&api, "/status?limit=x").unwrap_err().0;
+        let directory = tempfile::tempdir().unwrap();
+        let (server, api) = serve(directory.path());
+        let bad = api.fetch("/status?limit=x").unwrap_err().0;
         assert!(bad.contains("400"), "{bad}");
         drop(server);
-        let gone = fetch(&api, "/status").unwrap_err().0;
+        let gone = api.fetch("/status").unwrap_err().0;
         assert!(gone.starts_with(&format!("no core answers at {api}")), "{gone}");
-        assert!(fetch("http://nowhere", "/").unwrap_err().0.contains("no API address"));
     }
 }

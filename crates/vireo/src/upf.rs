@@ -32,6 +32,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     config.unlock_state()?;
+    config.state.check_tls()?;
     let metrics = Arc::new(Metrics::new());
     let upf = match Keeping::of(&config.state) {
         Some(records) => start_stored(upf, &records, Arc::clone(&metrics))?,
@@ -40,8 +41,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let upf = Arc::new(upf);
     upf.publish(metrics.upf());
     let source = Arc::new(Alone::new(Arc::clone(&upf)));
-    let api = config.api.listen.map(|address| api::Server::start(address, source, metrics)).transpose()?;
-    tracing::info!(n4 = %upf.n4(), api = ?api.as_ref().map(api::Server::address), "the UPF is up");
+    let api = api::Server::start(&config.api, source, metrics)?;
+    tracing::info!(n4 = %upf.n4(), api = ?api.as_ref().and_then(api::Server::address), "the UPF is up");
     let reload = || {
         if let Some(config) = reloader.read().and_then(|config| config.upf) {
             upf.reload(config.associations.control_planes);

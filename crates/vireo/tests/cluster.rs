@@ -6,13 +6,9 @@
 
 mod ran;
 
-#[path = "../src/lab/authority.rs"]
-#[allow(dead_code, reason = "others need all of it")]
-mod authority;
 #[allow(dead_code, reason = "others need all of it")]
 mod space;
 
-use authority::{Authority, Files, NAME};
 use ran::{NG_SETUP_FAILURE, NG_SETUP_RESPONSE, RanNode, golden};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -169,18 +165,42 @@ struct Cluster {
 
 fn start(directory: &Path, name: &str, role: &str, variables: &[(&str, String)]) -> Part {
     let (api, log) = (free(), directory.join(name));
+    let own = ["pem", "key"].map(|kind| directory.join(PKI).join(format!("{role}.{kind}")));
+    let own = own.iter().zip(["CERTIFICATE", "KEY"]).filter(|(file, _)| file.exists());
+    let own = own.map(|(file, key)| (format!("VIREO_CLUSTER__TLS__{key}"), file));
     let file = File::options().create(true).append(true).open(&log).expect("a log");
     let process = Command::new(VIREO)
         .args([role, "--config"])
         .arg(directory.join("vireo.toml"))
+        .envs(own)
         .envs(variables.iter().map(|(name, value)| (*name, value)))
         .env("VIREO_API__LISTEN", api.to_string())
+        .env("VIREO_API__SOCKET", "off")
+        .env("VIREO_API__TOKEN_FILE", directory.join("api.token"))
         .stdin(Stdio::null())
         .stdout(file.try_clone().expect("a descriptor"))
         .stderr(file)
         .spawn()
         .expect("it starts");
     Part { process, api, log, udp: 0, fabric: None }
+}
+
+/// Where `vireo pki` keeps an authority and what that signs.
+const PKI: &str = "pki";
+
+fn pki(directory: &Path, words: &[&str]) {
+    let ran = Command::new(VIREO).arg("pki").args(words).arg("--directory").arg(directory).output();
+    let ran = ran.expect("vireo pki runs");
+    assert!(ran.status.success(), "{words:?}: {}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// Makes an authority, and a certificate for each role, named after it.
+fn certify(path: &Path) {
+    let directory = path.join(PKI);
+    pki(&directory, &["init"]);
+    for role in ["controller", "balancer", "host", "smf"] {
+        pki(&directory, &["issue", "--role", role, "--name", role]);
+    }
 }
 
 impl Cluster {
@@ -192,11 +212,15 @@ impl Cluster {
         let upf: SocketAddr =
             if with_upf { (UPF, PFCP_PORT).into() } else { (Ipv4Addr::LOCALHOST, free_udp_port()).into() };
         let tls = match setting {
-            Setting::Upf | Setting::Apart => String::new(),
+            Setting::Upf => String::new(),
+            // A network of the test's own.
+            Setting::Apart => "insecure = true\n".to_owned(),
             Setting::Members => {
-                let Files { certificate, key, authorities } =
-                    Authority::new().unwrap().member(path, "member", NAME).unwrap();
-                format!("certificate = {certificate:?}, key = {key:?}, authorities = {authorities:?}, name = {NAME:?}")
+                certify(path);
+                // Of a host; others are told theirs.
+                let file = |name: &str| path.join(PKI).join(name);
+                let [certificate, key, authorities] = ["host.pem", "host.key", "ca.pem"].map(file);
+                format!("tls = {{ certificate = {certificate:?}, key = {key:?}, authorities = {authorities:?} }}\n")
             }
         };
         let mut controller = free();
@@ -206,7 +230,7 @@ impl Cluster {
         let config = format!(
             "[n2]\ndriver = \"userspace-udp\"\n[n4]\nlisten = \"127.0.0.1:{}\"\n[upf]\nenabled = false\n\
              [[external-upf]]\nn4 = \"{upf}\"\n[cluster]\ncontroller = \"{controller}\"\nhosts = 2\n\
-             misses = 20\ntls = {{ {tls} }}\n\
+             misses = 20\n{tls}\
              [replication]\nmode = \"hot\"\n[pools]\nkey = \"wildcard\"\nworkers = 1\nidle = 0\n\
              [subscribers]\ndatabase = \"{}\"\n[slice.default]\nsnssai = {{ sst = 1 }}\nreplicas = {}\n",
             free_udp_port(),
@@ -334,20 +358,30 @@ impl Cluster {
         }
     }
 
-    /// A host whose certificate is of another authority does not join, one that shows none neither, and one that has no key
-    /// does not start.
+    /// A host whose certificate is of another authority or of another role does not join, one that shows none neither, and one
+    /// that has no key does not start.
     fn keeps_strangers_out(&self) {
         let path = self.directory.path();
-        let Files { certificate, key, .. } = Authority::new().unwrap().member(path, "stranger", NAME).unwrap();
+        let elsewhere = path.join("elsewhere");
+        pki(&elsewhere, &["init"]);
+        pki(&elsewhere, &["issue", "--role", "host", "--name", "stranger"]);
         let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
-        let strange =
-            [("VIREO_CLUSTER__TLS__CERTIFICATE", text(&certificate)), ("VIREO_CLUSTER__TLS__KEY", text(&key))];
+        let shows = |certificate: &Path, key: &Path| {
+            let names = ["VIREO_CLUSTER__TLS__CERTIFICATE", "VIREO_CLUSTER__TLS__KEY"];
+            [(names[0], text(certificate)), (names[1], text(key))]
+        };
+        let strange = shows(&elsewhere.join("stranger.pem"), &elsewhere.join("stranger.key"));
+        let stolen = shows(&path.join(PKI).join("smf.pem"), &path.join(PKI).join("smf.key"));
         let plain = ["CERTIFICATE", "KEY", "AUTHORITIES"].map(|file| format!("VIREO_CLUSTER__TLS__{file}"));
         let plain = plain.each_ref().map(|name| (name.as_str(), String::new()));
         let keyless = [("VIREO_CLUSTER__TLS__KEY", text(&path.join("nothing.pem")))];
-        let hosts: [(&[(&str, String)], &str); 3] = [
+        let open = plain.iter().cloned().chain([("VIREO_CLUSTER__LISTEN", "0.0.0.0:0".to_owned())]);
+        let open: Vec<(&str, String)> = open.collect();
+        let hosts: [(&[(&str, String)], &str); 5] = [
             (&strange, "does not take this member's certificate"),
+            (&stolen, "is for smf in cluster vireo, and this process is host"),
             (&plain, "set cluster.tls here as there"),
+            (&open, "cluster.tls: other machines may reach 0.0.0.0:0, and nothing secures it"),
             (&keyless, "cluster.tls.key: "),
         ];
         for (variables, says) in hosts {
@@ -363,7 +397,10 @@ impl Cluster {
     /// Has the controller drain a host, which ends by itself. Which process has the number is whoever came first.
     fn drain(&mut self, host: u16) {
         let api = format!("http://{}", self.controller.api);
-        let asked = Command::new(VIREO).args(["cluster", "--api", &api, "drain", &host.to_string()]).output();
+        let asked = Command::new(VIREO)
+            .args(["cluster", "--api", &api, "drain", &host.to_string(), "--token-file"])
+            .arg(self.directory.path().join("api.token"))
+            .output();
         let asked = asked.expect("vireo cluster runs");
         assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
         let deadline = Instant::now() + WITHIN;

@@ -1,6 +1,6 @@
 //! `vireo demo` as a user runs it: that it succeeds, with and without root, and that it leaves nothing behind.
 
-#[path = "../src/lab/authority.rs"]
+#[path = "../src/pki/authority.rs"]
 mod authority;
 
 use authority::{Authority, Files, NAME};
@@ -361,24 +361,29 @@ fn every_ue_goes_from_gnb_to_gnb_by_n2_in_a_service_based_chain() {
 fn functions_whose_certificates_are_not_good_say_so() {
     // The lab has a /tmp of its own.
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
-    let Files { certificate, key, authorities } =
-        Authority::new().unwrap().member(directory.path(), "member", NAME).unwrap();
+    let [amf, smf] = ["amf", "smf"].map(|role| format!("vireo://{NAME}/{role}"));
+    let (ours, theirs) = (Authority::new().unwrap(), Authority::new().unwrap());
+    let Files { certificate, key, .. } = ours.member(directory.path(), "member", &[&amf, &smf]).unwrap();
+    let other = theirs.member(directory.path(), "other", &[&smf]).unwrap();
     let log = directory.path().join("core");
-    let run = |certificate: &Path| {
+    let run = |certificate: &Path, key: &Path| {
         let mut command = Command::new(VIREO);
         command.args(["demo", "--chain", "sba", "--ues", "1"]).arg("--core-log").arg(&log);
-        command.env("VIREO_SBI__TLS__CERTIFICATE", certificate).env("VIREO_SBI__TLS__KEY", &key);
-        command.env("VIREO_SBI__TLS__AUTHORITIES", &authorities).env("VIREO_SBI__TLS__NAME", "other.vireo.test");
+        command.env("VIREO_SBI__TLS__CERTIFICATE", certificate).env("VIREO_SBI__TLS__KEY", key);
+        command.env("VIREO_SBI__TLS__AUTHORITIES", &other.authorities).env("VIREO_SBI__TLS__NAME", NAME);
         command.env("VIREO_SBI__TIMEOUT", "500ms").env("VIREO_SBI__ATTEMPTS", "1").output().unwrap()
     };
-    let output = run(&certificate);
+    let output = run(&certificate, &key);
     if refused(&output.stderr) {
         return;
     }
     let said = std::fs::read_to_string(&log).unwrap();
     assert!(!output.status.success(), "{said}");
-    assert!(said.contains("its certificate is for another name than sbi.tls.name"), "{said}");
-    let output = run(&directory.path().join("nowhere"));
+    assert!(said.contains("its certificate is of none of sbi.tls.authorities"), "{said}");
+    // One of an SMF alone, which an AMF does not start with.
+    let said = String::from_utf8_lossy(&run(&other.certificate, &other.key).stderr).into_owned();
+    assert!(said.contains("is for smf in cluster") && said.contains("this process is amf"), "{said}");
+    let output = run(&directory.path().join("nowhere"), &key);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("sbi.tls.certificate: "), "{said}");
 }

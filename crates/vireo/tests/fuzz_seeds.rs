@@ -85,7 +85,7 @@ replay! {
     steps_of_the_core "core_step"
     ran_nodes "ran_node"
     fabric "fabric"
-    etcd "etcd"
+    cluster_records "cluster_record"
     service_based_interface "sbi"
     service_based_interface_in_grpc "sbi_grpc"
     sm_contexts "sm_context"

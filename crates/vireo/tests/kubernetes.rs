@@ -30,6 +30,16 @@ fn pod(workload: &Value) -> &Value {
     &workload["spec"]["template"]["spec"]
 }
 
+/// The secret with a pod's certificate.
+fn secret(pod: &Value) -> &str {
+    let (mounts, volumes) = (&pod["containers"][0]["volumeMounts"], pod["volumes"].as_array().expect("volumes"));
+    assert_eq!(mounts[1]["mountPath"], "/etc/vireo-tls");
+    let secrets: Vec<&Value> = volumes.iter().filter(|volume| !volume["secret"].is_null()).collect();
+    let [secret] = secrets[..] else { panic!("{volumes:?}") };
+    assert_eq!(mounts[1]["name"], secret["name"]);
+    secret["secret"]["secretName"].as_str().expect("a name")
+}
+
 /// The role that a pod runs with the configuration of the example, and the variables that it is told by.
 fn role(pod: &Value) -> (&str, Vec<&str>) {
     let container = &pod["containers"][0];
@@ -38,6 +48,7 @@ fn role(pod: &Value) -> (&str, Vec<&str>) {
     let ["vireo", role, "--config", "/etc/vireo/vireo.toml"] = command[..] else { panic!("{command:?}") };
     assert_eq!(container["volumeMounts"][0]["mountPath"], "/etc/vireo");
     assert_eq!(pod["volumes"][0]["configMap"]["name"], "vireo");
+    assert_eq!(secret(pod), format!("vireo-{role}"), "each has the certificate of its role, and no other");
     let variables =
         container["env"].as_array().expect("variables").iter().filter_map(|variable| variable["name"].as_str());
     (role, variables.filter(|name| name.starts_with("VIREO_")).collect())
@@ -73,10 +84,22 @@ fn the_manifests_are_of_one_cluster_and_its_configuration_is_right() {
     assert!(job["metadata"]["name"].is_null() && job["metadata"]["generateName"] == "vireo-host-");
     assert!(pod(job)["terminationGracePeriodSeconds"].as_u64() > Some(10), "it leaves in good order");
 
+    // By the commands of vireo.yaml; a secret calls the files tls.crt and tls.key.
+    let directory = tempfile::tempdir().expect("a directory");
+    let pki = |words: &[&str]| {
+        let mut command = Command::new(VIREO);
+        let done = command.arg("pki").args(words).current_dir(directory.path()).output().expect("vireo pki runs");
+        assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    pki(&["init"]);
+    pki(&["issue", "--role", "host", "--name", "host"]);
+    let files = [("CERTIFICATE", "host.pem"), ("KEY", "host.key"), ("AUTHORITIES", "ca.pem")]
+        .map(|(key, name)| (format!("VIREO_CLUSTER__TLS__{key}"), directory.path().join("pki").join(name)));
     let check = |variables: &[(&str, &str)]| {
         let checked = Command::new(VIREO)
             .args(["config", "check", "--config"])
             .arg(example("vireo.toml"))
+            .envs(files.iter().map(|(name, file)| (name, file)))
             .envs(variables.iter().copied())
             .output()
             .expect("vireo config runs");
@@ -93,6 +116,9 @@ fn the_manifests_are_of_one_cluster_and_its_configuration_is_right() {
     let service = &find(&objects, "Service", "vireo-controller")["spec"];
     let found = format!("{}:{}", service["clusterIP"].as_str().unwrap_or_default(), service["ports"][0]["port"]);
     assert_eq!(config["cluster"]["controller"].as_str(), Some(found.as_str()), "members find the service");
+    let tls =
+        ["certificate", "key", "authorities"].map(|key| config["cluster"]["tls"][key].as_str().unwrap_or_default());
+    assert_eq!(tls, ["/etc/vireo-tls/tls.crt", "/etc/vireo-tls/tls.key", "/etc/vireo/ca.pem"]);
     assert_eq!(config["scaling"]["start"][0].as_str(), Some("/etc/vireo/start-host"));
 }
 

@@ -1,7 +1,7 @@
 //! `vireo subscriber` as a person or a script uses it: output, exit codes, what is never shown.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
 const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";
@@ -108,11 +108,79 @@ fn an_export_carries_keys_only_when_asked_and_an_import_takes_it_back() {
         assert_eq!(lab.good(&["import", &file, "--database", &copy]), "imported 2\n");
         let written = std::fs::read_to_string(lab.path().join(&file)).expect("exported");
         assert!(written.to_uppercase().contains(K));
-        let again = lab.good(&["export", "--format", format, "--with-keys", "--database", &copy]);
+        let again = lab.good(&["export", "-", "--format", format, "--with-keys", "--database", &copy]);
         assert_eq!(again, written);
     }
-    let mode = std::fs::metadata(lab.path().join("out.csv")).expect("there").permissions();
-    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
+    assert_eq!(mode(&lab.path().join("out.csv")), 0o600);
+}
+
+fn mode(path: &Path) -> u32 {
+    std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(path).expect("there").permissions()) & 0o777
+}
+
+#[test]
+fn keys_are_exported_to_private_files() {
+    let lab = Lab::new();
+    lab.good(&["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC]);
+    // A file that others may read, and have open.
+    lab.write("out.csv", "old");
+    std::fs::set_permissions(lab.path().join("out.csv"), std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let mut opened = std::fs::File::open(lab.path().join("out.csv")).unwrap();
+    lab.good(&["export", "out.csv", "--with-keys"]);
+    assert_eq!(mode(&lab.path().join("out.csv")), 0o600);
+    let mut seen = String::new();
+    std::io::Read::read_to_string(&mut opened, &mut seen).unwrap();
+    shows_no_key(&seen);
+    assert!(std::fs::read_to_string(lab.path().join("out.csv")).unwrap().to_uppercase().contains(K));
+    // An export that fails leaves what was there, and nothing else.
+    std::os::unix::fs::symlink("out.csv", lab.path().join("link.csv")).unwrap();
+    let error = lab.bad(1, &["export", "link.csv", "--with-keys"]);
+    assert!(error.contains("link.csv is no regular file"), "{error}");
+    let left = std::fs::read_dir(lab.path()).unwrap().filter_map(|file| file.unwrap().file_name().into_string().ok());
+    assert_eq!(left.filter(|name| name.starts_with('.')).count(), 0);
+    // Standard output gets keys when it is named.
+    let error = lab.bad(1, &["export", "--format", "csv", "--with-keys"]);
+    assert_eq!(
+        error,
+        "vireo: --with-keys: keys go to a file, which only you can read; name one, or - for standard output\n"
+    );
+    assert!(lab.good(&["export", "-", "--format", "csv", "--with-keys"]).to_uppercase().contains(K));
+}
+
+#[test]
+fn keys_are_read_from_standard_input() {
+    let lab = Lab::new();
+    let add = |words: &[&str], input: &str| {
+        let words = [&["subscriber", "add", "--replace", "--imsi", "999700000000001"], words].concat();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vireo"));
+        command.args(words).current_dir(lab.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("vireo runs");
+        // One that reads nothing may have ended.
+        let _ = std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), input.as_bytes());
+        let output = child.wait_with_output().expect("it ends");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let kept = |k: &str, opc: &str| {
+        let text = lab.good(&["export", "-", "--format", "csv", "--with-keys"]).to_uppercase();
+        assert!(text.contains(&format!(",{k},{opc},")), "{text}");
+    };
+    let other = "00112233445566778899AABBCCDDEEFF";
+    assert_eq!(add(&["--k", "-", "--opc", OPC], &format!("{other}\n")).0, Some(0));
+    kept(other, OPC);
+    assert_eq!(add(&["--k", "-", "--opc", "-"], &format!("{K}\r\n{other}\n")).0, Some(0));
+    kept(K, other);
+    assert_eq!(add(&["--opc", "-", "--k", "-"], &format!("{other}\n{OPC}")).0, Some(0), "K first, whatever the order");
+    kept(other, OPC);
+    assert_eq!(add(&["--k", K, "--op", "-"], &format!("{other}\n")).0, Some(0));
+    for (input, says) in
+        [("", "--k: standard input has no line"), ("x\n", "--k: "), (&"7".repeat(5000), "--k: a key has 32")]
+    {
+        let (code, error) = add(&["--k", "-", "--opc", OPC], input);
+        assert!(code == Some(1) && error.contains(says), "{error}");
+    }
+    let (code, error) = add(&["--k", "-", "--opc", "-"], &format!("{K}\n"));
+    assert!(code == Some(1) && error.contains("--opc: standard input has no line"), "{error}");
+    shows_no_key(&error);
 }
 
 #[test]

@@ -29,7 +29,7 @@ impl StateLocation {
     /// What a URL is of, if it is of one of these.
     pub fn of_url(url: &str) -> Option<Self> {
         let begins = |schemes: &[&str]| schemes.iter().any(|scheme| url.starts_with(scheme));
-        if begins(&["redis://", "redis+unix://", "unix://", "redis-cluster://"]) {
+        if begins(&["redis://", "rediss://", "redis+unix://", "unix://", "redis-cluster://", "rediss-cluster://"]) {
             Some(StateLocation::Redis)
         } else if begins(&["mongodb://"]) {
             Some(StateLocation::Mongodb)
@@ -441,6 +441,8 @@ mod tests {
         for (url, location) in [
             ("redis://a:1", Some(Redis)),
             ("redis-cluster://a:1,b:2", Some(Redis)),
+            ("rediss://a:1", Some(Redis)),
+            ("rediss-cluster://a:1,b:2", Some(Redis)),
             ("mongodb://a:1", Some(Mongodb)),
             ("shm:///dev/shm", Some(Shm)),
             ("shm://relative", None),

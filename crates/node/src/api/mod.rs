@@ -1,27 +1,39 @@
 //! The operator's window: `GET /status`, `GET /slices`, `GET /metrics`, `GET /healthz`, `POST /deregister`,
-//! `POST /slices/move`, `POST /sessions/move` and `POST /cluster/drain`, over HTTP on its own thread.
+//! `POST /slices/move`, `POST /sessions/move` and `POST /cluster/drain`, over HTTP on its own thread, by TCP and by a unix
+//! socket.
 //!
-//! It knows the core through [`StatusSource`] and [`Metrics`] alone, and it has no authentication: it listens on a
-//! loopback address unless told otherwise, and it changes nothing at the request of a web page.
+//! It knows the core through [`StatusSource`] and [`Metrics`] alone. Who may do what is in [`access`]; how many connections
+//! there are, and for how long, in [`serve`].
 
+mod access;
+mod listen;
+mod serve;
 mod slices;
 mod status;
+mod token;
 
+pub use listen::ApiSocket;
 pub use slices::{Move, MoveError, Moved, SliceCounted, SliceStatus, SliceWorkerStatus, SlicesStatus, Who};
 pub use status::{
     BalancerStatus, Counts, DrainError, GnbStatus, HostStatus, LatencyStatus, NfStatus, OverloadStatus, RelocateError,
     SessionStatus, Status, StatusFilter, StatusSource, UeStatus, UpfStatus, WorkerStatus,
 };
+pub use token::{Token, TokenError};
 
+use crate::config::ApiConfig;
 use crate::metrics::Metrics;
-use axum::Router;
+use access::{Access, Client, Guard};
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
+use listen::Socket;
 use serde::Deserialize;
+use serve::{Limits, Service};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -47,55 +59,181 @@ pub enum ApiError {
         /// What the system says.
         source: io::Error,
     },
+    /// The unix socket.
+    #[error("api.socket: there can be no socket at {}: {source}; set api.socket to another path, or to \"off\"", path.display())]
+    Socket {
+        /// Where it should be.
+        path: PathBuf,
+        /// What the system answers.
+        source: io::Error,
+    },
+    /// The token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
 }
 
 /// The API while it runs; dropping it ends it.
 #[derive(Debug)]
 pub struct Server {
-    address: SocketAddr,
-    listener: TcpListener,
+    address: Option<SocketAddr>,
+    /// What it listens by, for a process that goes on in this one's place.
+    listener: Option<TcpListener>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    /// After the thread: the file goes last.
+    _socket: Option<Socket>,
 }
 
 #[derive(Clone)]
 struct Shared {
     source: Arc<dyn StatusSource>,
     metrics: Arc<Metrics>,
+    guard: Guard,
 }
 
-impl Server {
-    /// Listens on `address` (port 0 = any) and answers from a thread of its own.
-    pub fn start(address: SocketAddr, source: Arc<dyn StatusSource>, metrics: Arc<Metrics>) -> Result<Self, ApiError> {
-        let error = |source: io::Error| match source.kind() {
-            io::ErrorKind::AddrInUse => ApiError::InUse(address),
-            io::ErrorKind::AddrNotAvailable => ApiError::NotLocal(address),
-            _ => ApiError::Io { address, source },
-        };
-        let listener = TcpListener::bind(address).map_err(error)?;
-        Server::on(listener, source, metrics).map_err(error)
+/// An API that has its address and its token, and answers nothing yet.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    config: ApiConfig,
+    listener: Option<TcpListener>,
+    token: Option<Token>,
+    /// It takes the place of another process's.
+    takes_over: bool,
+}
+
+impl Prepared {
+    /// Takes the address that the configuration has.
+    fn new(config: &ApiConfig) -> Result<Self, ApiError> {
+        let listener = config.listen.map(|address| TcpListener::bind(address).map_err(|e| refused(address, e)));
+        Prepared::on(listener.transpose()?, config, false)
     }
 
-    /// Answers from a thread of its own where something listens already.
-    pub(crate) fn on(listener: TcpListener, source: Arc<dyn StatusSource>, metrics: Arc<Metrics>) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        let (address, shared) = (listener.local_addr()?, listener.try_clone()?);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (stop, stopped) = oneshot::channel();
-        let thread = std::thread::Builder::new()
-            .name("api".into())
-            .spawn(move || runtime.block_on(serve(listener, Shared { source, metrics }, stopped)))?;
-        Ok(Server { address, listener: shared, stop: Some(stop), thread: Some(thread) })
+    /// Takes the place of another process, by what that one listened by if it is where the configuration has it.
+    ///
+    /// # Errors
+    ///
+    /// [`ApiError`]: an address or the token is not to be had.
+    pub(crate) fn resume(listener: Option<TcpListener>, config: &ApiConfig) -> Result<Self, ApiError> {
+        match listener.filter(|listener| listener.local_addr().ok() == config.listen) {
+            None => Ok(Prepared { takes_over: true, ..Prepared::new(config)? }),
+            listener => Prepared::on(listener, config, true),
+        }
+    }
+
+    fn on(listener: Option<TcpListener>, config: &ApiConfig, takes_over: bool) -> Result<Self, ApiError> {
+        let config = config.clone();
+        let token = token(&config)?;
+        Ok(Prepared { config, listener, token, takes_over })
     }
 
     /// What it listens by, for a process that goes on in this one's place.
-    pub(crate) fn listener(&self) -> io::Result<TcpListener> {
-        self.listener.try_clone()
+    pub(crate) fn listener(&self) -> io::Result<Option<TcpListener>> {
+        self.listener.as_ref().map(TcpListener::try_clone).transpose()
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
+    /// Answers from a thread of its own; `None` if it listens nowhere.
+    ///
+    /// # Errors
+    ///
+    /// [`ApiError`]: the socket is not to be had, or a thread.
+    pub(crate) fn start(
+        self,
+        source: Arc<dyn StatusSource>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Option<Server>, ApiError> {
+        let Prepared { config, listener, token, takes_over } = self;
+        let named = config.listen.unwrap_or_else(|| SocketAddr::from(([0; 4], 0)));
+        let error = |source: io::Error| ApiError::Io { address: named, source };
+        let address = listener.as_ref().map(TcpListener::local_addr).transpose().map_err(error)?;
+        let socket = socket(&config, address.map(|address| address.port()), takes_over)?;
+        if address.is_none() && socket.is_none() {
+            return Ok(None);
+        }
+        let guard = Guard::new(token, &config.host_names, Arc::clone(&metrics));
+        let tcp = listener.as_ref().map(TcpListener::try_clone).transpose().map_err(error)?;
+        let unix = socket.as_ref().map(Socket::listener).transpose().map_err(error)?;
+        if let Some(listener) = &tcp {
+            listener.set_nonblocking(true).map_err(error)?;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(error)?;
+        let (stop, stopped) = oneshot::channel();
+        let client = Client::Tcp { loopback: address.is_some_and(|address| is_loopback(address.ip())) };
+        let shared = Shared { source, metrics, guard };
+        let thread = std::thread::Builder::new()
+            .name("api".into())
+            .spawn(move || runtime.block_on(serve((tcp, client), unix, shared, stopped)));
+        let thread = Some(thread.map_err(error)?);
+        Ok(Some(Server { address, listener, stop: Some(stop), thread, _socket: socket }))
+    }
+}
+
+impl Server {
+    /// Listens where the configuration has it and answers from a thread of its own; `None` if it listens nowhere.
+    ///
+    /// # Errors
+    ///
+    /// [`ApiError`]: an address, the socket or the token is not to be had.
+    pub fn start(
+        config: &ApiConfig,
+        source: Arc<dyn StatusSource>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Option<Self>, ApiError> {
+        Prepared::new(config)?.start(source, metrics)
+    }
+
+    /// What it listens by, for a process that goes on in this one's place.
+    pub(crate) fn listener(&self) -> io::Result<Option<TcpListener>> {
+        self.listener.as_ref().map(TcpListener::try_clone).transpose()
+    }
+
+    /// Where it listens by TCP, if it does.
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+}
+
+fn refused(address: SocketAddr, source: io::Error) -> ApiError {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => ApiError::InUse(address),
+        io::ErrorKind::AddrNotAvailable => ApiError::NotLocal(address),
+        _ => ApiError::Io { address, source },
+    }
+}
+
+/// Returns true if only this machine's processes reach the address.
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+/// The token. Listening on an address that other machines may reach needs one.
+fn token(config: &ApiConfig) -> Result<Option<Token>, ApiError> {
+    if config.listen.is_none() && config.socket.path(None).is_none() {
+        return Ok(None);
+    }
+    let needed = config.token.required || config.listen.is_some_and(|address| !is_loopback(address.ip()));
+    match Token::read_or_make(&config.token.path) {
+        Ok(token) => Ok(Some(token)),
+        Err(error) if needed => Err(error.into()),
+        Err(error) => {
+            tracing::warn!(%error, "the API has no token: only the unix socket's user may change anything");
+            Ok(None)
+        }
+    }
+}
+
+/// The unix socket, if there is to be one.
+fn socket(config: &ApiConfig, port: Option<u16>, takes_over: bool) -> Result<Option<Socket>, ApiError> {
+    let Some(path) = config.socket.path(port) else { return Ok(None) };
+    match Socket::open(&path, takes_over) {
+        Ok(socket) => Ok(Some(socket)),
+        // A process that takes over has all by now.
+        Err(source) if matches!(config.socket, ApiSocket::At(_)) && !takes_over => {
+            Err(ApiError::Socket { path, source })
+        }
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "the API has no unix socket; set api.socket to a path of its own");
+            Ok(None)
+        }
     }
 }
 
@@ -109,22 +247,20 @@ impl Drop for Server {
     }
 }
 
-async fn serve(listener: TcpListener, shared: Shared, stopped: oneshot::Receiver<()>) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "the API ends"),
+async fn serve(
+    (tcp, client): (Option<TcpListener>, Client),
+    unix: Option<std::os::unix::net::UnixListener>,
+    shared: Shared,
+    stopped: oneshot::Receiver<()>,
+) {
+    let tcp = tcp.map(tokio::net::TcpListener::from_std).transpose();
+    let unix = unix.map(tokio::net::UnixListener::from_std).transpose();
+    let (tcp, unix) = match (tcp, unix) {
+        (Ok(tcp), Ok(unix)) => (tcp, unix),
+        (Err(error), _) | (_, Err(error)) => return tracing::error!(%error, "the API ends"),
     };
     let (source, metrics) = (shared.source.clone(), shared.metrics.clone());
-    let app = Router::new()
-        .route("/status", get(status))
-        .route("/metrics", get(prometheus))
-        .route("/deregister", post(deregister))
-        .route("/slices", get(slices))
-        .route("/slices/move", post(move_users))
-        .route("/sessions/move", post(relocate))
-        .route("/cluster/drain", post(drain))
-        .route("/healthz", get(|| async { "ok\n" }))
-        .with_state(shared);
+    let service = Service { guard: shared.guard.clone(), app: routes(shared) };
     let upkeep = async {
         let mut tick = tokio::time::interval(UPKEEP_EVERY);
         loop {
@@ -133,27 +269,63 @@ async fn serve(listener: TcpListener, shared: Shared, stopped: oneshot::Receiver
             metrics.upkeep();
         }
     };
+    let by_tcp = async {
+        match tcp {
+            Some(listener) => service.tcp(listener, client, LIMITS[0]).await,
+            None => std::future::pending().await,
+        }
+    };
+    let by_unix = async {
+        match unix {
+            Some(listener) => service.unix(listener, LIMITS[1]).await,
+            None => std::future::pending().await,
+        }
+    };
     // Open connections are cut: an answer takes milliseconds, and a scraper that keeps one open must not delay the end.
     tokio::select! {
-        result = axum::serve(listener, app).into_future() => {
-            if let Err(error) = result {
-                tracing::error!(%error, "the API ends");
-            }
-        }
+        () = by_tcp => {}
+        () = by_unix => {}
         () = upkeep => {}
         _ = stopped => {}
     }
 }
 
+/// Of TCP and of the unix socket.
+#[cfg(not(test))]
+const LIMITS: [Limits; 2] = [Limits::TCP, Limits::UNIX];
+/// The same for tests, which do not wait for long.
+#[cfg(test)]
+const LIMITS: [Limits; 2] = {
+    let (head, life) = (Duration::from_millis(300), Duration::from_millis(1500));
+    [Limits { head, life, ..Limits::TCP }, Limits { head, life, ..Limits::UNIX }]
+};
+
+fn routes(shared: Shared) -> Router {
+    let guard = shared.guard.clone();
+    Router::new()
+        .route("/status", get(status))
+        .route("/metrics", get(prometheus))
+        .route("/deregister", post(deregister))
+        .route("/slices", get(slices))
+        .route("/slices/move", post(move_users))
+        .route("/sessions/move", post(relocate))
+        .route("/cluster/drain", post(drain))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .with_state(shared)
+        .layer(axum::middleware::from_fn_with_state(guard, access::check))
+}
+
 async fn status(
     State(shared): State<Shared>,
+    Extension(access): Extension<Access>,
     filter: Result<Query<StatusFilter>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
     let filter = match filter {
         Ok(Query(filter)) => filter.bounded(),
         Err(error) => return (StatusCode::BAD_REQUEST, format!("{}\n", error.body_text())).into_response(),
     };
-    axum::Json(shared.source.status(&filter)).into_response()
+    let refusal = if filter.reveal_supi { shared.guard.refusal(access) } else { None };
+    refusal.unwrap_or_else(|| axum::Json(shared.source.status(&filter)).into_response())
 }
 
 /// What `POST /deregister` says.
@@ -169,12 +341,8 @@ struct Deregister {
 
 async fn deregister(
     State(shared): State<Shared>,
-    headers: HeaderMap,
     request: Result<Query<Deregister>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
-    if is_of_a_page(&headers) {
-        return (StatusCode::FORBIDDEN, NOT_FOR_PAGES).into_response();
-    }
     let request = request.map_err(|error| error.body_text());
     let request = request.and_then(|Query(r)| Ok((r.supi.parse::<Supi>().map_err(|e| e.to_string())?, r.again)));
     match request {
@@ -182,13 +350,6 @@ async fn deregister(
         Ok((supi, again)) if shared.source.deregister(supi, again) => (StatusCode::ACCEPTED, "ok\n").into_response(),
         Ok(_) => (StatusCode::NOT_FOUND, "no such UE is registered\n").into_response(),
     }
-}
-
-const NOT_FOR_PAGES: &str = "not for web pages\n";
-
-/// Browsers name the page that a request comes from; any page could make one to a loopback address.
-fn is_of_a_page(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::ORIGIN)
 }
 
 async fn slices(
@@ -203,12 +364,8 @@ async fn slices(
 
 async fn move_users(
     State(shared): State<Shared>,
-    headers: HeaderMap,
     request: Result<Query<slices::MoveQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
-    if is_of_a_page(&headers) {
-        return (StatusCode::FORBIDDEN, NOT_FOR_PAGES).into_response();
-    }
     let order = request.map_err(|error| error.body_text()).and_then(|Query(query)| Ok(Move::try_from(query)?));
     let order = match order {
         Ok(order) => order,
@@ -235,12 +392,8 @@ struct Relocate {
 
 async fn relocate(
     State(shared): State<Shared>,
-    headers: HeaderMap,
     request: Result<Query<Relocate>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
-    if is_of_a_page(&headers) {
-        return (StatusCode::FORBIDDEN, NOT_FOR_PAGES).into_response();
-    }
     let request = request.map_err(|error| error.body_text());
     let request = request.and_then(|Query(r)| Ok((r.supi.parse::<Supi>().map_err(|e| e.to_string())?, r.to)));
     let (supi, to) = match request {
@@ -264,12 +417,8 @@ struct Drain {
 
 async fn drain(
     State(shared): State<Shared>,
-    headers: HeaderMap,
     request: Result<Query<Drain>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
-    if is_of_a_page(&headers) {
-        return (StatusCode::FORBIDDEN, NOT_FOR_PAGES).into_response();
-    }
     match request.map(|Query(drain)| shared.source.drain(drain.host)) {
         Ok(Ok(())) => (StatusCode::ACCEPTED, "ok\n").into_response(),
         Ok(Err(error)) => (StatusCode::NOT_FOUND, format!("{error}\n")).into_response(),

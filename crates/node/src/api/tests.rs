@@ -2,7 +2,10 @@ use super::*;
 use crate::metrics::Procedure;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
+use std::time::Instant;
 
 /// Answers with what it was asked, so that a test sees both.
 #[derive(Default)]
@@ -24,24 +27,67 @@ impl StatusSource for Source {
     }
 }
 
-fn start() -> (Server, Arc<Source>, Arc<Metrics>) {
+/// A server with its directory, in which the token and the unix socket are.
+struct Running {
+    server: Server,
+    directory: tempfile::TempDir,
+}
+
+const PAGE: &str = "Origin: http://example.org\r\nAuthorization: Bearer 0123456789abcdef0123456789abcdef\r\n";
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+fn config(directory: &std::path::Path) -> ApiConfig {
+    ApiConfig {
+        listen: Some("127.0.0.1:0".parse().unwrap()),
+        socket: ApiSocket::At(directory.join("api.sock")),
+        ..ApiConfig::loopback(directory.join("api.token"))
+    }
+}
+
+fn run(config: &ApiConfig, source: Arc<Source>, metrics: Arc<Metrics>) -> Server {
+    Server::start(config, source, metrics).unwrap().unwrap()
+}
+
+fn start() -> (Running, Arc<Source>, Arc<Metrics>) {
     let (source, metrics) = (Arc::new(Source::default()), Arc::new(Metrics::new()));
-    let server = Server::start("127.0.0.1:0".parse().unwrap(), source.clone(), metrics.clone()).unwrap();
-    (server, source, metrics)
+    let directory = tempfile::tempdir().unwrap();
+    let mut file = std::fs::File::options();
+    let mut file = file.write(true).create_new(true).mode(0o600).open(directory.path().join("api.token")).unwrap();
+    writeln!(file, "{TOKEN}").unwrap();
+    let server = run(&config(directory.path()), source.clone(), metrics.clone());
+    (Running { server, directory }, source, metrics)
+}
+
+impl Running {
+    fn address(&self) -> SocketAddr {
+        self.server.address().unwrap()
+    }
+
+    fn tcp(&self) -> TcpStream {
+        TcpStream::connect(self.address()).unwrap()
+    }
+
+    fn unix(&self) -> UnixStream {
+        UnixStream::connect(self.directory.path().join("api.sock")).unwrap()
+    }
 }
 
 /// Status line and body of `GET path`, spoken by hand.
-fn fetch(server: &Server, path: &str) -> (String, String) {
-    ask(server, "GET", path)
+fn fetch(server: &Running, path: &str) -> (String, String) {
+    ask_with(server, "GET", path, "")
 }
 
-fn ask(server: &Server, method: &str, path: &str) -> (String, String) {
-    ask_with(server, method, path, "")
+/// The same with the token.
+fn ask(server: &Running, method: &str, path: &str) -> (String, String) {
+    ask_with(server, method, path, &format!("Authorization: Bearer {TOKEN}\r\n"))
 }
 
-fn ask_with(server: &Server, method: &str, path: &str, header: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(server.address()).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: vireo\r\n{header}Connection: close\r\n\r\n").unwrap();
+fn ask_with(server: &Running, method: &str, path: &str, header: &str) -> (String, String) {
+    exchange(server.tcp(), method, path, &format!("Host: 127.0.0.1\r\n{header}"))
+}
+
+fn exchange(mut stream: impl Read + Write, method: &str, path: &str, headers: &str) -> (String, String) {
+    write!(stream, "{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -51,7 +97,7 @@ fn ask_with(server: &Server, method: &str, path: &str, header: &str) -> (String,
 #[test]
 fn status_is_json_and_the_filter_is_bounded() {
     let (server, source, _) = start();
-    let (line, body) = fetch(&server, "/status?offset=5&limit=100000000&reveal_supi=true");
+    let (line, body) = ask(&server, "GET", "/status?offset=5&limit=100000000&reveal_supi=true");
     assert_eq!(line, "HTTP/1.1 200 OK");
     let status: Status = serde_json::from_str(&body).unwrap();
     assert_eq!((status.counts.ues, status.ues.len()), (2, 1));
@@ -93,10 +139,15 @@ fn metrics_are_prometheus_text() {
 #[test]
 fn an_address_in_use_is_said_in_one_sentence() {
     let (server, source, metrics) = start();
-    let error = Server::start(server.address(), source.clone(), metrics.clone()).unwrap_err();
+    let at = |listen: SocketAddr| ApiConfig { listen: Some(listen), ..config(server.directory.path()) };
+    let fails = |config: &ApiConfig| Server::start(config, source.clone(), metrics.clone()).unwrap_err();
+    let error = fails(&at(server.address()));
     assert!(matches!(error, ApiError::InUse(a) if a == server.address()), "{error}");
-    let foreign = Server::start("192.0.2.1:0".parse().unwrap(), source, metrics).unwrap_err();
+    let foreign = fails(&at("192.0.2.1:0".parse().unwrap()));
     assert!(matches!(foreign, ApiError::NotLocal(_)), "{foreign}");
+    // So is a socket, and nothing is half started.
+    let error = fails(&config(server.directory.path()));
+    assert!(error.to_string().starts_with("api.socket: there can be no socket at "), "{error}");
 }
 
 /// Does what is possible at once, or when a child that another test has just forked has run its program: until then that has
@@ -108,11 +159,12 @@ fn soon<T, E: std::fmt::Debug>(mut act: impl FnMut() -> Result<T, E>) -> T {
 
 #[test]
 fn dropping_ends_it_at_once() {
-    let (server, _, _) = start();
-    let address = server.address();
+    let (Running { server, directory }, _, _) = start();
+    let address = server.address().unwrap();
     let idle = TcpStream::connect(address).unwrap();
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     drop(server);
+    assert!(!directory.path().join("api.sock").exists());
     assert!(begun.elapsed() < Duration::from_secs(2));
     drop(idle);
     soon(|| TcpListener::bind(address));
@@ -122,8 +174,123 @@ fn dropping_ends_it_at_once() {
 fn web_pages_change_nothing() {
     let (server, _, _) = start();
     let path = "/deregister?supi=imsi-999700000000001&again=true";
-    assert_eq!(ask_with(&server, "POST", path, "Origin: http://example.org\r\n").0, "HTTP/1.1 403 Forbidden");
-    assert_eq!(ask_with(&server, "POST", path, "").0, "HTTP/1.1 202 Accepted");
+    let page = format!("Origin: http://example.org\r\nAuthorization: Bearer {TOKEN}\r\n");
+    assert_eq!(ask_with(&server, "POST", path, &page).0, "HTTP/1.1 403 Forbidden");
+    assert_eq!(ask(&server, "POST", path).0, "HTTP/1.1 202 Accepted");
+}
+
+#[test]
+fn changes_and_supis_need_the_token() {
+    let (server, source, metrics) = start();
+    let changes = [
+        ("POST", "/deregister?supi=imsi-999700000000001&again=true"),
+        ("POST", "/slices/move?seid=7&to=meters"),
+        ("POST", "/sessions/move?supi=imsi-999700000000001&to=edge"),
+        ("POST", "/cluster/drain?host=3"),
+        ("GET", "/status?reveal_supi=true"),
+    ];
+    for (method, path) in changes {
+        for header in
+            ["", "Authorization: Bearer 0123456789abcdef0123456789abcdee\r\n", "Authorization: Basic eDp5\r\n"]
+        {
+            let (line, body) = ask_with(&server, method, path, header);
+            assert!(line.contains("401") && body.contains("api.token-file"), "{method} {path}: {line} {body}");
+        }
+        assert!(!ask(&server, method, path).0.contains("401"), "{method} {path}");
+        // The same user needs none by the unix socket.
+        let (line, _) = exchange(server.unix(), method, path, "Host: x\r\n");
+        assert!(!line.contains("401"), "{method} {path}: {line}");
+    }
+    assert_eq!(source.0.lock().unwrap().len(), 2, "who has the token has looked, and who has the socket");
+    assert!(fetch(&server, "/status").0.contains("200"));
+    let refused = r#"vireo_api_refused_requests_total{reason="token"} 15"#;
+    assert!(metrics.render().lines().any(|line| line == refused), "{}", metrics.render());
+}
+
+#[test]
+fn rebound_host_is_refused() {
+    let (server, _, _) = start();
+    let (line, body) = exchange(server.tcp(), "GET", "/status", "Host: evil.example:9090\r\n");
+    assert!(line.contains("421") && body.contains("api.host-names"), "{line} {body}");
+}
+
+#[test]
+fn open_addresses_need_a_token_for_all_but_metrics() {
+    let (source, metrics) = (Arc::new(Source::default()), Arc::new(Metrics::new()));
+    let directory = tempfile::tempdir().unwrap();
+    let at = |file: &str| ApiConfig {
+        listen: Some("0.0.0.0:0".parse().unwrap()),
+        ..ApiConfig::loopback(directory.path().join(file))
+    };
+    // There is no directory to make it in.
+    std::fs::write(directory.path().join("file"), "").unwrap();
+    let error = Server::start(&at("file/api.token"), source.clone(), metrics.clone()).unwrap_err().to_string();
+    assert!(error.starts_with("api.token-file: ") && error.contains("set api.token-file"), "{error}");
+    let loopback = ApiConfig { listen: Some("127.0.0.1:0".parse().unwrap()), ..at("file/api.token") };
+    let closed =
+        Running { server: run(&loopback, source.clone(), metrics.clone()), directory: tempfile::tempdir().unwrap() };
+    let (line, body) = ask(&closed, "POST", "/deregister?supi=imsi-999700000000001&again=true");
+    assert!(line.contains("401") && body.contains("no token"), "{line} {body}");
+
+    let server = run(&at("api.token"), source, metrics);
+    let address = SocketAddr::from(([127, 0, 0, 1], server.address().unwrap().port()));
+    let token = Token::read(&directory.path().join("api.token")).unwrap();
+    let ask = |path: &str, header: &str| {
+        let stream = TcpStream::connect(address).unwrap();
+        exchange(stream, "GET", path, &format!("Host: 127.0.0.1\r\n{header}")).0
+    };
+    for (path, open) in [("/metrics", true), ("/healthz", true), ("/status", false), ("/slices", false)] {
+        assert_eq!(ask(path, "").contains("200"), open, "{path}");
+        assert!(ask(path, &format!("Authorization: {}\r\n", token.header())).contains("200"), "{path}");
+    }
+}
+
+#[test]
+fn idle_connections_end_and_leave_room() {
+    let (server, _, metrics) = start();
+    // More than there may be: the oldest end.
+    let mut idle: Vec<TcpStream> = (0..Limits::TCP.connections + 20).map(|_| server.tcp()).collect();
+    let refused = || {
+        let text = metrics.render();
+        let count =
+            text.lines().find_map(|l| l.strip_prefix(r#"vireo_api_refused_requests_total{reason="connections"} "#));
+        count.unwrap().parse::<usize>().unwrap()
+    };
+    let until = Instant::now() + Duration::from_secs(5);
+    while refused() < 20 {
+        assert!(Instant::now() < until, "{} refused", refused());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // They keep nobody out, and the unix socket has a budget of its own.
+    assert!(fetch(&server, "/status").0.contains("200"));
+    assert!(exchange(server.unix(), "GET", "/status", "Host: x\r\n").0.contains("200"));
+    // One sends its request an octet at a time.
+    let begun = Instant::now();
+    let slow = idle.last_mut().unwrap();
+    while slow.write_all(b"G").is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(5), "a slow client is served for ever");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // All have ended by themselves.
+    for stream in &mut idle {
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let ended = stream.read(&mut [0; 256]);
+        assert!(!ended.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock), "an idle client is kept");
+    }
+    assert!(fetch(&server, "/status").0.contains("200"));
+}
+
+#[test]
+fn connection_ends_however_busy_it_is() {
+    let (server, _, _) = start();
+    let (mut stream, begun) = (server.tcp(), Instant::now());
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    // A reader that takes nothing and asks on and on.
+    while stream.write_all(b"GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(8), "it lasts for ever");
+        let _ = stream.read(&mut [0; 4096]);
+    }
+    assert!(begun.elapsed() > Duration::from_millis(300));
 }
 
 #[test]
@@ -142,7 +309,7 @@ fn users_are_moved_by_one_of_several_names_and_not_by_web_pages() {
         assert!(ask(&server, "POST", &format!("/slices/move?{bad}")).0.contains("400"), "{bad}");
     }
     let path = "/slices/move?seid=7&to=meters";
-    assert!(ask_with(&server, "POST", path, "Origin: http://example.org\r\n").0.contains("403"));
+    assert!(ask_with(&server, "POST", path, PAGE).0.contains("403"));
     assert!(ask(&server, "GET", path).0.contains("405"));
 }
 
@@ -153,7 +320,7 @@ fn hosts_leave_by_post_alone_and_not_for_web_pages() {
     assert!(line.contains("404") && body.contains("the controller"), "{line} {body}");
     assert!(ask(&server, "POST", "/cluster/drain?host=x").0.contains("400"));
     assert!(ask(&server, "GET", "/cluster/drain?host=3").0.contains("405"));
-    assert!(ask_with(&server, "POST", "/cluster/drain?host=3", "Origin: http://example.org\r\n").0.contains("403"));
+    assert!(ask_with(&server, "POST", "/cluster/drain?host=3", PAGE).0.contains("403"));
 }
 
 #[test]
@@ -165,6 +332,6 @@ fn sessions_are_moved_between_upfs_by_post_alone_and_not_by_web_pages() {
     for bad in ["supi=me&to=edge", "supi=imsi-999700000000001", "to=edge", "supi=imsi-999700000000001&to=edge&x=1"] {
         assert!(ask(&server, "POST", &format!("/sessions/move?{bad}")).0.contains("400"), "{bad}");
     }
-    assert!(ask_with(&server, "POST", path, "Origin: http://example.org\r\n").0.contains("403"));
+    assert!(ask_with(&server, "POST", path, PAGE).0.contains("403"));
     assert!(ask(&server, "GET", path).0.contains("405"));
 }

@@ -1,6 +1,7 @@
 //! What the processes of a cluster are told of it.
 
-use crate::fabric::TlsConfig;
+pub use crate::controller::EtcdTls;
+use crate::identity::{TlsConfig, TlsError, permits};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,6 +16,8 @@ pub struct ClusterConfig {
     pub controllers: Vec<SocketAddr>,
     /// Where controllers keep what outlives them, and agree on who leads; empty: what outlives one is what members know.
     pub etcd: Vec<SocketAddr>,
+    /// TLS of the connections there; `None`: they have none.
+    pub etcd_tls: Option<EtcdTls>,
     /// Where a balancer takes hosts. Without a controller elsewhere: where the only balancer is found.
     pub balancer: SocketAddr,
     /// The unix socket at which a balancer hands over to the process that is to follow it; `None`: it does not.
@@ -23,6 +26,8 @@ pub struct ClusterConfig {
     pub listen: SocketAddr,
     /// By what members know each other; `None`: whoever reaches them is one.
     pub tls: Option<TlsConfig>,
+    /// Whether addresses of other machines are listened at without that.
+    pub insecure: bool,
     /// Hosts that are waited for before the RAN is served.
     pub hosts: u16,
     /// Parts that the pools of UE addresses are cut into. Each host that joins gets the next.
@@ -51,10 +56,12 @@ impl Default for ClusterConfig {
         ClusterConfig {
             controllers: Vec::new(),
             etcd: Vec::new(),
+            etcd_tls: None,
             balancer: SocketAddr::from((Ipv4Addr::LOCALHOST, 7770)),
             handover: None,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             tls: None,
+            insecure: false,
             hosts: 3,
             address_parts: 16,
             heartbeat: Duration::from_millis(50),
@@ -73,6 +80,25 @@ impl ClusterConfig {
     /// Where members look for a controller.
     pub(crate) fn controllers(&self) -> Vec<SocketAddr> {
         if self.controllers.is_empty() { vec![self.balancer] } else { self.controllers.clone() }
+    }
+
+    /// Checks that each member may listen where the configuration says.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::Open`]: neither TLS nor `insecure` is set, and other machines may reach an address.
+    pub fn check_listeners(&self) -> Result<(), TlsError> {
+        let mut all = self.controllers.iter().chain([&self.balancer, &self.listen]);
+        all.try_for_each(|address| self.permits(*address))
+    }
+
+    /// Checks that a member may listen at an address.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::Open`], as above.
+    pub(super) fn permits(&self, address: SocketAddr) -> Result<(), TlsError> {
+        permits("cluster", address, (self.tls.as_ref(), self.insecure))
     }
 }
 

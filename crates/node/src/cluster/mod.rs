@@ -11,7 +11,7 @@ pub(crate) mod replicator;
 mod unsent;
 
 pub(crate) use caller::{Caller, Carried as CarriedCaller, Me, PATIENCE, Told};
-pub use config::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
+pub use config::{Ack, ClusterConfig, EtcdTls, Mode, ReplicationConfig, ScalingConfig};
 pub(crate) use link::input;
 pub use link::{Left, LinkError};
 pub(crate) use pulse::{Audience, Pulse, Turns};
@@ -25,9 +25,10 @@ use crate::balancer::{Balancer, COMMANDS, HandoverError, Stopper, channel};
 use crate::config::{ApiConfig, N2Config, N4Config, SliceRuntime};
 use crate::control::{Source, StartError, bind_n4, n4_settings, sctp, start_udm, upfs};
 use crate::controller::{self, Beside};
-use crate::fabric::Security;
 use crate::fabric::message::Map;
+use crate::fabric::{Role, Security};
 use crate::host::{Door, Frame, Host, HostConfig, Input, Membership};
+use crate::identity::TlsError;
 use crate::metrics::Metrics;
 use crate::reload::Reload;
 use crate::sbi::SbiConfig;
@@ -108,7 +109,7 @@ impl BalancerNode {
             endpoint.hand_over().map_err(HandoverError::from)?;
         }
         let mut cluster = config.cluster;
-        let security = Security::load(cluster.tls.as_ref())?;
+        let security = secured_balancer(&cluster)?;
         let mut address = cluster.balancer;
         let mut running = None;
         // Of several balancers, another one may take over.
@@ -138,10 +139,7 @@ impl BalancerNode {
         let source = BalancerSource { view: fleet.view(), controller, upf: config.upf, started: Instant::now() };
         let (mut balancer, stopper) = Balancer::of_fleet(endpoint, n4, fleet, Arc::clone(&metrics))?;
         balancer.limit(&config.n2);
-        let api = match config.api.listen {
-            Some(address) => Some(api::Server::start(address, Arc::new(source), metrics)?),
-            None => None,
-        };
+        let api = api::Server::start(&config.api, Arc::new(source), metrics)?;
         if let Some(path) = &cluster.handover {
             let desk = Desk::open(path, listens_by(api.as_ref())?, running.clone())?;
             balancer.hand_over_at(desk)?;
@@ -172,7 +170,7 @@ impl BalancerNode {
         metrics: Arc<Metrics>,
     ) -> Result<Self, StartError> {
         can_hand_over(&config)?;
-        let security = Security::load(config.cluster.tls.as_ref())?;
+        let security = secured_balancer(&config.cluster)?;
         let path = config.cluster.handover.as_ref().ok_or(HandoverError::NoPath)?;
         let mut taken = Taken::ask(path)?;
         let endpoint = adopt(taken.sctp()?)?;
@@ -202,13 +200,10 @@ impl BalancerNode {
         let beside = controller.as_ref().map(|(beside, _)| Arc::clone(beside));
         let (view, controller_of) = (ready.view(), beside.clone());
         let source = BalancerSource { view, controller: controller_of, upf: None, started: Instant::now() };
-        let same = |listener: &TcpListener| listener.local_addr().ok() == config.api.listen;
-        let api = match (config.api.listen, listener.filter(same)) {
-            (None, _) => None,
-            (Some(_), Some(listener)) => Some(api::Server::on(listener, Arc::new(source), metrics)?),
-            (Some(address), None) => Some(api::Server::start(address, Arc::new(source), metrics)?),
-        };
-        let balancer = ready.serve(listens_by(api.as_ref())?, controller)?;
+        let api = api::Prepared::resume(listener, &config.api)?;
+        let balancer = ready.serve(api.listener()?.map(OwnedFd::from), controller)?;
+        // Not before the one that runs has given all away: its clients would be this one's.
+        let api = api.start(Arc::new(source), metrics)?;
         let thread = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
         Ok(BalancerNode { stopper, thread: Some(thread), controller: beside, api, driver })
     }
@@ -225,7 +220,7 @@ impl BalancerNode {
 
     /// The address of the status interface, if there is one.
     pub fn api(&self) -> Option<SocketAddr> {
-        self.api.as_ref().map(api::Server::address)
+        self.api.as_ref().and_then(api::Server::address)
     }
 
     /// Takes what can change while it runs.
@@ -253,6 +248,14 @@ impl BalancerNode {
     }
 }
 
+/// What secures the connections of a balancer, which is the controller too if there is no other.
+fn secured_balancer(cluster: &ClusterConfig) -> Result<Security, TlsError> {
+    cluster.permits(cluster.balancer)?;
+    let own: &[Role] =
+        if cluster.controllers.is_empty() { &[Role::Balancer, Role::Controller] } else { &[Role::Balancer] };
+    Security::load(cluster.tls.as_ref(), own)
+}
+
 /// Whether what such a balancer has can go on in another process.
 fn can_hand_over(config: &BalancerConfig) -> Result<(), HandoverError> {
     match config {
@@ -264,7 +267,7 @@ fn can_hand_over(config: &BalancerConfig) -> Result<(), HandoverError> {
 
 /// What a status interface listens by.
 fn listens_by(api: Option<&api::Server>) -> std::io::Result<Option<OwnedFd>> {
-    api.map(api::Server::listener).transpose().map(|listener| listener.map(OwnedFd::from))
+    api.map_or(Ok(None), api::Server::listener).map(|listener| listener.map(OwnedFd::from))
 }
 
 /// What is told of a map.
@@ -313,8 +316,16 @@ impl ControllerNode {
     /// When none of the addresses that the configuration names is to be had.
     pub fn start(config: &ControllerConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
         let ControllerConfig { api, cluster, slices, name } = config;
-        let security = Security::load(cluster.tls.as_ref())?;
+        let security = Security::load(cluster.tls.as_ref(), &[Role::Controller])?;
+        cluster.etcd_tls.as_ref().map_or(Ok(()), EtcdTls::check)?;
         let addresses = cluster.controllers();
+        for address in &addresses {
+            cluster.permits(*address)?;
+        }
+        let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+        if let Some(address) = cluster.etcd.iter().find(|address| cluster.etcd_tls.is_none() && is_open(address)) {
+            tracing::warn!(%address, "connections to etcd are not secured: the key of 5G-TMSIs goes there; set cluster.etcd-tls");
+        }
         let fabric = |error| StartError::Fabric { address: addresses[0], error };
         let running = if cluster.etcd.is_empty() {
             let listener = TcpListener::bind(&addresses[..]).map_err(fabric)?;
@@ -323,16 +334,13 @@ impl ControllerNode {
             controller::Running::stand_by((cluster, &security), slices, name).map_err(fabric)?
         };
         let source = ControllerSource { view: running.view(), drainer: running.drainer(), started: Instant::now() };
-        let api = match api.listen {
-            Some(address) => Some(api::Server::start(address, Arc::new(source), metrics)?),
-            None => None,
-        };
+        let api = api::Server::start(api, Arc::new(source), metrics)?;
         Ok(ControllerNode { running, api })
     }
 
     /// The address of the status interface, if there is one.
     pub fn api(&self) -> Option<SocketAddr> {
-        self.api.as_ref().map(api::Server::address)
+        self.api.as_ref().and_then(api::Server::address)
     }
 
     /// Whether it has ended by itself.
@@ -449,7 +457,8 @@ impl HostNode {
     /// When there is no controller, it does not want this host, or something does not start.
     pub fn start(mut config: HostNodeConfig, store: Store, metrics: Arc<Metrics>) -> Result<Self, StartError> {
         let address = config.cluster.listen;
-        let security = Security::load(config.cluster.tls.as_ref())?;
+        config.cluster.permits(address)?;
+        let security = Security::load(config.cluster.tls.as_ref(), &[Role::Host])?;
         let fabric = |error| StartError::Fabric { address, error };
         let listener = TcpListener::bind(address).map_err(fabric)?;
         let copies = listener.local_addr().map_err(fabric)?;
@@ -482,10 +491,7 @@ impl HostNode {
         let waker = Waker::new()?;
         let (outbound, commands) = channel(COMMANDS, waker.clone());
         let host = Host::start(frame, config.host, udm, Arc::clone(&metrics), outbound)?;
-        let api = match config.api.listen {
-            Some(address) => Some(api::Server::start(address, Arc::new(source), metrics)?),
-            None => None,
-        };
+        let api = api::Server::start(&config.api, Arc::new(source), metrics)?;
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
         let door = inputs.clone();
         let copying = copier.turns();
@@ -503,7 +509,7 @@ impl HostNode {
 
     /// The address of the status interface, if there is one.
     pub fn api(&self) -> Option<SocketAddr> {
-        self.api.as_ref().map(api::Server::address)
+        self.api.as_ref().and_then(api::Server::address)
     }
 
     /// Takes what can change while it runs.

@@ -3,7 +3,6 @@
 
 use super::etcd::{Etcd, EtcdError, Lease};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use std::net::SocketAddr;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vireo_core::cluster::{Map, Record};
@@ -39,17 +38,11 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Starts one for the cluster of a name, for a controller of another; who waits for news is waked.
-    pub(super) fn start(
-        addresses: Vec<SocketAddr>,
-        cluster: &str,
-        name: String,
-        waker: Waker,
-    ) -> std::io::Result<Self> {
+    pub(super) fn start(etcd: Etcd, cluster: &str, name: String, waker: Waker) -> std::io::Result<Self> {
         // One record is written at a time.
         let (orders, received) = bounded(4);
         let (sender, news) = bounded(16);
         let keys = (format!("vireo/{cluster}/leader"), format!("vireo/{cluster}/record"));
-        let etcd = Etcd::new(addresses);
         let mut thread = Thread { etcd, leader: keys.0, record: keys.1, name, orders: received, news: sender, waker };
         let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || thread.run())?;
         Ok(Keeper { orders: Some(orders), news, thread: Some(thread) })
@@ -208,7 +201,7 @@ pub fn kept(record: &Record) -> Result<Vec<u8>, EtcdError> {
 ///
 /// When it is none that this release reads.
 pub fn record(octets: &[u8]) -> Result<Record, EtcdError> {
-    let odd = || EtcdError::Answer("the record of a cluster that this release does not read: start it anew".into());
+    let odd = || EtcdError::Answer("a record of the cluster that this release does not read; start it anew".into());
     match octets.split_first() {
         Some((&FORMAT, octets)) => postcard::from_bytes(octets).map_err(|_| odd()),
         _ => Err(odd()),

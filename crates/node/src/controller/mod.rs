@@ -8,7 +8,7 @@ mod keeper;
 mod member;
 
 pub(crate) use beside::Beside;
-pub use etcd::{EtcdError, body};
+pub use etcd::{EtcdError, EtcdTls};
 pub use keeper::{kept, record};
 
 use crate::api::DrainError;
@@ -22,6 +22,7 @@ use crate::fabric::message::{Map, PoolLoad, Welcome};
 use crate::fabric::stream::Stream;
 use crate::fabric::{Role, Security};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use etcd::Etcd;
 use executor::{Program, Recruiter};
 use keeper::{Keeper, News};
 use member::Connection;
@@ -175,7 +176,8 @@ impl Running {
     ) -> std::io::Result<Self> {
         let setup = Setup::new((config, security), slices, false)?;
         let own = format!("process {}", std::process::id());
-        let keeper = Keeper::start(config.etcd.clone(), name, own, setup.waker.clone())?;
+        let etcd = Etcd::new(config.etcd.clone(), config.etcd_tls.clone()).map_err(std::io::Error::other)?;
+        let keeper = Keeper::start(etcd, name, own, setup.waker.clone())?;
         Running::spawn(setup, move |setup| {
             if let Err(error) = setup.lead_in_turn(keeper) {
                 tracing::error!(%error, "the controller ends");

@@ -16,11 +16,11 @@
 //! changes one that is there, and sends new ones only to who speaks that version. So a cluster is upgraded host by host.
 //!
 //! Nothing here trusts its peer: lengths are bounded before memory is taken, and what does not decode ends the
-//! connection. With [`TlsConfig`] all of this goes over TLS, in which each side shows the other that it is a member before
+//! connection. With [`crate::identity::TlsConfig`] all of this goes over TLS, in which each side shows the other a certificate of its role before
 //! either greets; without it the fabric belongs on a network of the operator's.
 
 #[cfg(test)]
-#[path = "../../../vireo/src/lab/authority.rs"]
+#[path = "../../../vireo/src/pki/authority.rs"]
 pub(crate) mod authority;
 pub mod frame;
 pub mod membership;
@@ -31,9 +31,8 @@ mod tls;
 
 pub use frame::{FrameError, Inbox, Outbox};
 use serde::{Deserialize, Serialize};
+pub use tls::Insecure;
 pub(crate) use tls::Security;
-pub(crate) use tls::told;
-pub use tls::{Insecure, TlsConfig, TlsError};
 
 /// The version that this release speaks.
 pub const VERSION: u16 = 9;
@@ -83,6 +82,11 @@ pub enum GreetingError {
     /// No common version.
     #[error("it speaks versions {0} to {1} of the fabric, this release {OLDEST} to {VERSION}: upgrade the older first")]
     Version(u16, u16),
+    /// Not what its certificate is for.
+    #[error(
+        "it greets as {0:?}, and its certificate is for something else: issue one for that role (`vireo pki issue`)"
+    )]
+    Certificate(Role),
     /// Not whom this connection is for.
     #[error(
         "it has another role than was expected here; check cluster.controller, cluster.balancer and cluster.listen"

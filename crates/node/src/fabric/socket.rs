@@ -52,6 +52,14 @@ impl Socket {
         }
     }
 
+    /// TLS, if it has it.
+    pub(super) fn connection(&self) -> Option<&Connection> {
+        match self {
+            Socket::Plain(_) => None,
+            Socket::Tls(secured) => Some(&secured.connection),
+        }
+    }
+
     /// Whether octets are in it that the other end was not sent.
     pub(super) fn is_waiting(&self) -> bool {
         match self {

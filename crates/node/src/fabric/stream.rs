@@ -80,7 +80,7 @@ impl Stream {
         expected: &'static [Role],
     ) -> std::io::Result<Self> {
         let peer = socket.peer_addr().ok();
-        let tls = security.accepting().map_err(Error::other)?;
+        let tls = security.accepting(expected).map_err(Error::other)?;
         Stream::new(socket, peer, (security, tls), (own, expected))
     }
 
@@ -91,7 +91,7 @@ impl Stream {
         own: Role,
         expected: &'static [Role],
     ) -> std::io::Result<Self> {
-        let tls = security.connecting().map_err(Error::other)?;
+        let tls = security.connecting(expected).map_err(Error::other)?;
         let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         match socket.connect(&address.into()) {
@@ -232,6 +232,9 @@ impl Stream {
         // One version is all there is so far: nothing depends on which it is.
         let greeting = Greeting::decode(&octets)?;
         greeting.agree(expected)?;
+        if !self.security.may_be(self.socket.connection(), greeting.role) {
+            return Err(GreetingError::Certificate(greeting.role));
+        }
         Ok(Some(greeting.role))
     }
 

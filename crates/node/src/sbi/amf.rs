@@ -6,6 +6,7 @@ use super::translate::{
 use super::{SbiConfig, SbiError, is_uri};
 use crate::config::StateConfig;
 use crate::host::{Door, Input};
+use crate::identity::CertificateRole;
 use crate::shared::Travels;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,7 +110,7 @@ impl SmfLink {
         door: Door,
         shared: bool,
     ) -> Result<Self, SbiError> {
-        let settings = config.endpoint("AMF", config.own_amf())?;
+        let settings = config.endpoint(CertificateRole::Amf, config.own_amf())?;
         let nonce = settings.nonce;
         let (waiting, unanswered) = (Waiting::default(), Unanswered::default());
         let desk = Desk {
@@ -589,7 +590,7 @@ mod tests {
             let (sender, asked) = mpsc::sync_channel(8);
             let local = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
             let sbi = SbiConfig { timeout: SOON, attempts: 1, ..SbiConfig::default() };
-            let settings: Settings = sbi.endpoint("SMF", local).unwrap();
+            let settings: Settings = sbi.endpoint(CertificateRole::Smf, local).unwrap();
             let smf = Endpoint::start(settings, move |call| drop(sender.send(call))).unwrap();
             let sbi = SbiConfig { amf: vec![local], smf: smf.address(), ..sbi };
             let (door, inputs) = Door::alone();

@@ -6,7 +6,7 @@ pub(crate) mod amf;
 pub mod smf;
 mod translate;
 
-use crate::fabric::{TlsConfig, TlsError, told};
+use crate::identity::{CertificateRole, CertificateRoles, TlsConfig, TlsError, any_name, permits, told};
 use rand::RngCore;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -28,8 +28,10 @@ pub struct SbiConfig {
     pub attempts: u32,
     /// How functions say what they ask and answer: all alike.
     pub encoding: Encoding,
-    /// What connections are secured by, if they are: all functions' certificates are for one name.
+    /// What connections are secured by, if they are.
     pub tls: Option<TlsConfig>,
+    /// Whether addresses of other machines are listened at without that.
+    pub insecure: bool,
 }
 
 /// Why a function's end of the interface does not start.
@@ -57,6 +59,7 @@ impl Default for SbiConfig {
             attempts: 3,
             encoding: Encoding::default(),
             tls: None,
+            insecure: false,
         }
     }
 }
@@ -67,19 +70,41 @@ impl SbiConfig {
         self.listen.or_else(|| self.amf.first().copied()).unwrap_or(DEFAULT_AMF)
     }
 
-    /// How the endpoint of a function behaves.
-    fn endpoint(&self, agent: &str, listen: SocketAddr) -> Result<Settings, TlsError> {
-        let nonce = rand::rng().next_u64();
-        let tls = self.tls.as_ref().map(|tls| tls.configurations("sbi.tls")).transpose()?;
-        let tls = tls.map(|(client, server, name)| Tls::new(client, server, name, |error| told("sbi.tls", error)));
+    /// Checks that AMF and SMF may listen where the configuration says.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::Open`]: neither TLS nor `insecure` is set, and other machines may reach an address.
+    pub fn check_listeners(&self) -> Result<(), TlsError> {
+        [self.own_amf(), self.smf].into_iter().try_for_each(|address| self.permits(address))
+    }
+
+    fn permits(&self, listen: SocketAddr) -> Result<(), TlsError> {
+        permits("sbi", listen, (self.tls.as_ref(), self.insecure))
+    }
+
+    /// How the endpoint of a function behaves: an AMF's peers are SMFs, and an SMF's are AMFs.
+    fn endpoint(&self, own: CertificateRole, listen: SocketAddr) -> Result<Settings, TlsError> {
+        let peer = if own == CertificateRole::Amf { CertificateRole::Smf } else { CertificateRole::Amf };
+        self.permits(listen)?;
+        let (nonce, agent) = (rand::rng().next_u64(), own.name().to_uppercase());
+        let tls = self.tls.as_ref().map(|tls| secured(tls, &[own], peer)).transpose()?;
         let &SbiConfig { timeout, attempts, encoding, .. } = self;
-        Ok(Settings { listen, agent: agent.to_owned(), timeout, attempts, nonce, encoding, tls })
+        Ok(Settings { listen, agent, timeout, attempts, nonce, encoding, tls })
     }
 
     /// The root of a function's URIs.
     fn root(&self, address: SocketAddr) -> String {
         format!("{}://{address}", if self.tls.is_some() { "https" } else { "http" })
     }
+}
+
+/// What secures a function's connections with peers of a role.
+fn secured(tls: &TlsConfig, own: &[CertificateRole], peer: CertificateRole) -> Result<Tls, TlsError> {
+    let identity = tls.load("sbi.tls", CertificateRoles::of(own))?;
+    let peer = CertificateRoles::of(&[peer]);
+    let (client, server) = (identity.client(peer)?, identity.server(peer)?);
+    Ok(Tls::new(client, server, any_name(), |error| told("sbi.tls", error)))
 }
 
 /// Whether a text is a URI of a function. One that is not secured as this function's are is refused when it is asked.
@@ -91,28 +116,32 @@ fn is_uri(text: &str) -> bool {
 mod tests {
     use super::*;
     use crate::fabric::authority::{Authority, Files, NAME};
-    use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, ServerName};
     use rustls::{ClientConfig, RootCertStore};
+    use std::path::Path;
     use std::sync::Arc;
     use std::sync::mpsc::{Receiver, sync_channel};
     use vireo_sbi::smf::{SM_CONTEXTS, SmContextReleaseData};
     use vireo_sbi::{Call, ClientError, Endpoint, Message, Outgoing, Reply};
 
-    fn config(files: &Files, name: &str) -> TlsConfig {
+    fn config_files(files: &Files) -> TlsConfig {
         TlsConfig {
             certificate: files.certificate.clone(),
             key: files.key.clone(),
             authorities: files.authorities.clone(),
-            name: name.into(),
+            name: NAME.into(),
         }
     }
 
-    fn settings(files: Option<&Files>, name: &str) -> Settings {
-        let tls = files.map(|files| config(files, name));
+    /// Those of a function, which is not asked what its own certificate is for.
+    fn settings(files: Option<&Files>, peer: CertificateRole) -> Settings {
         let timeout = Duration::from_secs(3);
-        let config = SbiConfig { tls, timeout, attempts: 1, ..SbiConfig::default() };
-        config.endpoint("AMF", SocketAddr::from(([127, 0, 0, 1], 0))).expect("files that are good")
+        let config = SbiConfig { timeout, attempts: 1, ..SbiConfig::default() };
+        let own = if peer == CertificateRole::Smf { CertificateRole::Amf } else { CertificateRole::Smf };
+        let plain = config.endpoint(own, SocketAddr::from(([127, 0, 0, 1], 0))).expect("a loopback address");
+        let tls = files.map(|files| secured(&config_files(files), &[], peer).expect("files that are good"));
+        Settings { tls, ..plain }
     }
 
     type Asked = Receiver<Result<u16, ClientError>>;
@@ -146,53 +175,81 @@ mod tests {
         format!("https://{}{SM_CONTEXTS}/x/release", endpoint.address())
     }
 
+    /// Those of a role; the host name is for clients that check nothing else.
+    fn files(authority: &Authority, at: &Path, role: &str) -> Files {
+        authority.member(at, role, &[&format!("vireo://{NAME}/{role}"), NAME]).unwrap()
+    }
+
     #[test]
     fn functions_of_one_authority_ask_each_other_and_nobody_else() {
-        let directory = tempfile::tempdir().unwrap();
+        let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (ours, theirs) = (Authority::new().unwrap(), Authority::new().unwrap());
-        let [amf, smf] = ["amf", "smf"].map(|member| ours.member(directory.path(), member, NAME).unwrap());
-        let stranger = theirs.member(directory.path(), "stranger", NAME).unwrap();
+        let [amf, smf] = ["amf", "smf"].map(|role| files(&ours, directory.path(), role));
+        let stranger = files(&theirs, elsewhere.path(), "smf");
         let stranger = Files { authorities: amf.authorities.clone(), ..stranger };
-        let other = ours.member(directory.path(), "other", "other.vireo.test").unwrap();
-        let expired = ours.expired(directory.path(), "expired", NAME).unwrap();
-        let (server, client) = (start(settings(Some(&smf), NAME)), start(settings(Some(&amf), NAME)));
+        let far = ours.member(directory.path(), "far", &["vireo://elsewhere/smf", "vireo://elsewhere/amf"]).unwrap();
+        let own = [CertificateRole::Amf, CertificateRole::Smf].map(|role| role.uri(NAME));
+        let expired = ours.expired(directory.path(), "expired", &[&own[0], &own[1]]).unwrap();
+        let start_smf = |files: &Files| start(settings(Some(files), CertificateRole::Amf));
+        let start_amf = |files: &Files| start(settings(Some(files), CertificateRole::Smf));
+        let (server, client) = (start_smf(&smf), start_amf(&amf));
         assert_eq!(answer(&ask(&client, https(&server))), Ok(204));
-        let grpc =
-            [&smf, &amf].map(|files| start(Settings { encoding: Encoding::Grpc, ..settings(Some(files), NAME) }));
+        assert_eq!(answer(&ask(&server, https(&client))), Ok(204), "and the other way round");
+        let grpc = [(&smf, CertificateRole::Amf), (&amf, CertificateRole::Smf)]
+            .map(|(files, peer)| start(Settings { encoding: Encoding::Grpc, ..settings(Some(files), peer) }));
         assert_eq!(answer(&ask(&grpc[1], https(&grpc[0]))), Ok(204));
         let plain = format!("http://{}/x", server.address());
         assert!(matches!(answer(&ask(&client, plain)), Err(ClientError::Address(_))), "nothing goes in the clear");
 
-        // Who is nobody's, or no function of this chain any more, neither asks nor is asked, and both sides say why.
+        // Who is nobody's, or no function of this chain, neither asks nor is asked, and both sides say why.
+        let [host, upf] = ["host", "upf"].map(|role| files(&ours, directory.path(), role));
         let cases = [
-            (stranger, "its certificate is of none of sbi.tls.authorities"),
-            (other, "its certificate is for another name than sbi.tls.name"),
-            (expired, "its certificate has expired"),
+            (stranger, "its certificate is of none of sbi.tls.authorities".to_owned()),
+            (far, format!("its certificate is for no role in cluster {NAME}")),
+            (expired, "its certificate has expired".to_owned()),
+            (host, format!("its certificate is for host in cluster {NAME}")),
+            (upf, format!("its certificate is for upf in cluster {NAME}")),
+            // An AMF where an SMF is expected.
+            (amf.clone(), format!("its certificate is for amf in cluster {NAME}")),
         ];
         let cases = cases.map(|(files, says)| {
-            let strange = start(settings(Some(&files), NAME));
-            let (asking, asked) = (ask(&strange, https(&server)), ask(&client, https(&strange)));
+            let strange = start_smf(&files);
+            let (asking, asked) = (ask(&strange, https(&client)), ask(&client, https(&strange)));
             (strange, asking, asked, says)
         });
         // Who has no certificate at all.
-        let tls = config(&amf, NAME);
-        let (_, shown, name) = tls.configurations("sbi.tls").unwrap();
-        let bare = Tls::new(anonymous(&tls), shown, name, |error| told("sbi.tls", error));
-        let bare = start(Settings { tls: Some(bare), ..settings(Some(&amf), NAME) });
+        let shown = config_files(&amf).load("sbi.tls", CertificateRoles::default()).unwrap();
+        let shown = shown.server(CertificateRoles::of(&[CertificateRole::Smf])).unwrap();
+        let name = ServerName::try_from(NAME).unwrap();
+        let bare = Tls::new(anonymous(&config_files(&amf)), shown, name, |error| told("sbi.tls", error));
+        let bare = start(Settings { tls: Some(bare), ..settings(Some(&amf), CertificateRole::Smf) });
         let refused = why(&ask(&bare, https(&server)));
         assert!(refused.contains("it does not take this member's certificate (CertificateRequired)"), "{refused}");
         for (_strange, asking, asked, says) in cases {
             let (asking, asked) = (why(&asking), why(&asked));
             assert!(asking.contains("it does not take this member's certificate"), "{asking}");
-            assert!(asked.contains(says), "{asked}");
+            assert!(asked.contains(&says), "{asked}");
         }
+    }
+
+    #[test]
+    fn function_without_tls_stays_on_loopback() {
+        let at = |listen: &str| (SbiConfig::default(), listen.parse::<SocketAddr>().unwrap());
+        let (config, open) = at("0.0.0.0:0");
+        assert!(config.check_listeners().is_ok(), "the default is loopback");
+        assert!(SbiConfig { listen: Some(open), ..config.clone() }.check_listeners().is_err());
+        assert!(SbiConfig { smf: open, ..config.clone() }.check_listeners().is_err());
+        let error = config.endpoint(CertificateRole::Amf, open).unwrap_err().to_string();
+        assert!(error.starts_with("sbi.tls: ") && error.contains("sbi.insecure = true"), "{error}");
+        assert!(SbiConfig { insecure: true, ..config }.endpoint(CertificateRole::Amf, open).is_ok());
     }
 
     #[test]
     fn who_speaks_in_the_clear_and_who_does_not_part_with_words() {
         let directory = tempfile::tempdir().unwrap();
-        let files = Authority::new().unwrap().member(directory.path(), "smf", NAME).unwrap();
-        let (secured, plain) = (start(settings(Some(&files), NAME)), start(settings(None, NAME)));
+        let files = files(&Authority::new().unwrap(), directory.path(), "smf");
+        let peer = CertificateRole::Amf;
+        let (secured, plain) = (start(settings(Some(&files), peer)), start(settings(None, peer)));
         let without = ask(&plain, format!("http://{}/x", secured.address()));
         let (with, without) = (why(&ask(&secured, https(&plain))), why(&without));
         assert!(without.contains("set sbi.tls here as there"), "{without}");

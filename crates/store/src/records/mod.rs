@@ -16,6 +16,7 @@ mod pause;
 pub mod redis;
 mod sealed;
 mod shared;
+mod tls;
 
 pub use behind::{Behind, Writers, WritersConfig};
 pub use codec::{Codec, CodecError, Encoded, Known};
@@ -27,6 +28,7 @@ pub use open::{Place, open};
 pub use redis::{ClusterConfig, Link, LinkConfig, RedisCluster, RedisRecords};
 pub use sealed::{RecordsKey, Sealed};
 pub use shared::{SharedError, SharedRecords};
+pub use tls::{DatabaseTls, DatabaseTlsError};
 
 use crate::Version;
 use std::time::Duration;

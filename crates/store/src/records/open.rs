@@ -1,12 +1,13 @@
 //! A place by its URL, so that which one it is is a matter of configuration.
 
-use super::{ClusterConfig, Format, LinkConfig, RecordError, Records, RedisCluster, RedisRecords};
+use super::{ClusterConfig, DatabaseTls, Format, LinkConfig, RecordError, Records, RedisCluster, RedisRecords};
 use std::time::Duration;
 
 /// Which place, and what its records are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// `redis://HOST:PORT`, `redis+unix:///PATH`, `redis-cluster://HOST:PORT,HOST:PORT` or `mongodb://HOST:PORT`.
+    /// `redis://HOST:PORT`, `redis+unix:///PATH`, `redis-cluster://HOST:PORT,HOST:PORT` or `mongodb://HOST:PORT`; with TLS
+    /// `rediss://` and `rediss-cluster://`.
     pub url: String,
     /// What the keys begin with; of MongoDB the name of the database.
     pub prefix: String,
@@ -18,6 +19,8 @@ pub struct Place {
     pub format: Format,
     /// In a Redis Cluster: how many replicas have a commit before it counts.
     pub confirm: u16,
+    /// Of `rediss://` and `rediss-cluster://`.
+    pub tls: DatabaseTls,
 }
 
 /// A way to a place. Nothing is asked yet.
@@ -26,19 +29,21 @@ pub struct Place {
 ///
 /// [`RecordError::Down`] for a URL that is none of these.
 pub fn open(place: &Place) -> Result<Box<dyn Records>, RecordError> {
-    let Place { url, prefix, life, patience, format, confirm } = place.clone();
-    if let Some(nodes) = url.strip_prefix("redis-cluster://") {
+    let Place { url, prefix, life, patience, format, confirm, tls } = place.clone();
+    let secured = url.starts_with("rediss");
+    if let Some(nodes) = ["redis-cluster://", "rediss-cluster://"].iter().find_map(|scheme| url.strip_prefix(scheme)) {
         let nodes = nodes.split(',').filter(|node| !node.is_empty()).map(str::to_owned).collect();
-        let config = ClusterConfig { nodes, patience, confirm, alone: true };
+        let tls = secured.then_some(tls);
+        let config = ClusterConfig { nodes, patience, confirm, alone: true, tls };
         return Ok(Box::new(RedisCluster::new(config, &prefix, life)));
     }
-    if ["redis://", "redis+unix://", "unix://"].iter().any(|scheme| url.starts_with(scheme)) {
-        return Ok(Box::new(RedisRecords::new(LinkConfig { url, patience }, &prefix, life)));
+    if ["redis://", "rediss://", "redis+unix://", "unix://"].iter().any(|scheme| url.starts_with(scheme)) {
+        return Ok(Box::new(RedisRecords::new(LinkConfig { url, patience, tls }, &prefix, life)));
     }
     if url.starts_with("mongodb://") {
         return mongo(url, prefix, life, (patience, format));
     }
-    let known = "redis://, redis+unix://, redis-cluster:// or mongodb://";
+    let known = "redis://, rediss://, redis+unix://, redis-cluster://, rediss-cluster:// or mongodb://";
     Err(RecordError::Down(format!("{url} is no URL of a database: it begins with {known}")))
 }
 
@@ -71,9 +76,16 @@ mod tests {
             patience: Duration::from_millis(100),
             format: Format::Json,
             confirm: 1,
+            tls: DatabaseTls::default(),
         };
         let name = super::super::Name { collection: "ue", id: 1 };
-        for url in ["redis://127.0.0.1:1", "redis-cluster://127.0.0.1:1,127.0.0.1:2", "mongodb://127.0.0.1:1"] {
+        for url in [
+            "redis://127.0.0.1:1",
+            "rediss://127.0.0.1:1",
+            "rediss-cluster://127.0.0.1:1",
+            "redis-cluster://127.0.0.1:1,127.0.0.1:2",
+            "mongodb://127.0.0.1:1",
+        ] {
             let answer = open(&place(url)).and_then(|mut records| records.load(&[name]));
             assert!(answer.is_err_and(|error| error.passes()), "{url}: nobody is there");
         }

@@ -75,7 +75,7 @@ impl Cluster {
     fn config(&self, patience: Duration) -> ClusterConfig {
         // One node is named that does not answer.
         let nodes = [1, self.ports[4], self.ports[0]].iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        ClusterConfig { nodes, patience, confirm: 1, alone: true }
+        ClusterConfig { nodes, patience, confirm: 1, alone: true, tls: None }
     }
 
     /// Ways to it, of which every other one has less patience than an election takes: operations fail, cleanly. The others wait

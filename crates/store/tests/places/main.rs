@@ -7,3 +7,4 @@ mod load;
 mod mongo;
 mod redis;
 mod servers;
+mod tls;

@@ -3,14 +3,20 @@
 use crate::servers::{Redis, free_port, until};
 use std::time::{Duration, Instant};
 use vireo_store::conformance;
-use vireo_store::records::{Change, LinkConfig, Name, RecordError, Records, RecordsKey, RedisRecords, Sealed};
+use vireo_store::records::{
+    Change, DatabaseTls, LinkConfig, Name, RecordError, Records, RecordsKey, RedisRecords, Sealed,
+};
 
 fn start(arguments: &[&str]) -> Option<Redis> {
     Redis::start(free_port(false), arguments)
 }
 
 fn records(port: u16, life: Duration) -> RedisRecords {
-    let config = LinkConfig { url: format!("redis://127.0.0.1:{port}"), patience: Duration::from_millis(200) };
+    let config = LinkConfig {
+        url: format!("redis://127.0.0.1:{port}"),
+        patience: Duration::from_millis(200),
+        tls: DatabaseTls::default(),
+    };
     RedisRecords::new(config, "vireo", life)
 }
 

@@ -4,13 +4,14 @@ use super::file::{self, Dnn, File, LONGEST, PacketDriver, SliceId};
 use super::values::{Local, Net, Span};
 use super::{
     Config, SubscribersConfig, Written, cluster, home_network, keys, log, n2, n4, runtime, slices as user_plane,
+    surfaces,
 };
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
     Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
-use vireo_node::config::{ApiConfig, DATA_NETWORKS};
+use vireo_node::config::DATA_NETWORKS;
 use vireo_node::crew::Program;
 use vireo_node::upf::{
     DataSlice, Fanout, FrameIo, FramesConfig, LeanSlice, Locking, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig,
@@ -36,7 +37,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
     let config = Config {
         n2: n2::n2(&file.n2, &mut problems),
         n4: n4::n4(file, &mut problems),
-        api: ApiConfig { listen: file.api.listen.0 },
+        api: surfaces::api(&file.api, &mut problems),
         slices: runtime::slices(&file.slices(), &slices, &mut problems),
         pools: runtime::pools(&file.pools, &file.steering, slices.len(), &mut problems),
         state_key: keys::state_key(&file.state, &state),

@@ -2,21 +2,20 @@
 
 use super::check::Problems;
 use super::file::{self, File};
+use super::surfaces::{SOCKET_PATH, etcd_tls};
 use std::net::SocketAddr;
 use std::time::Duration;
 use vireo_core::balance::steer::Policy;
 use vireo_core::cluster::Scaling;
 use vireo_core::config::StateLocation;
 use vireo_node::cluster::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
-use vireo_node::fabric::TlsConfig;
+use vireo_node::identity::TlsConfig;
 use vireo_types::Bucket;
 
 /// Hosts that may join in a balancer's life.
 const PARTS: std::ops::RangeInclusive<u16> = 1..=256;
 /// Controllers that stand in for each other.
 const CONTROLLERS: usize = 8;
-/// Octets of a unix socket's path (`sun_path`, with the octet after it).
-const SOCKET_PATH: usize = 107;
 /// The longest time until a host is taken for dead.
 const SILENCE: Duration = Duration::from_secs(2);
 /// How long hosts may have too much to do, or too little, until that changes something.
@@ -48,6 +47,8 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         "cluster.etcd",
         "addresses with ports are allowed, with cluster.controller: a controller beside the balancer keeps nothing",
     );
+    let etcd_tls = etcd_tls(&cluster.etcd_tls, problems);
+    problems.check(etcd_tls.is_none() || !etcd.is_empty(), "cluster.etcd-tls", "without cluster.etcd there is no etcd");
     let parts = PARTS.contains(&cluster.address_parts);
     problems.check(parts, "cluster.address-parts", "1 to 256 is allowed");
     let hosts = (1..=cluster.address_parts).contains(&cluster.hosts);
@@ -80,10 +81,12 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
     ClusterConfig {
         controllers,
         etcd: etcd.clone(),
+        etcd_tls,
         balancer: cluster.balancer,
         handover,
         listen: cluster.listen,
         tls,
+        insecure: cluster.insecure,
         hosts: cluster.hosts,
         address_parts: cluster.address_parts,
         heartbeat,
@@ -105,6 +108,13 @@ pub(super) fn tls(table: &str, tls: &file::Tls, problems: &mut Problems) -> Opti
         return None;
     }
     let all = files.iter().all(|file| !file.is_empty());
+    let known = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
+    let named = (1..=64).contains(&tls.name.len()) && tls.name.bytes().all(known);
+    problems.check(
+        named,
+        &format!("{table}.name"),
+        "1 to 64 letters, digits, -, _ and . are allowed, as in certificates",
+    );
     problems.check(all, table, "certificate, key and authorities are needed, or none of them");
     let [certificate, key, authorities] = files.map(Into::into);
     Some(TlsConfig { certificate, key, authorities, name: tls.name.clone() })

@@ -19,7 +19,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say whether the configuration is right, and all that is wrong; the files of cluster.tls and sbi.tls are read, too
+    /// Say whether the configuration is right, and all that is wrong; the files of all TLS tables are read, too
     Check,
     /// Print the configuration with all defaults; secrets are not shown
     Show,
@@ -33,8 +33,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match args.command {
         Command::Check => {
             let config = Config::load(path)?;
-            config.cluster.tls.map_or(Ok(()), |tls| tls.check("cluster.tls"))?;
-            config.sbi.tls.map_or(Ok(()), |tls| tls.check("sbi.tls"))?;
+            config.cluster.tls.as_ref().map_or(Ok(()), |tls| tls.check("cluster.tls"))?;
+            config.cluster.check_listeners()?;
+            config.cluster.etcd_tls.map_or(Ok(()), |tls| tls.check())?;
+            config.state.check_tls()?;
+            config.sbi.tls.as_ref().map_or(Ok(()), |tls| tls.check("sbi.tls"))?;
+            config.sbi.check_listeners()?;
             println!("the configuration is right");
         }
         Command::Show => {

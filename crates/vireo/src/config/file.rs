@@ -5,16 +5,15 @@ use super::n2::N2;
 use super::n4::{Associations, ControlPlane, N4};
 use super::state::State;
 use super::subscribers::Subscribers;
-use super::values::{Count, Listen, Local, Net, Span};
+pub(super) use super::surfaces::{Api, Cluster, Sbi, Tls};
+use super::values::{Count, Local, Net, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
 use vireo_core::config::Timers as CoreTimers;
 use vireo_core::schedule::forward::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
-use vireo_node::config::{ApiConfig, OverloadConfig, PoolsConfig, SliceRuntime};
-use vireo_node::sbi::{Encoding, SbiConfig};
+use vireo_node::config::{OverloadConfig, PoolsConfig, SliceRuntime};
 use vireo_node::upf::UpfConfig;
 use vireo_types::{Duration, PduSessionType, Plmn};
 
@@ -449,87 +448,6 @@ impl Default for Steering {
     }
 }
 
-/// One address, or several.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Addresses {
-    One(SocketAddr),
-    Several(Vec<SocketAddr>),
-}
-
-impl Addresses {
-    /// These.
-    fn of(addresses: Vec<SocketAddr>) -> Self {
-        match addresses[..] {
-            [one] => Addresses::One(one),
-            _ => Addresses::Several(addresses),
-        }
-    }
-
-    /// All of them.
-    pub(super) fn all(&self) -> Vec<SocketAddr> {
-        match self {
-            Addresses::One(address) => vec![*address],
-            Addresses::Several(addresses) => addresses.clone(),
-        }
-    }
-}
-
-/// The processes of a cluster.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Cluster {
-    pub(super) controller: Addresses,
-    pub(super) etcd: Vec<SocketAddr>,
-    pub(super) balancer: SocketAddr,
-    pub(super) handover: PathBuf,
-    pub(super) listen: SocketAddr,
-    pub(super) tls: Tls,
-    pub(super) hosts: u16,
-    pub(super) address_parts: u16,
-    pub(super) heartbeat: Span,
-    pub(super) misses: u32,
-    pub(super) report: Span,
-    pub(super) moves_at_once: u16,
-}
-
-impl Default for Cluster {
-    fn default() -> Self {
-        let c = ClusterConfig::default();
-        Cluster {
-            controller: Addresses::Several(c.controllers),
-            etcd: c.etcd,
-            balancer: c.balancer,
-            handover: c.handover.unwrap_or_default(),
-            listen: c.listen,
-            tls: Tls::default(),
-            hosts: c.hosts,
-            address_parts: c.address_parts,
-            heartbeat: Span(c.heartbeat.into()),
-            misses: c.misses,
-            report: Span(c.report.into()),
-            moves_at_once: c.at_once,
-        }
-    }
-}
-
-/// By what the members of a cluster know each other.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Tls {
-    pub(super) certificate: String,
-    pub(super) key: String,
-    pub(super) authorities: String,
-    pub(super) name: String,
-}
-
-impl Default for Tls {
-    fn default() -> Self {
-        let none = String::new;
-        Tls { certificate: none(), key: none(), authorities: none(), name: "vireo".into() }
-    }
-}
-
 /// How many hosts of a cluster work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -588,27 +506,6 @@ pub(super) enum Ack {
     All,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Sbi {
-    pub(super) amf: Addresses,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) listen: Option<SocketAddr>,
-    pub(super) smf: SocketAddr,
-    pub(super) timeout: Span,
-    pub(super) attempts: u32,
-    pub(super) encoding: Encoding,
-    pub(super) tls: Tls,
-}
-
-impl Default for Sbi {
-    fn default() -> Self {
-        let SbiConfig { amf, listen, smf, timeout, attempts, encoding, tls: _ } = SbiConfig::default();
-        let (amf, timeout) = (Addresses::of(amf), Span(timeout.into()));
-        Sbi { amf, listen, smf, timeout, attempts, encoding, tls: Tls::default() }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Overload {
@@ -624,18 +521,6 @@ impl Default for Overload {
     fn default() -> Self {
         let OverloadConfig { wait, start, stop, registrations, others, back_off, .. } = OverloadConfig::default();
         Overload { wait: Span(wait.into()), start, stop, registrations, others, back_off: Span(back_off.into()) }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Api {
-    pub(super) listen: Listen,
-}
-
-impl Default for Api {
-    fn default() -> Self {
-        Api { listen: Listen(ApiConfig::default().listen) }
     }
 }
 

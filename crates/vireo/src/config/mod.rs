@@ -18,6 +18,7 @@ mod runtime;
 mod slices;
 mod state;
 mod subscribers;
+mod surfaces;
 mod values;
 mod written;
 

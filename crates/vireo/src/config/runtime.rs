@@ -3,6 +3,7 @@
 use super::check::{Problems, unique};
 use super::file::{self, ALL, Key};
 use super::state::State;
+use super::surfaces::database_tls;
 use super::values::{Count, Span};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -141,6 +142,13 @@ pub(super) fn state(state: &State, problems: &mut Problems) -> StateConfig {
         StateMode::default()
     });
     let (database, confirm) = database(state, mode.location, problems);
+    let secured = ["rediss://", "rediss-cluster://"].iter().any(|scheme| database.starts_with(scheme));
+    problems.check(
+        secured || state.tls.is_none(),
+        "state.tls",
+        "only connections to \"rediss://\" and \"rediss-cluster://\" (state.database) have TLS: change the URL, or remove the key",
+    );
+    let tls = database_tls("state.tls", &state.tls, problems);
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let good = (1..=64).contains(&state.key.len()) && state.key.chars().all(plain);
     problems.check(good, "state.key", "1 to 64 of the characters a-z, A-Z, 0-9, \"-\", \"_\" and \".\" are allowed");
@@ -157,6 +165,7 @@ pub(super) fn state(state: &State, problems: &mut Problems) -> StateConfig {
         write: mode.write,
         answer: mode.answer,
         database,
+        tls,
         confirm,
         key: state.key.clone(),
         sealing: None,
@@ -177,6 +186,7 @@ fn database(state: &State, location: StateLocation, problems: &mut Problems) -> 
         None => problems.add(
             "state.database",
             "a URL is allowed: \"redis://HOST:PORT\", \"redis+unix:///PATH\", \"redis-cluster://HOST:PORT,HOST:PORT\", \
+             with TLS \"rediss://HOST:PORT\" or \"rediss-cluster://HOST:PORT,HOST:PORT\", \
              \"mongodb://HOST:PORT\" or, of shared memory, \"shm:///DIRECTORY\"",
         ),
         Some(named) => {
@@ -190,13 +200,15 @@ fn database(state: &State, location: StateLocation, problems: &mut Problems) -> 
         "state.database",
         "this program was built without MongoDB's driver: build it with `cargo build --release -p vireo --features mongodb`",
     );
-    let cluster = url.strip_prefix("redis-cluster://");
+    let cluster = ["redis-cluster://", "rediss-cluster://"].iter().find_map(|scheme| url.strip_prefix(scheme));
     let nodes = cluster.is_none_or(|nodes| nodes.split(',').any(|node| !node.is_empty()));
     problems.check(
         nodes,
         "state.database",
         "some nodes of the cluster are named: \"redis-cluster://HOST:PORT,HOST:PORT\"",
     );
+    // The client would take any certificate with one that it knows.
+    problems.check(!url.contains('#'), "state.database", "a URL without a fragment (#) is allowed");
     let confirm = state.confirm.unwrap_or(u16::from(cluster.is_some()));
     let confirms = state.confirm.is_none() || (cluster.is_some() && location.is_database());
     problems.check(
@@ -210,7 +222,7 @@ fn database(state: &State, location: StateLocation, problems: &mut Problems) -> 
 
 /// The functions of a service-based chain.
 pub(super) fn sbi(sbi: &file::Sbi, problems: &mut Problems) -> SbiConfig {
-    let &file::Sbi { ref amf, listen, smf, timeout, attempts, encoding, ref tls } = sbi;
+    let &file::Sbi { ref amf, listen, smf, timeout, attempts, encoding, ref tls, insecure } = sbi;
     let amf = amf.all();
     let found = |address: &SocketAddr| !address.ip().is_unspecified() && address.port() != 0;
     let allowed = "others find the function by it: an address of its machine and a port are allowed";
@@ -229,7 +241,7 @@ pub(super) fn sbi(sbi: &file::Sbi, problems: &mut Problems) -> SbiConfig {
     problems.check(good, "sbi.timeout", "10ms to 10s is allowed");
     problems.check((1..=10).contains(&attempts), "sbi.attempts", "1 to 10 is allowed");
     let tls = super::cluster::tls("sbi.tls", tls, problems);
-    SbiConfig { amf, listen, smf, timeout, attempts, encoding, tls }
+    SbiConfig { amf, listen, smf, timeout, attempts, encoding, tls, insecure }
 }
 
 /// What is shed when.

@@ -1,5 +1,6 @@
 //! `[state]` of a configuration file.
 
+use super::surfaces::ClientTls;
 use super::values::Count;
 use serde::{Deserialize, Serialize};
 use vireo_core::config::{
@@ -31,6 +32,8 @@ pub(super) struct State {
     pub(super) answer: Option<StateAnswer>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) database: Option<String>,
+    #[serde(skip_serializing_if = "ClientTls::is_none")]
+    pub(super) tls: ClientTls,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) confirm: Option<u16>,
     pub(super) key: String,
@@ -55,6 +58,7 @@ impl Default for State {
             write: None,
             answer: None,
             database: None,
+            tls: ClientTls::default(),
             confirm: None,
             key: s.key,
             encrypt: true,

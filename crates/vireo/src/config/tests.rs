@@ -432,6 +432,31 @@ fn half_open_limit_out_of_range_is_refused() {
 }
 
 #[test]
+fn wrong_surface_key_is_refused() {
+    for (text, expected) in [
+        ("api.socket = 'run/a.sock'", "api.socket: \"auto\", \"off\" or an absolute path of at most 107"),
+        (
+            "state.database = 'redis://a:1'\nstate.tls = { authorities = 'ca' }",
+            "state.tls: only connections to \"rediss",
+        ),
+        (
+            "state.database = 'rediss://a:1'\nstate.tls = { key = 'k' }",
+            "state.tls: certificate and key are needed, or neit",
+        ),
+        ("state.database = 'rediss://a:1/#insecure'", "state.database: a URL without a fragment (#) is allowed"),
+        (
+            "cluster.controller = '127.0.0.1:1'\ncluster.etcd = ['127.0.0.1:2']\ncluster.etcd-tls = { key = 'k' }",
+            "cluster.etcd-tls: authorities are needed",
+        ),
+        ("cluster.etcd-tls = { authorities = 'ca' }", "cluster.etcd-tls: without cluster.etcd there is no etcd"),
+        ("api.token-file = ''", "api.token-file: \"auto\" or a file is allowed"),
+        ("api.host-names = ['core:9090']", "api.host-names: up to 16 host names without ports are allowed"),
+    ] {
+        assert!(problem(text).contains(expected), "{text}\n{}\n{expected}", problem(text));
+    }
+}
+
+#[test]
 fn what_is_not_implemented_is_refused_by_name() {
     for (text, key) in [
         ("pools.key = 'function'", "pools.key: \"function\" is not implemented in this release; allowed: \"slice,pro"),

@@ -7,11 +7,11 @@ use super::scaleout::network::{FIRST_UE, LENGTH, Network, POOL};
 use super::session::{Findings, Session, each};
 use super::{Experiment, Run};
 use crate::cli::Failure;
+use crate::lab::api;
 use crate::lab::netns::interface_counters;
 use crate::lab::process::on_processors;
 use crate::lab::upf::{N4, Upf};
 use crate::slice;
-use crate::status::fetch;
 use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -205,7 +205,7 @@ fn measure(session: &Session, driver: &Driver, users: u32, processors: usize) ->
     std::thread::sleep(Duration::from_millis(if driver.flight > 1 { 2200 } else { 0 }));
     seen.no_room = dropped(&network)? - no_room + ring_full()?;
     seen.lost = missing.saturating_sub(seen.no_room);
-    seen.miscounted = miscounted(&slice::counted(API)?, counted.uplink + counted.downlink);
+    seen.miscounted = miscounted(&slice::counted(&api(API)?)?, counted.uplink + counted.downlink);
     drop(load);
     upf.stop()?;
     Ok(seen)
@@ -213,7 +213,7 @@ fn measure(session: &Session, driver: &Driver, users: u32, processors: usize) ->
 
 /// Frames that the rings of AF_PACKET had no room for, as the user plane tells in its metrics.
 pub(super) fn ring_full() -> Result<u64, Failure> {
-    let text = fetch(API, "/metrics")?;
+    let text = api(API)?.fetch("/metrics")?;
     let line = text.lines().find(|line| line.starts_with("vireo_upf_dropped") && line.contains("\"ring_full\""));
     Ok(line.and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap_or(0))
 }
@@ -265,7 +265,7 @@ pub(super) fn sessions(
 /// Moves users to a slice; gives how many had another worker before.
 pub(super) fn move_range(users: Range<u32>, to: &str) -> Result<u64, Failure> {
     let [first, last] = [users.start, users.end - 1].map(|user| Ipv4Addr::from_bits(FIRST_UE.to_bits() + user));
-    Ok(slice::move_users(API, &format!("address={first}&last={last}&to={to}"))?.moved)
+    Ok(slice::move_users(&api(API)?, &format!("address={first}&last={last}&to={to}"))?.moved)
 }
 
 /// Packets a second, and the median time of one in us, over a while.

@@ -9,6 +9,7 @@ use super::scaleout::network::{FIRST_UE, LENGTH, Network};
 use super::session::{Findings, Session, each};
 use super::{Experiment, Run};
 use crate::cli::Failure;
+use crate::lab::api;
 use crate::lab::process::on_processors;
 use crate::lab::upf::Upf;
 use crate::slice;
@@ -75,12 +76,12 @@ fn slice_of(processors: usize) -> String {
 /// Hands users to a worker of the slice.
 fn give(users: Range<u32>, worker: u8) -> Result<(), Failure> {
     let [first, last] = [users.start, users.end - 1].map(|user| Ipv4Addr::from_bits(FIRST_UE.to_bits() + user));
-    slice::move_users(API, &format!("address={first}&last={last}&to={SLICE}&worker={worker}")).map(|_| ())
+    slice::move_users(&api(API)?, &format!("address={first}&last={last}&to={SLICE}&worker={worker}")).map(|_| ())
 }
 
 /// What each of the workers has handled so far, and how many users have moved by themselves.
 fn handled() -> Result<([u64; 2], u64), Failure> {
-    let status = slice::slices(API)?;
+    let status = slice::slices(&api(API)?)?;
     let workers = status.slices.first().map(|slice| slice.workers.as_slice()).unwrap_or_default();
     let of = |n: usize| workers.get(n).map_or(0, |worker| worker.uplink_packets + worker.downlink_packets);
     Ok(([of(0), of(1)], status.rebalanced))
@@ -142,7 +143,7 @@ fn measure(session: &Session, driver: &Driver, users: u32, processors: usize) ->
     std::thread::sleep(Duration::from_millis(2200));
     let no_room = dropped(&network)? - no_room + ring_full()?;
     let lost = (2 * driver.flight as u64).saturating_sub(counted.ended).saturating_sub(no_room);
-    let miscounted = miscounted(&slice::counted(API)?, counted.uplink + counted.downlink);
+    let miscounted = miscounted(&slice::counted(&api(API)?)?, counted.uplink + counted.downlink);
     drop(load);
     upf.stop()?;
     let time = |rate: f64| 2.0 * driver.flight as f64 / rate * 1e6;

@@ -8,10 +8,10 @@ use super::scaleout::network::{FIRST_UE, Network};
 use super::session::{Findings, Session, each};
 use super::{Experiment, Run};
 use crate::cli::Failure;
+use crate::lab::api;
 use crate::lab::process::on_processors;
 use crate::lab::upf::Upf;
 use crate::lab::workers::Worker;
-use crate::status::fetch;
 use rustix::process::{Pid, Signal, kill_process};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -118,7 +118,7 @@ fn measure(session: &Session, driver: &Driver, users: u32, (kills, restarts): (u
         let worker = worker(&upf)?;
         killed.push(under_load(&mut || Ok(worker.kill().map(|_| ())?))?);
     }
-    let status: Status = serde_json::from_str(&fetch(API, "/status")?)?;
+    let status: Status = serde_json::from_str(&api(API)?.fetch("/status")?)?;
     let after = status.upfs.into_iter().next().ok_or_else(|| Failure("there is no UPF".into()))?;
     upf.stop()?;
     let mut restarted = vec![];

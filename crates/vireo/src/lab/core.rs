@@ -9,9 +9,10 @@ pub(crate) use cluster::Standing;
 use super::fabric::{self, Place};
 use super::members::{Fate, Member};
 use super::process::{self, Process};
-use super::{CORE, Interrupt, Lab, has_ipv6};
+use super::{API_TOKEN, CORE, Interrupt, Lab, has_ipv6};
 use crate::cli::Failure;
-use crate::{slice, status};
+use crate::client::Api;
+use crate::slice;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
@@ -371,7 +372,7 @@ impl Core {
 
     /// Orders the move of a subscriber's sessions to another UPF; whether there is such a UE.
     pub(crate) fn relocate(&self, supi: &str, upf: &str) -> Result<bool, Failure> {
-        slice::order_relocation(self.api(), supi, upf)
+        slice::order_relocation(&self.api()?, supi, upf)
     }
 
     /// Sessions that have come to another UPF and been let go by the one before.
@@ -386,39 +387,43 @@ impl Core {
     }
 
     fn labelled(&self, name: &str) -> Result<u64, Failure> {
-        let text = status::fetch(self.api(), "/metrics")?;
+        let text = self.api()?.fetch("/metrics")?;
         Ok(text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0))
     }
 
     /// Its status interface; of a cluster, its balancer's.
-    fn api(&self) -> &str {
+    fn url(&self) -> &str {
         self.balancers.iter().find(|balancer| balancer.is_well()).map_or(API, Member::api)
+    }
+
+    fn api(&self) -> Result<Api, Failure> {
+        super::api(self.url())
     }
 
     /// What it says of itself; of a cluster, what its balancer does.
     fn overview(&self) -> Result<Status, Failure> {
-        Ok(serde_json::from_str(&status::fetch(self.api(), "/status?limit=0")?)?)
+        Ok(serde_json::from_str(&self.api()?.fetch("/status?limit=0")?)?)
     }
 
     /// Some of its UEs, from a number on, and how many it has in all.
     pub(crate) fn ues(&self, offset: usize) -> Result<Status, Failure> {
         let page = format!("/status?offset={offset}&limit={UES}&reveal_supi=true");
-        Ok(serde_json::from_str(&status::fetch(self.api(), &page)?)?)
+        Ok(serde_json::from_str(&self.api()?.fetch(&page)?)?)
     }
 
     /// Has a user moved; whether it had another worker before. `None` if nobody has the address any more.
     pub(crate) fn move_user(&self, address: &str, to: &str) -> Result<Option<bool>, Failure> {
-        Ok(slice::move_user(self.api(), address, to)?.map(|moved| moved.moved > 0))
+        Ok(slice::move_user(&self.api()?, address, to)?.map(|moved| moved.moved > 0))
     }
 
     /// The slices of its user plane.
     pub(crate) fn slices(&self) -> Result<SlicesStatus, Failure> {
-        slice::slices(self.api())
+        slice::slices(&self.api()?)
     }
 
     /// Its metrics without labels, by name.
     pub(crate) fn metrics(&self) -> Result<BTreeMap<String, f64>, Failure> {
-        Ok(plain_metrics(&status::fetch(self.api(), "/metrics")?))
+        Ok(plain_metrics(&self.api()?.fetch("/metrics")?))
     }
 
     /// Fails if it has ended.
@@ -540,6 +545,10 @@ ipv4-pool = "{}"
 addresses = ["{n2}"]
 
 {}
+[api]
+socket = "off"
+token-file = "{API_TOKEN}"
+
 [subscribers]
 database = "{DATABASE}"
 "#,
@@ -563,7 +572,10 @@ database = "{DATABASE}"
     }
     if options.hosts > 0 {
         let hosts = options.hosts;
-        text.push_str(&format!("\n[cluster]\nbalancer = \"{balancer}:{FABRIC_PORT}\"\nhosts = {hosts}\n"));
+        // The switch is the laboratory's own.
+        text.push_str(&format!(
+            "\n[cluster]\nbalancer = \"{balancer}:{FABRIC_PORT}\"\nhosts = {hosts}\ninsecure = true\n"
+        ));
         if cfg!(debug_assertions) {
             // Many processes that are not optimised: nobody is dead for being slow.
             text.push_str("misses = 20\n");

@@ -6,7 +6,6 @@ use super::fabric::{Place, Seat, n2};
 use super::limit::Limit;
 use super::process::{self, Process};
 use crate::cli::Failure;
-use crate::status;
 use clap::ValueEnum;
 use std::fs::File;
 use std::sync::Arc;
@@ -147,7 +146,7 @@ impl Member {
 
     /// What it says with so many entries of each list.
     pub(super) fn status_with(&self, limit: usize) -> Result<Status, Failure> {
-        Ok(serde_json::from_str(&status::fetch(&self.api, &format!("/status?limit={limit}"))?)?)
+        Ok(serde_json::from_str(&super::api(&self.api)?.fetch(&format!("/status?limit={limit}"))?)?)
     }
 
     /// CPU time of its processes.

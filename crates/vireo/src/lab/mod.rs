@@ -10,7 +10,6 @@
 //! `vireo demo`, `vireo bench` and `vireo experiment` build on it. It knows how to start the programs and what the kernel
 //! counts of them; it knows nothing of what they say to each other.
 
-mod authority;
 pub(crate) mod capture;
 pub(crate) mod core;
 pub(crate) mod emulator;
@@ -26,6 +25,7 @@ pub(crate) mod upf;
 pub(crate) mod workers;
 
 use crate::cli::Failure;
+use crate::client::Api;
 use fabric::{Fabric, Place, Seat};
 pub(crate) use limit::PERIOD as QUOTA_PERIOD;
 use netns::{InterfaceCounters, Netns};
@@ -34,6 +34,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// The token of the APIs of all its processes, in the laboratory's own `/tmp`.
+const API_TOKEN: &str = "/tmp/vireo-api.token";
+
+/// The API of one of its processes.
+pub(crate) fn api(url: &str) -> Result<Api, Failure> {
+    Api::at(url, Path::new(API_TOKEN))
+}
 
 /// The core on the RAN's side: N2 and N3.
 pub(crate) const CORE: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 1);

@@ -1,5 +1,6 @@
 //! Child processes that are measured: their CPU time and memory as the kernel counts them, and an end that is certain.
 
+use super::API_TOKEN;
 use super::netns::Netns;
 use super::workers;
 use rustix::process::{Pid, setpriority_process};
@@ -50,10 +51,11 @@ impl Process {
         Ok(setpriority_process(Some(Pid::from_child(&self.child)), NICE)?)
     }
 
-    /// The same program as this one, however it was found and whatever is mounted over its path by now.
+    /// The same program as this one, however it was found and whatever is mounted over its path by now. Its API has the
+    /// laboratory's token, and no unix socket: many processes share the file system.
     pub(crate) fn this_program() -> Command {
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("vireo");
+        command.arg0("vireo").env("VIREO_API__TOKEN_FILE", API_TOKEN).env("VIREO_API__SOCKET", "off");
         command
     }
 

@@ -3,7 +3,7 @@
 
 use super::{Who, address_of, each_ue, is_of};
 use crate::cli::Failure;
-use crate::status::{Answer, ask};
+use crate::client::{Answer, Api};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use vireo_node::api::{Moved, SessionStatus, UeStatus};
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Moves the sessions of users and waits until they are there: how many users are meant, and how many have gone.
-pub(super) fn relocate(api: &str, who: &Who, count: Option<usize>, upf: &str) -> Result<Moved, Failure> {
+pub(super) fn relocate(api: &Api, who: &Who, count: Option<usize>, upf: &str) -> Result<Moved, Failure> {
     if let Who::Seid(_) = who {
         return Err(Failure(
             "a SEID is of one UPF: name users by SUPI, address or slice to move them to another".into(),
@@ -63,8 +63,8 @@ pub(super) fn relocate(api: &str, who: &Who, count: Option<usize>, upf: &str) ->
 }
 
 /// Orders the move of a subscriber's sessions; whether there is such a UE.
-pub(crate) fn order(api: &str, supi: &str, upf: &str) -> Result<bool, Failure> {
-    match ask(api, "POST", &format!("/sessions/move?supi={supi}&to={upf}"))? {
+pub(crate) fn order(api: &Api, supi: &str, upf: &str) -> Result<bool, Failure> {
+    match api.ask("POST", &format!("/sessions/move?supi={supi}&to={upf}"))? {
         Answer { status: 202, .. } => Ok(true),
         Answer { status: 404, body, .. } if body.starts_with("no such UE") => Ok(false),
         Answer { status: 400 | 404 | 503, body, .. } if !body.trim().is_empty() => Err(Failure(body.trim().to_owned())),

@@ -1,9 +1,13 @@
 use crate::cli::Failure;
 use clap::{ArgGroup, Args as ClapArgs};
+use std::io::{self, BufRead, IsTerminal, Read};
 use std::net::Ipv4Addr;
 use vireo_core::subscription::{DnnSubscription, SliceSubscription, Subscription};
 use vireo_subscribers::{Key, OnExisting, Store, Subscriber};
 use vireo_types::{Dnn, PduSessionType, Snssai, Supi, SupiError};
+
+/// Octets of a line with a key: more are none.
+const LINE: u64 = 256;
 
 #[derive(Debug, ClapArgs)]
 #[command(group = ArgGroup::new("operator").required(true).args(["opc", "op"]))]
@@ -11,13 +15,13 @@ pub(super) struct Args {
     /// IMSI of the subscriber, or of the first one of a range
     #[arg(long)]
     imsi: Supi,
-    /// Subscriber key K, 32 hexadecimal digits
+    /// Subscriber key K, 32 hexadecimal digits, or - for the next line of standard input
     #[arg(long)]
     k: String,
-    /// OPc, 32 hexadecimal digits
+    /// OPc, 32 hexadecimal digits, or - for the next line of standard input, after K
     #[arg(long)]
     opc: Option<String>,
-    /// OP, from which OPc is derived; OP itself is not kept
+    /// OP, from which OPc is derived, or - as for OPc; OP itself is not kept
     #[arg(long)]
     op: Option<String>,
     /// Authentication management field, 4 hexadecimal digits; its first bit must be set for 5G
@@ -68,9 +72,26 @@ pub(super) fn run(store: &mut Store, args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads a key here and not in clap, whose messages would show what was typed.
+/// Reads a key here and not in clap, whose messages would show what was typed. Arguments are seen by every user of the machine;
+/// standard input is not.
 fn key(option: &str, text: &str) -> Result<Key, Failure> {
-    text.parse().map_err(|e| Failure(format!("{option}: {e}")))
+    let line = if text == "-" { Some(line(option)?) } else { None };
+    line.as_deref().unwrap_or(text).parse().map_err(|e| Failure(format!("{option}: {e}")))
+}
+
+/// The next line of standard input.
+fn line(option: &str) -> Result<String, Failure> {
+    let failed = |why: String| Failure(format!("{option}: standard input {why}; give a key of 32 hexadecimal digits"));
+    let mut input = io::stdin().lock();
+    if input.is_terminal() {
+        eprint!("{}: ", option.trim_start_matches('-'));
+    }
+    let mut line = String::new();
+    match input.by_ref().take(LINE).read_line(&mut line) {
+        Ok(0) => Err(failed("has no line for it".into())),
+        Ok(_) => Ok(line.trim().to_owned()),
+        Err(error) => Err(failed(format!("cannot be read ({error})"))),
+    }
 }
 
 fn subscription(args: &Args) -> Subscription {

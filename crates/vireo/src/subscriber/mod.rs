@@ -3,6 +3,7 @@
 mod add;
 mod hn_key;
 mod list;
+mod private;
 mod transfer;
 
 use crate::cli::Failure;

@@ -1,5 +1,6 @@
 //! `vireo subscriber import` and `export`.
 
+use super::private::Private;
 use crate::cli::Failure;
 use clap::{Args as ClapArgs, ValueEnum};
 use std::fs::File;
@@ -28,16 +29,15 @@ pub(super) struct ImportArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct ExportArgs {
-    /// The file, or - for standard output
-    #[arg(default_value = "-")]
-    file: PathBuf,
+    /// The file, or - for standard output, which is the default without --with-keys
+    file: Option<PathBuf>,
     /// Its format, if its name does not say
     #[arg(long)]
     format: Option<Format>,
     /// Only IMSIs that begin so
     #[arg(long, default_value = "", value_name = "DIGITS")]
     prefix: String,
-    /// Write K and OPc in clear, as an import elsewhere needs
+    /// Write K and OPc in clear to FILE (mode 0600), as an import elsewhere needs
     #[arg(long)]
     with_keys: bool,
 }
@@ -65,13 +65,18 @@ pub(super) fn import(store: &mut Store, args: &ImportArgs) -> Result<(), Failure
 
 /// Writes the subscribers; without keys unless they are asked for.
 pub(super) fn export(store: &mut Store, args: &ExportArgs) -> Result<(), Failure> {
-    let name = args.file.display();
-    let format = format_of(&args.file, args.format)?;
+    if args.with_keys && args.file.is_none() {
+        let why = "--with-keys: keys go to a file, which only you can read; name one, or - for standard output";
+        return Err(Failure(why.into()));
+    }
+    let file = args.file.as_deref().unwrap_or(Path::new("-"));
+    let name = file.display();
+    let format = format_of(file, args.format)?;
     let keys = if args.with_keys { Keys::With } else { Keys::Without };
-    let output: Box<dyn Write> = if is_standard(&args.file) {
-        Box::new(io::stdout().lock())
-    } else {
-        Box::new(private_file(&args.file).map_err(|e| Failure(format!("{name} cannot be written: {e}")))?)
+    let private = if is_standard(file) { None } else { Some(Private::create(file)?) };
+    let output: Box<dyn Write + '_> = match &private {
+        Some(private) => Box::new(private),
+        None => Box::new(io::stdout().lock()),
     };
     let filter = Filter { prefix: args.prefix.clone() };
     let total = store.count(&filter)?;
@@ -110,6 +115,7 @@ pub(super) fn export(store: &mut Store, args: &ExportArgs) -> Result<(), Failure
             },
         }
     })?;
+    private.map_or(Ok(()), Private::finish)?;
     let Some(written) = written else { return Ok(()) };
     eprintln!("exported {written}{}", if args.with_keys { "" } else { " without keys (--with-keys writes them)" });
     Ok(())
@@ -128,10 +134,4 @@ fn format_of(path: &Path, given: Option<Format>) -> Result<Format, Failure> {
     };
     let unknown = || Failure(format!("{} does not say its format: give --format csv or json", path.display()));
     given.or(by_name).ok_or_else(unknown)
-}
-
-/// A new file that only its owner can read, as it may hold keys.
-fn private_file(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
 }

@@ -6,6 +6,7 @@ mod screen;
 mod view;
 
 use crate::cli::Failure;
+use crate::client::ApiArgs;
 use sample::Sample;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -13,9 +14,8 @@ use view::View;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The core's API
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9090")]
-    api: String,
+    #[command(flatten)]
+    api: ApiArgs,
     /// How often it is asked, as in 1s or 500ms: rates are over this time
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
@@ -32,12 +32,13 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Does what `vireo top` was asked.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let before = Sample::take(&args.api)?;
+    let api = args.api.find()?;
+    let before = Sample::take(&api)?;
     if !args.once && std::io::stdout().is_terminal() {
-        return screen::run(args, before);
+        return screen::run((args, &api), before);
     }
     std::thread::sleep(args.interval);
-    let now = Sample::take(&args.api)?;
+    let now = Sample::take(&api)?;
     print!("{}", View::of(&before, &now));
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What the core's API says at one moment.
 
 use crate::cli::Failure;
-use crate::status::fetch;
+use crate::client::Api;
 use std::time::Instant;
 use vireo_node::api::Status;
 
@@ -19,10 +19,10 @@ pub(super) struct Metrics(Vec<(String, f64)>);
 
 impl Sample {
     /// Asks the core.
-    pub(super) fn take(api: &str) -> Result<Self, Failure> {
-        let status = serde_json::from_str(&fetch(api, "/status?limit=0")?)
+    pub(super) fn take(api: &Api) -> Result<Self, Failure> {
+        let status = serde_json::from_str(&api.fetch("/status?limit=0")?)
             .map_err(|e| Failure(format!("{api} does not answer like this version of vireo ({e})")))?;
-        let metrics = Metrics::read(&fetch(api, "/metrics")?);
+        let metrics = Metrics::read(&api.fetch("/metrics")?);
         Ok(Sample { at: Instant::now(), status, metrics })
     }
 }

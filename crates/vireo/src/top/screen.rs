@@ -4,6 +4,7 @@ use super::Args;
 use super::sample::Sample;
 use super::view::{Table, View};
 use crate::cli::Failure;
+use crate::client::Api;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -16,14 +17,14 @@ use std::time::Instant;
 const PAGE: usize = 10;
 
 /// Shows how the core is until the person at the terminal has seen enough.
-pub(super) fn run(args: &Args, first: Sample) -> Result<(), Failure> {
+pub(super) fn run(asked: (&Args, &Api), first: Sample) -> Result<(), Failure> {
     let mut terminal = ratatui::try_init()?;
-    let result = watch(&mut terminal, args, first);
+    let result = watch(&mut terminal, asked, first);
     ratatui::try_restore()?;
     result
 }
 
-fn watch(terminal: &mut ratatui::DefaultTerminal, args: &Args, first: Sample) -> Result<(), Failure> {
+fn watch(terminal: &mut ratatui::DefaultTerminal, (args, api): (&Args, &Api), first: Sample) -> Result<(), Failure> {
     let (mut view, mut before) = (View::of(&first, &first), first);
     let mut due = Instant::now() + args.interval;
     let mut offset = 0;
@@ -49,7 +50,7 @@ fn watch(terminal: &mut ratatui::DefaultTerminal, args: &Args, first: Sample) ->
             continue;
         }
         due = Instant::now() + args.interval;
-        match Sample::take(&args.api) {
+        match Sample::take(api) {
             Ok(now) => {
                 view = View::of(&before, &now);
                 (before, trouble) = (now, None);

@@ -48,7 +48,7 @@ impl Core {
         let database = directory.path().join("subscribers.db");
         let config = format!(
             "[n2]\ndriver = \"userspace-udp\"\naddresses = [\"127.0.0.1\"]\nport = {SCTP_PORT}\nudp-port = {udp_port}\n{n2}\
-             [n4]\nlisten = \"127.0.0.1:{n4_port}\"\n[upf]\nenabled = false\n[[external-upf]]\nn4 = \"127.0.0.1:{upf_port}\"\n[api]\nlisten = \"{api}\"\n\
+             [n4]\nlisten = \"127.0.0.1:{n4_port}\"\n[upf]\nenabled = false\n[[external-upf]]\nn4 = \"127.0.0.1:{upf_port}\"\n[api]\nlisten = \"{api}\"\nsocket = \"off\"\ntoken-file = \"api.token\"\n\
              [subscribers]\ndatabase = \"{}\"\n[slice.default]\nsnssai = {{ sst = 1 }}\n{}{more}",
             database.display(),
             // What is recorded for others to read is not ciphered.

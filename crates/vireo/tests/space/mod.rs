@@ -46,6 +46,7 @@ pub(crate) struct Counters {
 /// A network namespace: that of a process which does nothing.
 pub(crate) struct Space {
     holder: Child,
+    directory: tempfile::TempDir,
 }
 
 impl Space {
@@ -54,7 +55,7 @@ impl Space {
         let mut command = Command::new("unshare");
         // nothing lasts longer than a test may take, even if the test is killed
         command.args(["--net", "sleep", "600"]).stderr(Stdio::null());
-        let mut space = Space { holder: Child(command.spawn().ok()?) };
+        let mut space = Space { holder: Child(command.spawn().ok()?), directory: tempfile::tempdir().ok()? };
         let own = fs::read_link("/proc/self/ns/net").ok()?;
         let path = format!("/proc/{}/ns/net", space.holder.0.id());
         while fs::read_link(&path).ok()? == own {
@@ -79,6 +80,8 @@ impl Space {
         let mut inside = Command::new("nsenter");
         inside.args(["--net", "--target", &self.holder.0.id().to_string()]);
         inside.arg(command.get_program()).args(command.get_args());
+        // Spaces share the file system, where a core has its token and its socket by itself.
+        inside.env("VIREO_API__SOCKET", "off").env("VIREO_API__TOKEN_FILE", self.directory.path().join("api.token"));
         inside
     }
 

@@ -5,11 +5,12 @@ use crate::balancer::fleet::tests::core;
 use crate::cluster::{Audience, BalancerConfig, BalancerNode, Caller, Me, Pulse, Told};
 use crate::config::{ApiConfig, N2Config, N4Config};
 use crate::controller;
+use crate::fabric::Role;
 use crate::fabric::frame;
 use crate::fabric::membership::ToMember;
 use crate::fabric::message::{ToBalancer, ToHost};
 use crate::fabric::stream::Stream;
-use crate::fabric::{Role, TlsConfig};
+use crate::identity::TlsConfig;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Instant as Monotonic;
@@ -65,7 +66,7 @@ fn settings(controller: Option<SocketAddr>, path: &Path) -> BalancerConfig {
         slices: Vec::new(),
         n2: N2Config::default(),
         n4: N4Config { listen: (Ipv4Addr::LOCALHOST, 0).into(), direct: false, allow: Vec::new() },
-        api: ApiConfig { listen: Some(api) },
+        api: ApiConfig { listen: Some(api), ..ApiConfig::loopback(path.join("api.token")) },
         cluster: ClusterConfig {
             controllers: controller.into_iter().collect(),
             balancer: match controller {
@@ -255,7 +256,7 @@ impl World {
 
     fn health(&self) -> String {
         let mut stream = TcpStream::connect(self.config.api.listen.expect("an address")).expect("it listens");
-        stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").expect("it is open");
+        stream.write_all(b"GET /healthz HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n").expect("it is open");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
         answer

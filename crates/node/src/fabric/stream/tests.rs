@@ -1,32 +1,42 @@
 //! Two ends of a connection, with TLS and without.
 
+use super::super::Insecure;
 use super::super::authority::{Authority, Files, NAME};
 use super::super::frame::decode;
-use super::super::{Insecure, TlsConfig};
 use super::*;
+use crate::identity::TlsConfig;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 const WITHIN: Duration = Duration::from_secs(10);
 
-fn security(files: &Files) -> Security {
+/// What secures a member of some roles; of none, one that does not look at its own certificate.
+fn security(files: &Files, own: &[Role]) -> Security {
     let config = TlsConfig {
         certificate: files.certificate.clone(),
         key: files.key.clone(),
         authorities: files.authorities.clone(),
         name: NAME.into(),
     };
-    Security::load(Some(&config)).unwrap()
+    Security::load(Some(&config), own).unwrap()
 }
 
 /// The end that connects and the one that takes it.
 fn ends(connects: &Security, takes: &Security) -> [Stream; 2] {
+    between((connects, Role::Host), (takes, Role::Balancer), (&[Role::Balancer], &[Role::Host]))
+}
+
+/// Ends that greet as some roles, and what each expects of the other.
+fn between(
+    (connects, connecting): (&Security, Role),
+    (takes, taking): (&Security, Role),
+    expected: (&'static [Role], &'static [Role]),
+) -> [Stream; 2] {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    let connecting = Stream::connect(address, connects, Role::Host, &[Role::Balancer]).unwrap();
+    let connecting = Stream::connect(listener.local_addr().unwrap(), connects, connecting, expected.0).unwrap();
     let (socket, _) = listener.accept().unwrap();
-    [connecting, Stream::accepted(socket, takes, Role::Balancer, &[Role::Host]).unwrap()]
+    [connecting, Stream::accepted(socket, takes, taking, expected.1).unwrap()]
 }
 
 /// Sends and reads at an end, a piece; the messages that came.
@@ -43,14 +53,19 @@ fn turn(end: &mut Stream) -> Result<Vec<Vec<u8>>, FrameError> {
 
 /// What each end says in the end of the other, who does not talk to it.
 fn refusals(connects: &Security, takes: &Security) -> [FrameError; 2] {
-    let mut ends = ends(connects, takes);
+    ended(ends(connects, takes))
+}
+
+fn ended(ends: [Stream; 2]) -> [FrameError; 2] {
     let (mut said, until) = ([None, None], Instant::now() + WITHIN);
+    let mut ends = ends.map(Some);
     while said.iter().any(Option::is_none) {
         assert!(Instant::now() < until, "{said:?}");
-        for (end, said) in ends.iter_mut().zip(&mut said).filter(|(_, said)| said.is_none()) {
+        for (there, said) in ends.iter_mut().zip(&mut said) {
+            let Some(end) = there else { continue };
             match turn(end) {
-                Ok(came) => assert_eq!((came.len(), end.role()), (0, None), "nothing is heard of a stranger"),
-                Err(error) => *said = Some(error),
+                Ok(came) => assert!(came.is_empty(), "nothing is heard of a stranger"),
+                Err(error) => (*said, *there) = (Some(error), None),
             }
         }
     }
@@ -61,14 +76,27 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-fn member(authority: &Authority, at: &Path, member: &str, name: &str) -> Security {
-    security(&authority.member(at, member, name).unwrap())
+/// The certificate of a role.
+fn shown(role: Role) -> &'static str {
+    match role {
+        Role::Host | Role::Peer => "host",
+        Role::Balancer => "balancer",
+        Role::Controller => "controller",
+    }
+}
+
+fn files(authority: &Authority, at: &Path, role: &str) -> Files {
+    authority.member(at, role, &[&format!("vireo://{NAME}/{role}")]).unwrap()
+}
+
+fn member(authority: &Authority, at: &Path, role: Role) -> Security {
+    security(&files(authority, at, shown(role)), &[role])
 }
 
 #[test]
 fn much_goes_both_ways_at_once_and_arrives_whole() {
     let (at, authority) = (directory(), Authority::new().unwrap());
-    let tls = [member(&authority, at.path(), "one", NAME), member(&authority, at.path(), "two", NAME)];
+    let tls = [Role::Host, Role::Balancer].map(|role| member(&authority, at.path(), role));
     for [connects, takes] in [tls, [Security::default(), Security::default()]] {
         let mut ends = ends(&connects, &takes);
         // More than the sockets and what is between them take: either waits for the other to read.
@@ -94,36 +122,81 @@ fn much_goes_both_ways_at_once_and_arrives_whole() {
 }
 
 #[test]
-fn who_is_of_another_authority_or_of_another_name_is_refused_at_both_ends() {
-    let (at, ours, others) = (directory(), Authority::new().unwrap(), Authority::new().unwrap());
-    let good = member(&ours, at.path(), "good", NAME);
-    let stranger = member(&others, at.path(), "stranger", NAME);
+fn member_of_another_authority_is_refused_at_both_ends() {
+    let (at, elsewhere) = (directory(), directory());
+    let (ours, others) = (Authority::new().unwrap(), Authority::new().unwrap());
+    let good = member(&ours, at.path(), Role::Balancer);
+    let stranger = member(&others, elsewhere.path(), Role::Host);
     // Who connects sees the other's certificate first, and tells it by an alert.
     let [connecting, taking] = refusals(&stranger, &good);
     assert!(connecting.to_string().contains("none of cluster.tls.authorities"), "{connecting}");
     assert!(taking.to_string().contains("does not take this member's certificate"), "{taking}");
     // One that takes the other's authority is not taken itself.
-    let mut careless = others.member(at.path(), "careless", NAME).unwrap();
-    careless.authorities = ours.member(at.path(), "other", NAME).unwrap().authorities;
-    let [connecting, taking] = refusals(&security(&careless), &good);
+    let authorities = files(&ours, at.path(), "host").authorities;
+    let careless = Files { authorities, ..files(&others, elsewhere.path(), "host") };
+    let [connecting, taking] = refusals(&security(&careless, &[Role::Host]), &good);
     assert!(taking.to_string().contains("none of cluster.tls.authorities"), "{taking}");
     assert!(connecting.to_string().contains("does not take this member's certificate"), "{connecting}");
-
-    // An authority that takes both, whose certificates say another name.
-    let unnamed = member(&ours, at.path(), "unnamed", "smf.vireo.test");
-    let [connecting, taking] = refusals(&unnamed, &good);
-    assert!(taking.to_string().contains("for another name than cluster.tls.name"), "{taking}");
-    assert!(connecting.to_string().contains("does not take this member's certificate"), "{connecting}");
-    let [connecting, taking] = refusals(&good, &unnamed);
-    assert!(connecting.to_string().contains("for another name than cluster.tls.name"), "{connecting}");
-    assert!(taking.to_string().contains("does not take this member's certificate"), "{taking}");
     assert!(connecting.stays() && taking.stays());
+}
+
+/// Every connection of the fabric: who makes it, who takes it, and what each expects of the other.
+type Way = ((Role, Role), (&'static [Role], &'static [Role]));
+const WAYS: [Way; 4] = [
+    ((Role::Host, Role::Controller), (&[Role::Controller], &[Role::Host, Role::Balancer])),
+    ((Role::Balancer, Role::Controller), (&[Role::Controller], &[Role::Host, Role::Balancer])),
+    ((Role::Host, Role::Balancer), (&[Role::Balancer], &[Role::Host])),
+    ((Role::Peer, Role::Peer), (&[Role::Peer], &[Role::Peer])),
+];
+
+#[test]
+fn each_pair_of_roles_takes_its_own_and_no_other() {
+    let (at, authority) = (directory(), Authority::new().unwrap());
+    let all = ["controller", "balancer", "host", "amf", "smf", "upf"];
+    let has: Vec<(&str, Security)> =
+        all.iter().map(|role| (*role, security(&files(&authority, at.path(), role), &[]))).collect();
+    let of = |role: Role| has.iter().find(|(name, _)| *name == shown(role)).map(|(_, security)| security).unwrap();
+    for ((connects, takes), expected) in WAYS {
+        let mut ends = between((of(connects), connects), (of(takes), takes), expected);
+        let until = Instant::now() + WITHIN;
+        while ends.iter().any(|end| end.role().is_none()) {
+            assert!(Instant::now() < until, "{connects:?} to {takes:?}");
+            ends.iter_mut().for_each(|end| drop(turn(end).unwrap()));
+        }
+        for (name, thief) in &has {
+            // Who connects with another certificate, whatever it greets as.
+            if *name != shown(connects) {
+                let [connecting, taking] = ended(between((thief, connects), (of(takes), takes), expected));
+                let refused = format!("its certificate is for {name} in cluster {NAME}");
+                let is_other = expected.1.iter().any(|role| shown(*role) == *name);
+                match is_other {
+                    // One of those that are expected there: it is what it says that is not its to say.
+                    true => assert!(matches!(taking, FrameError::Greeting(GreetingError::Certificate(_))), "{taking}"),
+                    false => {
+                        assert!(taking.to_string().contains(&refused), "{name} as {connects:?}: {taking}");
+                        let alert = connecting.to_string();
+                        assert!(
+                            alert.contains("does not take this member's certificate (CertificateUnknown)"),
+                            "{alert}"
+                        );
+                    }
+                }
+            }
+            // Who takes connections with another one.
+            if *name != shown(takes) {
+                let [connecting, taking] = ended(between((of(connects), connects), (thief, takes), expected));
+                let refused = format!("its certificate is for {name} in cluster {NAME}");
+                assert!(connecting.to_string().contains(&refused), "{name} as {takes:?}: {connecting}");
+                assert!(taking.to_string().contains("does not take this member's certificate"), "{taking}");
+            }
+        }
+    }
 }
 
 #[test]
 fn a_member_without_tls_and_one_with_it_say_what_helps() {
     let (at, authority) = (directory(), Authority::new().unwrap());
-    let (plain, tls) = (Security::default(), member(&authority, at.path(), "one", NAME));
+    let (plain, tls) = (Security::default(), member(&authority, at.path(), Role::Balancer));
     for [with, without] in [refusals(&tls, &plain), {
         let [plain, tls] = refusals(&plain, &tls);
         [tls, plain]
@@ -138,7 +211,7 @@ fn a_member_without_tls_and_one_with_it_say_what_helps() {
 #[test]
 fn something_else_ends_it() {
     let (at, authority) = (directory(), Authority::new().unwrap());
-    let tls = member(&authority, at.path(), "one", NAME);
+    let tls = member(&authority, at.path(), Role::Balancer);
     for security in [tls, Security::default()] {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut stranger = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -19,6 +19,7 @@ use crate::clock::clock;
 use crate::config::{ApiConfig, N4Config, StateConfig};
 use crate::control::{StartError, bind_n4, recovery};
 use crate::database::{Database, DatabaseError, Done, Job};
+use crate::identity::CertificateRole;
 use crate::metrics::{Fault, Metrics, StateFunction};
 use crate::n4;
 use crate::reload::Reload;
@@ -201,7 +202,9 @@ impl Smf {
         let door = Door { queue, bell: Arc::clone(&bell) };
         let calls = door.clone();
         let endpoint =
-            Endpoint::start(sbi.endpoint("SMF", sbi.smf).map_err(SbiError::from)?, move |call| calls.call(call));
+            Endpoint::start(sbi.endpoint(CertificateRole::Smf, sbi.smf).map_err(SbiError::from)?, move |call| {
+                calls.call(call)
+            });
         let endpoint = endpoint.map_err(SbiError::from)?;
         let upfs = core.upfs.iter().map(|upf| (upf.name.clone(), upf.n4, false)).collect();
         let (started, sessions) = (std::time::Instant::now(), AtomicUsize::new(0));
@@ -240,8 +243,7 @@ impl Smf {
         let thread = Some(thread.map_err(StartError::Thread)?);
         // Last: who sees it finds an SMF that works.
         let source = Arc::<Seen>::clone(&seen);
-        let api = api.listen.map(|address| api::Server::start(address, source, metrics)).transpose();
-        let api = api.map_err(StartError::Api)?;
+        let api = api::Server::start(&api, source, metrics).map_err(StartError::Api)?;
         Ok(Smf { endpoint, api, stop, door, thread, seen })
     }
 
@@ -252,7 +254,7 @@ impl Smf {
 
     /// The address of the status interface, if there is one.
     pub fn api(&self) -> Option<SocketAddr> {
-        self.api.as_ref().map(api::Server::address)
+        self.api.as_ref().and_then(api::Server::address)
     }
 
     /// Takes what can change while it runs.

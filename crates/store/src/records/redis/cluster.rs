@@ -12,7 +12,7 @@ use super::link::{Link, LinkConfig};
 use super::map::Map;
 use crate::Version;
 use crate::records::pause::AGAIN_AFTER;
-use crate::records::{Change, Found, Name, Operations, RecordError, Records};
+use crate::records::{Change, DatabaseTls, Found, Name, Operations, RecordError, Records};
 use redis::Value;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
@@ -37,6 +37,16 @@ pub struct ClusterConfig {
     /// Whether commits count at a master that the cluster says has fewer replicas than these, as after one has died. If not,
     /// they are silent until there are enough again.
     pub alone: bool,
+    /// TLS of the connections to all its nodes; `None`: they have none.
+    pub tls: Option<DatabaseTls>,
+}
+
+impl ClusterConfig {
+    /// How a node is reached.
+    fn link(&self, node: &str, patience: Duration) -> LinkConfig {
+        let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
+        LinkConfig { url: format!("{scheme}://{node}"), patience, tls: self.tls.clone().unwrap_or_default() }
+    }
 }
 
 /// Records in a Redis Cluster.
@@ -184,7 +194,7 @@ impl RedisCluster {
         let writes = asked().any(|item| matches!(item.ask, Ask::Change(_)) || unsure(item));
         let wanted = if writes { self.wanted(node) } else { 0 };
         self.operations.round_trips += 1;
-        let config = LinkConfig { url: format!("redis://{node}"), patience: self.config.patience };
+        let config = self.config.link(node, self.config.patience);
         let link = self.links.entry(node.to_owned()).or_insert_with(|| Link::new(config));
         let answers = link.ask_scripts(|connection, scripts| {
             let mut pipeline = redis::pipe();
@@ -286,7 +296,7 @@ impl RedisCluster {
         for _ in 0..known.len() {
             self.turn = (self.turn + 1) % known.len();
             let node = &known[self.turn];
-            let config = LinkConfig { url: format!("redis://{node}"), patience: self.config.patience / 4 };
+            let config = self.config.link(node, self.config.patience / 4);
             let scout = self.scouts.entry(node.clone()).or_insert_with(|| Link::new(config));
             let mut question = redis::cmd("CLUSTER");
             let answer = scout.ask(|connection| question.arg("SLOTS").query::<Value>(connection));
@@ -333,7 +343,7 @@ impl Records for RedisCluster {
             let (before, mut numbers) = (self.map.clone(), Vec::new());
             for node in before.masters() {
                 self.operations.round_trips += 1;
-                let config = LinkConfig { url: format!("redis://{node}"), patience: self.config.patience };
+                let config = self.config.link(node, self.config.patience);
                 let link = self.links.entry(node.to_owned()).or_insert_with(|| Link::new(config));
                 let keys = &self.keys;
                 numbers.extend(link.ask(|connection| keys.numbers(collection, connection))?);

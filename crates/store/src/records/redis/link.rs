@@ -1,18 +1,20 @@
 //! A connection to one server.
 
 use super::commands::{Scripts, refused};
-use crate::records::RecordError;
 use crate::records::pause::Pause;
+use crate::records::{DatabaseTls, RecordError};
 use redis::{Client, Connection, ErrorKind, RedisError, ServerErrorKind, Value};
 use std::time::Duration;
 
 /// How a database is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
-    /// `redis://HOST:PORT` or `redis+unix:///PATH`.
+    /// `redis://HOST:PORT`, `redis+unix:///PATH` or, with TLS, `rediss://HOST:PORT`.
     pub url: String,
     /// How long an answer is waited for.
     pub patience: Duration,
+    /// Of `rediss://`.
+    pub tls: DatabaseTls,
 }
 
 /// A connection that is made when it is needed, and again after an error, with growing pauses in between.
@@ -38,7 +40,12 @@ impl Link {
 
     fn connect(&self) -> Result<Connection, RedisError> {
         let patience = self.config.patience;
-        let connection = Client::open(self.config.url.as_str())?.get_connection_with_timeout(patience)?;
+        let url = self.config.url.as_str();
+        let client = match url.starts_with("rediss://") {
+            true => Client::build_with_tls(url, self.config.tls.read().map_err(std::io::Error::other)?)?,
+            false => Client::open(url)?,
+        };
+        let connection = client.get_connection_with_timeout(patience)?;
         connection.set_read_timeout(Some(patience))?;
         connection.set_write_timeout(Some(patience))?;
         Ok(connection)

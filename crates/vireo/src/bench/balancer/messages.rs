@@ -10,8 +10,7 @@ use crate::cluster::settings;
 use crate::config::Config;
 use crate::lab::core::{API, CONFIG, CoreOptions, prepare};
 use crate::lab::process::Process;
-use crate::lab::{Interrupt, Lab};
-use crate::status;
+use crate::lab::{Interrupt, Lab, api};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -64,7 +63,7 @@ pub(super) fn cost(lab: &Lab, ues: u32, interrupt: &Interrupt) -> Result<f64, Fa
 fn await_hosts(interrupt: &Interrupt) -> Result<(), Failure> {
     let until = Instant::now() + UP_WITHIN;
     let hosts = || -> Result<usize, Failure> {
-        let status: Status = serde_json::from_str(&status::fetch(API, "/status?limit=0")?)?;
+        let status: Status = serde_json::from_str(&api(API)?.fetch("/status?limit=0")?)?;
         Ok(status.hosts.len())
     };
     while !hosts().is_ok_and(|hosts| hosts == HOSTS) {

@@ -4,9 +4,9 @@
 use super::{CONFIG, Core, CoreOptions, FABRIC_PORT, LAST_WORDS};
 use crate::cli::Failure;
 use crate::lab::Lab;
-use crate::lab::authority::{Authority, Files, NAME};
+use crate::lab::api;
 use crate::lab::process::{self, Process};
-use crate::status;
+use crate::pki::authority::{Authority, Files, NAME};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,6 +15,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use vireo_node::api::{Counts, Status};
+use vireo_node::identity::CertificateRole;
 use vireo_node::sbi::Encoding;
 
 /// A function besides the AMF, which is the core's own process.
@@ -56,8 +57,9 @@ const CERTIFICATES: &str = "/tmp";
 /// Makes an authority, and certificates of AMF and SMF.
 pub(super) fn certify() -> Result<(), Failure> {
     let authority = Authority::new()?;
-    for role in [AMF, SMF] {
-        authority.member(Path::new(CERTIFICATES), role, NAME)?;
+    std::fs::write(Files::of(Path::new(CERTIFICATES), AMF).authorities, authority.certificate())?;
+    for role in [CertificateRole::Amf, CertificateRole::Smf] {
+        authority.member(Path::new(CERTIFICATES), role.name(), &[&role.uri(NAME)])?;
     }
     Ok(())
 }
@@ -118,7 +120,7 @@ impl Function {
 
     /// What it says of itself.
     fn status(&self) -> Result<Status, Failure> {
-        Ok(serde_json::from_str(&status::fetch(&format!("http://{}", self.api), "/status?limit=0")?)?)
+        Ok(serde_json::from_str(&api(&format!("http://{}", self.api))?.fetch("/status?limit=0")?)?)
     }
 
     /// Fails if it has ended.
@@ -170,8 +172,8 @@ impl Core {
         if self.functions.is_empty() {
             return Ok(all);
         }
-        for api in self.apis() {
-            for (name, count) in state_operations(&status::fetch(&api, "/metrics")?) {
+        for url in self.apis() {
+            for (name, count) in state_operations(&api(&url)?.fetch("/metrics")?) {
                 *all.entry(name).or_default() += count;
             }
         }
@@ -181,13 +183,13 @@ impl Core {
     /// Where the functions of a chain that run now say how they are.
     fn apis(&self) -> impl Iterator<Item = String> {
         let others = self.functions.iter().filter(|function| !function.killed);
-        std::iter::once(self.api().to_owned()).chain(others.map(|function| format!("http://{}", function.api)))
+        std::iter::once(self.url().to_owned()).chain(others.map(|function| format!("http://{}", function.api)))
     }
 
     /// How long the functions of a chain have waited for their database, all operations together: of some that were asked in one
     /// go, each counts.
     pub(crate) fn state_time(&self) -> Result<Duration, Failure> {
-        self.apis().map(|api| Ok(state_time(&status::fetch(&api, "/metrics")?))).sum()
+        self.apis().map(|url| Ok(state_time(&api(&url)?.fetch("/metrics")?))).sum()
     }
 
     /// Kills a function of a chain, and starts it again at once.

@@ -2,10 +2,10 @@
 
 use super::Core;
 use crate::cli::Failure;
+use crate::client::Answer;
 use crate::lab::fabric::Place;
 use crate::lab::members::{Fate, Member};
-use crate::lab::{Interrupt, Lab};
-use crate::status::{Answer, ask, fetch};
+use crate::lab::{Interrupt, Lab, api};
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ impl Core {
     /// Starts etcd, the controller and the balancers, one when the other is there: the first balancer talks to the UPFs.
     pub(super) fn start_balancers(&mut self, lab: &Lab, interrupt: &Interrupt) -> Result<(), Failure> {
         self.etcd = Some(Member::start(lab, Place::Etcd, &self.options, self.log_of(Place::Etcd)?)?);
-        let is_there = |member: &Member| fetch(member.api(), "/health").is_ok();
+        let is_there = |member: &Member| api(member.api()).is_ok_and(|etcd| etcd.fetch("/health").is_ok());
         self.wait(interrupt, "etcd does not answer", |core| core.etcd.as_ref().is_some_and(is_there))?;
         self.start_controller(lab)?;
         let is_up = |member: &Member| member.status().is_ok();
@@ -86,7 +86,7 @@ impl Core {
             return Err(Failure(format!("host {host} is not in the map")));
         };
         let path = format!("/cluster/drain?host={}", entry.host);
-        match ask(self.api_of_map(), "POST", &path)? {
+        match api(self.api_of_map())?.ask("POST", &path)? {
             Answer { status: 202, .. } => self.host(host).map(Member::is_to_leave),
             Answer { line, body, .. } => Err(Failure(format!("the controller answers '{line}' {}", body.trim()))),
         }
@@ -117,12 +117,12 @@ impl Core {
 
     /// Where the map is told: by the controller if that is there.
     fn api_of_map(&self) -> &str {
-        self.controller.as_ref().filter(|controller| controller.is_well()).map_or_else(|| self.api(), Member::api)
+        self.controller.as_ref().filter(|controller| controller.is_well()).map_or_else(|| self.url(), Member::api)
     }
 
     /// The hosts and the balancers of the map.
     pub(super) fn map(&self) -> Result<Status, Failure> {
-        Ok(serde_json::from_str(&fetch(self.api_of_map(), "/status?limit=0")?)?)
+        Ok(serde_json::from_str(&api(self.api_of_map())?.fetch("/status?limit=0")?)?)
     }
 
     /// How far everything is. A member that has only just been started may not answer yet.

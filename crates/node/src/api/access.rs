@@ -1,0 +1,266 @@
+//! Who may do what over the API: hosts and origins of requests, the bearer token, and users of the unix socket.
+//!
+//! | connection | reads | SUPIs, changes |
+//! |---|---|---|
+//! | unix socket, same user or root | yes | yes |
+//! | unix socket, another user | yes | token |
+//! | TCP, listening on a loopback address | yes | token |
+//! | TCP, listening on any other address | token, but `/metrics` and `/healthz` | token |
+//!
+//! Browsers have no part in it: a request that one makes for a web page is refused whatever it is for.
+
+use super::token::Token;
+use crate::metrics::{ApiRefusal, Metrics};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Paths that show nothing secret, for scrapers and supervisors.
+const OPEN: [&str; 2] = ["/metrics", "/healthz"];
+/// How long further refusals of a kind are only counted.
+const LOGGED_EVERY: Duration = Duration::from_secs(60);
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Client {
+    /// The unix socket; whether its user is this process's or root.
+    Unix { trusted: bool },
+    /// TCP; whether the API listens on a loopback address.
+    Tcp { loopback: bool },
+}
+
+/// What a request may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Access {
+    /// Change state and see SUPIs.
+    pub(super) full: bool,
+}
+
+/// What decides about requests.
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    token: Option<Arc<Token>>,
+    host_names: Arc<[String]>,
+    metrics: Arc<Metrics>,
+    /// By kind of refusal.
+    logged: Arc<Mutex<[Logged; ApiRefusal::ALL.len()]>>,
+}
+
+/// When refusals of a kind were logged, and how many were not since.
+type Logged = (Option<Instant>, u64);
+
+impl Guard {
+    pub(super) fn new(token: Option<Token>, host_names: &[String], metrics: Arc<Metrics>) -> Self {
+        Guard { token: token.map(Arc::new), host_names: host_names.into(), metrics, logged: Arc::default() }
+    }
+
+    /// What a request may do.
+    ///
+    /// # Errors
+    ///
+    /// Why it may not even be made.
+    fn access(&self, client: Client, method: &Method, path: &str, headers: &HeaderMap) -> Result<Access, ApiRefusal> {
+        if is_of_a_page(headers) {
+            return Err(ApiRefusal::Origin);
+        }
+        let shown = headers.get(header::AUTHORIZATION).map(|shown| shown.as_bytes());
+        let good = self.token.as_ref().zip(shown).map(|(token, shown)| token.is_shown_by(shown));
+        // A wrong one is never taken for none: its owner learns of the mistake.
+        if good == Some(false) {
+            return Err(ApiRefusal::Token);
+        }
+        let full = good == Some(true) || client == Client::Unix { trusted: true };
+        let reads = match client {
+            Client::Unix { .. } => true,
+            Client::Tcp { loopback } => {
+                if !self.is_known(headers) {
+                    return Err(ApiRefusal::Host);
+                }
+                loopback || OPEN.contains(&path)
+            }
+        };
+        let safe = [Method::GET, Method::HEAD].contains(method);
+        if full || reads && safe { Ok(Access { full }) } else { Err(ApiRefusal::Token) }
+    }
+
+    /// Returns true if the request names this API by an address, or by a name that the configuration has. A web page whose
+    /// name was led here (DNS rebinding) says its own name.
+    fn is_known(&self, headers: &HeaderMap) -> bool {
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+        let Ok(host) = host.to_str() else { return false };
+        let name = match host.strip_prefix('[') {
+            Some(v6) => v6.split(']').next().unwrap_or_default(),
+            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        };
+        name.parse::<IpAddr>().is_ok()
+            || name.eq_ignore_ascii_case("localhost")
+            || self.host_names.iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// Counts a refusal, and logs it now and then.
+    pub(super) fn refuse(&self, refusal: ApiRefusal) {
+        self.metrics.api_refused(refusal);
+        // Poisoned by nobody: what is done under the lock does not panic.
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, left_out) = &mut logged[refusal as usize];
+        if last.is_some_and(|last| last.elapsed() < LOGGED_EVERY) {
+            *left_out += 1;
+            return;
+        }
+        tracing::warn!(reason = refusal.label(), left_out, "refused a request to the API");
+        (*last, *left_out) = (Some(Instant::now()), 0);
+    }
+
+    fn answer(&self, refusal: ApiRefusal) -> Response {
+        let token = match self.token {
+            Some(_) => {
+                "a token is needed: send the one of api.token-file as `Authorization: Bearer`, or use the unix socket\n"
+            }
+            None => "this process has no token (see its log): use the unix socket\n",
+        };
+        match refusal {
+            ApiRefusal::Token => {
+                let challenge = [(header::WWW_AUTHENTICATE, "Bearer realm=\"vireo\"")];
+                (StatusCode::UNAUTHORIZED, challenge, token).into_response()
+            }
+            ApiRefusal::Host => {
+                let text = "unknown host name: use an address, or add the name to api.host-names\n";
+                (StatusCode::MISDIRECTED_REQUEST, text).into_response()
+            }
+            ApiRefusal::Origin | ApiRefusal::Connections => (StatusCode::FORBIDDEN, NOT_FOR_PAGES).into_response(),
+        }
+    }
+
+    /// Returns the answer to a request that wants more than it may.
+    pub(super) fn refusal(&self, access: Access) -> Option<Response> {
+        (!access.full).then(|| {
+            self.refuse(ApiRefusal::Token);
+            self.answer(ApiRefusal::Token)
+        })
+    }
+}
+
+const NOT_FOR_PAGES: &str = "not for web pages\n";
+
+/// Browsers name the page that a request comes from, or at least that it comes from one (W3C Fetch Metadata).
+fn is_of_a_page(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
+    headers.contains_key(header::ORIGIN) || site.is_some_and(|site| site != b"none")
+}
+
+/// Lets requests through that may be made.
+pub(super) async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    // A connection of which it is not known where it comes from is one that may do nothing.
+    let client = request.extensions().get().copied().unwrap_or(Client::Tcp { loopback: false });
+    match guard.access(client, request.method(), request.uri().path(), request.headers()) {
+        Ok(access) => {
+            request.extensions_mut().insert(access);
+            next.run(request).await
+        }
+        Err(refusal) => {
+            guard.refuse(refusal);
+            guard.answer(refusal)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+
+    const TOKEN: &str = "0123456789abcdef";
+    const LOCAL: Client = Client::Tcp { loopback: true };
+    const REMOTE: Client = Client::Tcp { loopback: false };
+    const OWN: Client = Client::Unix { trusted: true };
+    const OTHER: Client = Client::Unix { trusted: false };
+
+    fn guard() -> Guard {
+        Guard::new(Token::parse(TOKEN), &["core.example".to_owned()], Arc::new(Metrics::new()))
+    }
+
+    fn ask(
+        client: Client,
+        method: &Method,
+        path: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Result<Access, ApiRefusal> {
+        let mut map = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("127.0.0.1:9090"))]);
+        for (name, value) in headers {
+            map.insert(*name, HeaderValue::from_str(value).unwrap());
+        }
+        guard().access(client, method, path, &map)
+    }
+
+    #[test]
+    fn each_client_has_its_rights() {
+        let good = ("authorization", "Bearer 0123456789abcdef");
+        let (full, some) = (Ok(Access { full: true }), Ok(Access { full: false }));
+        let no = Err(ApiRefusal::Token);
+        for (client, metrics, status, change) in
+            [(OWN, full, full, full), (OTHER, some, some, no), (LOCAL, some, some, no), (REMOTE, some, no, no)]
+        {
+            assert_eq!(ask(client, &Method::GET, "/metrics", &[]), metrics, "{client:?}");
+            assert_eq!(ask(client, &Method::GET, "/status", &[]), status, "{client:?}");
+            for method in [Method::POST, Method::DELETE, Method::PUT, Method::OPTIONS] {
+                assert_eq!(ask(client, &method, "/deregister", &[]), change, "{client:?}");
+                assert_eq!(ask(client, &method, "/deregister", &[good]), full, "{client:?}");
+            }
+            for path in ["/metrics", "/status"] {
+                assert_eq!(ask(client, &Method::GET, path, &[good]), full, "{client:?}");
+                assert_eq!(ask(client, &Method::GET, path, &[("authorization", "Bearer x")]), no, "{client:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rebound_names_and_pages_are_refused() {
+        for host in
+            ["127.0.0.1", "127.0.0.1:9090", "[::1]:9090", "[::1]", "localhost:9090", "10.0.0.1", "Core.Example:1"]
+        {
+            assert!(ask(LOCAL, &Method::GET, "/status", &[("host", host)]).is_ok(), "{host}");
+        }
+        for host in
+            ["evil.example", "evil.example:9090", "127.0.0.1.evil.example", "localhost.evil.example", "", "[", ":1"]
+        {
+            for path in ["/metrics", "/status", "/healthz"] {
+                let asked = ask(LOCAL, &Method::GET, path, &[("host", host)]);
+                assert_eq!(asked, Err(ApiRefusal::Host), "{host}");
+            }
+            // No browser asks by the unix socket.
+            assert!(ask(OWN, &Method::GET, "/status", &[("host", host)]).is_ok(), "{host}");
+        }
+        let token = ("authorization", "Bearer 0123456789abcdef");
+        for page in [("origin", "http://127.0.0.1:9090"), ("origin", "null"), ("sec-fetch-site", "cross-site")] {
+            for client in [OWN, LOCAL, REMOTE] {
+                let asked = ask(client, &Method::POST, "/deregister", &[page, token]);
+                assert_eq!(asked, Err(ApiRefusal::Origin), "{page:?}");
+                assert_eq!(ask(client, &Method::GET, "/metrics", &[page]), Err(ApiRefusal::Origin), "{page:?}");
+            }
+        }
+        assert!(
+            ask(LOCAL, &Method::GET, "/status", &[("sec-fetch-site", "none")]).is_ok(),
+            "an address that is typed in"
+        );
+        let mut two = HeaderMap::new();
+        for host in ["127.0.0.1", "evil.example"] {
+            two.append(header::HOST, HeaderValue::from_str(host).unwrap());
+        }
+        assert_eq!(guard().access(LOCAL, &Method::GET, "/status", &two), Err(ApiRefusal::Host));
+        assert_eq!(guard().access(LOCAL, &Method::GET, "/status", &HeaderMap::new()), Err(ApiRefusal::Host));
+    }
+
+    #[test]
+    fn without_a_token_nobody_has_one() {
+        let guard = Guard::new(None, &[], Arc::new(Metrics::new()));
+        let mut headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("127.0.0.1"))]);
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer "));
+        assert_eq!(guard.access(LOCAL, &Method::POST, "/deregister", &headers), Err(ApiRefusal::Token));
+        assert_eq!(guard.access(OWN, &Method::POST, "/deregister", &HeaderMap::new()), Ok(Access { full: true }));
+    }
+}

@@ -1,0 +1,215 @@
+//! Bearer token of the API: one secret in a file that only its owner reads.
+//!
+//! The token is made once and never changed here: to replace it, remove the file and restart the processes that use it.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use subtle::ConstantTimeEq;
+
+/// Random octets of a token that is made here, written as hexadecimal digits.
+const OCTETS: usize = 32;
+/// Characters of a token that an operator may write.
+const CHARACTERS: std::ops::RangeInclusive<usize> = 16..=512;
+/// Permissions that a token file must not have: group write, group execute, and any of others.
+const FORBIDDEN: u32 = 0o137;
+
+/// Why there is no token.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The file is neither there nor can be made.
+    #[error("api.token-file: {} is not readable ({error}); set api.token-file to a file that this user may write", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system answers.
+        error: io::Error,
+    },
+    /// Others may read it.
+    #[error("api.token-file: {} has mode {mode:04o} and owner {owner}; only this user or root may own and read it: chmod 600", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+        /// The user that owns it.
+        owner: u32,
+    },
+    /// It holds something else.
+    #[error("api.token-file: {} holds no token; one line of 16 to 512 visible characters is allowed, or remove the file", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// A token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(not shown)")
+    }
+}
+
+impl Token {
+    /// Returns the token of a line of text; `None` where the text holds none.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let visible = text.bytes().all(|octet| octet.is_ascii_graphic());
+        (visible && CHARACTERS.contains(&text.len())).then(|| Token(text.to_owned()))
+    }
+
+    /// Reads the token of a file, whatever its permissions are. For clients.
+    ///
+    /// # Errors
+    ///
+    /// [`TokenError::Io`] and [`TokenError::Content`].
+    pub fn read(path: &Path) -> Result<Self, TokenError> {
+        let failed = |error| TokenError::Io { path: path.to_owned(), error };
+        content(path, File::open(path).map_err(failed)?)
+    }
+
+    /// Reads the token of a file, or makes the file with a new one (mode 0600). For servers.
+    ///
+    /// # Errors
+    ///
+    /// [`TokenError`]: the file is there and open to others, or cannot be made.
+    pub(super) fn read_or_make(path: &Path) -> Result<Self, TokenError> {
+        let failed = |error| TokenError::Io { path: path.to_owned(), error };
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                make(path).map_err(failed)?;
+                File::open(path).map_err(failed)?
+            }
+            opened => opened.map_err(failed)?,
+        };
+        let found = file.metadata().map_err(failed)?;
+        let (mode, owner) = (found.mode() & 0o7777, found.uid());
+        let own = owner == 0 || owner == rustix::process::geteuid().as_raw();
+        if mode & FORBIDDEN != 0 || !own {
+            return Err(TokenError::Open { path: path.to_owned(), mode, owner });
+        }
+        content(path, file)
+    }
+
+    /// The value of `Authorization` that shows it.
+    pub fn header(&self) -> String {
+        format!("Bearer {}", self.0)
+    }
+
+    /// Returns true if the value of an `Authorization` header shows this token. The time depends on the lengths alone.
+    pub(super) fn is_shown_by(&self, header: &[u8]) -> bool {
+        let shown = header.split_at_checked(SCHEME.len()).filter(|(s, _)| s.eq_ignore_ascii_case(SCHEME.as_bytes()));
+        shown.is_some_and(|(_, shown)| shown.trim_ascii().ct_eq(self.0.as_bytes()).into())
+    }
+}
+
+/// Of `Authorization` (RFC 6750 2.1), with the space after it.
+const SCHEME: &str = "Bearer ";
+
+fn content(path: &Path, file: File) -> Result<Token, TokenError> {
+    let mut text = String::new();
+    let most = *CHARACTERS.end() as u64 + 2;
+    let read = file.take(most).read_to_string(&mut text);
+    match read {
+        Err(error) if error.kind() != io::ErrorKind::InvalidData => {
+            Err(TokenError::Io { path: path.to_owned(), error })
+        }
+        _ => Token::parse(&text).ok_or_else(|| TokenError::Content { path: path.to_owned() }),
+    }
+}
+
+/// Makes the file, unless another process is faster. The file appears whole.
+fn make(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !directory.exists() {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    }
+    let mut octets = [0; OCTETS];
+    getrandom::fill(&mut octets).map_err(io::Error::other)?;
+    let own = directory.join(format!(".api-token-{}-{}", std::process::id(), hex::encode(&octets[..4])));
+    getrandom::fill(&mut octets).map_err(io::Error::other)?;
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&own)?;
+    let written = writeln!(file, "{}", hex::encode(octets)).and_then(|()| file.sync_all());
+    let linked = written.and_then(|()| fs::hard_link(&own, path));
+    let removed = fs::remove_file(&own);
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn token_is_made_once_with_mode_0600() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state/api.token");
+        let made: Vec<Token> = std::thread::scope(|scope| {
+            let make = || scope.spawn(|| Token::read_or_make(&path).unwrap());
+            let threads: Vec<_> = (0..8).map(|_| make()).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(made.iter().all(|token| *token == made[0]), "racing processes have one token");
+        assert_eq!(made[0].0.len(), 2 * OCTETS);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing else is left there");
+        assert_eq!(Token::read(&path).unwrap(), made[0]);
+    }
+
+    #[test]
+    fn token_file_open_to_others_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("api.token");
+        let token = Token::read_or_make(&path).unwrap();
+        for mode in [0o604, 0o644, 0o620, 0o666, 0o601] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let error = Token::read_or_make(&path).unwrap_err().to_string();
+            assert!(error.contains(&format!("mode {mode:04o}")) && error.contains("chmod 600"), "{error}");
+        }
+        // A mounted secret may be the group's to read.
+        for mode in [0o600, 0o400, 0o640, 0o440] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(Token::read_or_make(&path).unwrap(), token);
+        }
+    }
+
+    #[test]
+    fn other_content_is_no_token() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("api.token");
+        for text in ["", "short\n", "two words in it, too many\n", &"x".repeat(513), "\u{fe}".repeat(9).as_str()] {
+            let _ = fs::remove_file(&path);
+            File::options()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path)
+                .unwrap()
+                .write_all(text.as_bytes())
+                .unwrap();
+            assert!(matches!(Token::read_or_make(&path), Err(TokenError::Content { .. })), "{text:?}");
+        }
+        assert!(matches!(Token::read_or_make(directory.path()), Err(TokenError::Open { .. } | TokenError::Io { .. })));
+        assert_eq!(format!("{:?}", Token::parse(&"x".repeat(16))), "Some(Token(not shown))");
+    }
+
+    #[test]
+    fn only_the_whole_token_is_shown() {
+        let token = Token::parse("0123456789abcdef").unwrap();
+        for good in ["Bearer 0123456789abcdef", "bearer  0123456789abcdef "] {
+            assert!(token.is_shown_by(good.as_bytes()), "{good}");
+        }
+        for bad in ["", "Bearer", "Bearer ", "0123456789abcdef", "Bearer 0123456789abcde", "Basic 0123456789abcdef"] {
+            assert!(!token.is_shown_by(bad.as_bytes()), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,520 @@
+//! Certificates by role: what a process shows, and which peers it takes.
+//!
+//! A certificate says what its process is by URIs among its subject alternative names: `vireo://CLUSTER/ROLE`, one for each
+//! role. Each listener and each connector names the roles that it expects, and takes a certificate only if one of the
+//! configured authorities has signed it for one of these roles of the same cluster. So a certificate that is stolen from
+//! one process opens only what that process was for. Addresses and host names are not looked at: a process may be anywhere.
+//!
+//! TLS 1.3 alone, with certificates of both sides. Certificates are not revoked: they are issued for a short time, or their
+//! authority is replaced.
+
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, OtherError,
+    RootCertStore, ServerConfig, SignatureScheme, version,
+};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a process is, as its certificate says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateRole {
+    /// Controller of a cluster.
+    Controller,
+    /// Balancer of a cluster; one that is the controller, too, has both roles.
+    Balancer,
+    /// Host of a cluster.
+    Host,
+    /// AMF of a service-based chain.
+    Amf,
+    /// SMF of a service-based chain.
+    Smf,
+    /// UPF. It has no connections of this kind; its certificate is for databases.
+    Upf,
+}
+
+impl CertificateRole {
+    /// All of them.
+    pub const ALL: [CertificateRole; 6] = [
+        CertificateRole::Controller,
+        CertificateRole::Balancer,
+        CertificateRole::Host,
+        CertificateRole::Amf,
+        CertificateRole::Smf,
+        CertificateRole::Upf,
+    ];
+
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CertificateRole::Controller => "controller",
+            CertificateRole::Balancer => "balancer",
+            CertificateRole::Host => "host",
+            CertificateRole::Amf => "amf",
+            CertificateRole::Smf => "smf",
+            CertificateRole::Upf => "upf",
+        }
+    }
+
+    /// The URI by which a certificate of a cluster says so.
+    pub fn uri(self, cluster: &str) -> String {
+        format!("vireo://{cluster}/{}", self.name())
+    }
+}
+
+/// Several roles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CertificateRoles(u8);
+
+impl CertificateRoles {
+    /// These.
+    pub const fn of(roles: &[CertificateRole]) -> Self {
+        let (mut bits, mut n) = (0, 0);
+        while n < roles.len() {
+            bits |= 1 << roles[n] as u8;
+            n += 1;
+        }
+        CertificateRoles(bits)
+    }
+
+    /// Those that a certificate has in a cluster; none if it is no certificate.
+    pub(crate) fn of_certificate(certificate: &CertificateDer<'_>, cluster: &str) -> Self {
+        let Ok(parsed) = webpki::EndEntityCert::try_from(certificate) else { return CertificateRoles::default() };
+        let mut roles = CertificateRoles::default();
+        for uri in parsed.valid_uri_names() {
+            let role = CertificateRole::ALL.iter().find(|role| role.uri(cluster) == uri);
+            roles.0 |= role.map_or(0, |role| 1 << *role as u8);
+        }
+        roles
+    }
+
+    /// Returns true if all of the others are among these.
+    pub(crate) const fn contains(self, others: CertificateRoles) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// Returns true if any of the others is among these.
+    pub(crate) const fn meets(self, others: CertificateRoles) -> bool {
+        self.0 & others.0 != 0
+    }
+}
+
+impl fmt::Display for CertificateRoles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names =
+            CertificateRole::ALL.iter().filter(|role| self.0 & (1 << **role as u8) != 0).map(|role| role.name());
+        let names: Vec<&str> = names.collect();
+        f.write_str(if names.is_empty() { "no role" } else { "" })?;
+        f.write_str(&names.join(", "))
+    }
+}
+
+/// The files of a process, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// Its certificate, and those between it and an authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The authorities that sign the certificates of its peers.
+    pub authorities: PathBuf,
+    /// The cluster that all their roles are in.
+    pub name: String,
+}
+
+/// What a process shows, and by which it takes peers.
+pub(crate) struct Identity {
+    table: &'static str,
+    provider: Arc<CryptoProvider>,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    roots: Arc<RootCertStore>,
+    cluster: Arc<str>,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key is not shown.
+        f.debug_struct("Identity").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
+}
+
+impl TlsConfig {
+    /// Checks that the files are good, which the configuration's table of that name has.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`]: what is wrong.
+    pub fn check(&self, table: &'static str) -> Result<(), TlsError> {
+        let identity = self.load(table, CertificateRoles::default())?;
+        identity.client(CertificateRoles::default()).map(|_| ())
+    }
+
+    /// Reads the files for a process that has these roles, of the configuration's table of that name.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`]: a file is not there, does not fit the others, or the certificate is for other roles.
+    pub(crate) fn load(&self, table: &'static str, own: CertificateRoles) -> Result<Identity, TlsError> {
+        let chain = certificates(table, "certificate", &self.certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| TlsError::File {
+            key: format!("{table}.key"),
+            path: self.key.clone(),
+            error,
+        })?;
+        let mut roots = RootCertStore::empty();
+        for authority in certificates(table, "authorities", &self.authorities)? {
+            roots.add(authority).map_err(|error| TlsError::Unfit { table, error })?;
+        }
+        let has = chain.first().map(|own| CertificateRoles::of_certificate(own, &self.name)).unwrap_or_default();
+        if !has.contains(own) {
+            let (path, cluster) = (self.certificate.clone(), self.name.clone());
+            return Err(TlsError::Role { table, path, cluster, has, needs: own });
+        }
+        Ok(Identity {
+            table,
+            provider: Arc::new(ring::default_provider()),
+            chain,
+            key,
+            roots: Arc::new(roots),
+            cluster: self.name.as_str().into(),
+        })
+    }
+}
+
+impl Identity {
+    /// For connections to peers of one of these roles.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::Unfit`]: key and certificate do not belong together.
+    pub(crate) fn client(&self, expected: CertificateRoles) -> Result<ClientConfig, TlsError> {
+        let unfit = |error| TlsError::Unfit { table: self.table, error };
+        let mut client = ClientConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_protocol_versions(&[&version::TLS13])
+            .map_err(unfit)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(self.peers(expected)?))
+            .with_client_auth_cert(self.chain.clone(), self.key.clone_key())
+            .map_err(unfit)?;
+        // Certificates are shown each time: connections last. No name is asked for.
+        client.resumption = Resumption::disabled();
+        client.enable_sni = false;
+        Ok(client)
+    }
+
+    /// For connections of peers of one of these roles.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::Unfit`]: key and certificate do not belong together.
+    pub(crate) fn server(&self, expected: CertificateRoles) -> Result<ServerConfig, TlsError> {
+        let unfit = |error| TlsError::Unfit { table: self.table, error };
+        let mut server = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_protocol_versions(&[&version::TLS13])
+            .map_err(unfit)?
+            .with_client_cert_verifier(Arc::new(self.peers(expected)?))
+            .with_single_cert(self.chain.clone(), self.key.clone_key())
+            .map_err(unfit)?;
+        server.send_tls13_tickets = 0;
+        Ok(server)
+    }
+
+    /// The roles of a peer's certificate.
+    pub(crate) fn roles_of(&self, certificate: &CertificateDer<'_>) -> CertificateRoles {
+        CertificateRoles::of_certificate(certificate, &self.cluster)
+    }
+
+    fn peers(&self, expected: CertificateRoles) -> Result<Peers, TlsError> {
+        let signed = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.roots), Arc::clone(&self.provider))
+            .build()
+            .map_err(|error| TlsError::Authorities { table: self.table, error })?;
+        let (provider, roots, cluster) =
+            (Arc::clone(&self.provider), Arc::clone(&self.roots), Arc::clone(&self.cluster));
+        Ok(Peers { signed, provider, roots, cluster, expected })
+    }
+}
+
+/// The name that a connection is made for, which no certificate has to have.
+pub(crate) fn any_name() -> ServerName<'static> {
+    ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into())
+}
+
+/// Takes peers whose certificates an authority has signed for an expected role.
+#[derive(Debug)]
+struct Peers {
+    signed: Arc<dyn ClientCertVerifier>,
+    provider: Arc<CryptoProvider>,
+    roots: Arc<RootCertStore>,
+    cluster: Arc<str>,
+    expected: CertificateRoles,
+}
+
+impl Peers {
+    fn check(&self, end: &CertificateDer<'_>) -> Result<(), Error> {
+        let has = CertificateRoles::of_certificate(end, &self.cluster);
+        if has.meets(self.expected) {
+            return Ok(());
+        }
+        let wrong = WrongRole { cluster: Arc::clone(&self.cluster), has, expected: self.expected };
+        Err(Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(wrong)))))
+    }
+
+    fn signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+}
+
+/// TLS 1.2 is not spoken.
+fn never() -> Error {
+    Error::General("TLS 1.3 alone is spoken".into())
+}
+
+impl ServerCertVerifier for Peers {
+    fn verify_server_cert(
+        &self,
+        end: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        let parsed = ParsedCertificate::try_from(end)?;
+        verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, between, now, algorithms)?;
+        self.check(end).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(never())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl ClientCertVerifier for Peers {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.signed.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self.signed.verify_client_cert(end, between, now)?;
+        self.check(end).map(|()| verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(never())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.signed.supported_verify_schemes()
+    }
+}
+
+/// A certificate is good, but for something else.
+#[derive(Debug, thiserror::Error)]
+#[error("its certificate is for {has} in cluster {cluster}, and {expected} is expected here: issue one for that role")]
+struct WrongRole {
+    cluster: Arc<str>,
+    has: CertificateRoles,
+    expected: CertificateRoles,
+}
+
+/// Why a process's files are not good, or it may not do without.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file.
+    #[error("{key}: {}: {error}; a file in PEM is needed, that this process may read", path.display())]
+    File {
+        /// The key of the configuration.
+        key: String,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: pem::Error,
+    },
+    /// No certificates.
+    #[error("{key}: {} has no certificate in PEM", path.display())]
+    Empty {
+        /// The key of the configuration.
+        key: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// What they say.
+    #[error("{table}: {error}; check that key and certificate belong together, and the authorities")]
+    Unfit {
+        /// The table of the configuration.
+        table: &'static str,
+        /// What is wrong.
+        error: Error,
+    },
+    /// The authorities.
+    #[error("{table}.authorities: {error}")]
+    Authorities {
+        /// The table of the configuration.
+        table: &'static str,
+        /// What is wrong.
+        error: rustls::server::VerifierBuilderError,
+    },
+    /// The own role.
+    #[error(
+        "{table}.certificate: {} is for {has} in cluster {cluster}, and this process is {needs}: issue one with `vireo pki issue`",
+        path.display()
+    )]
+    Role {
+        /// The table of the configuration.
+        table: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The name of the cluster.
+        cluster: String,
+        /// Its roles.
+        has: CertificateRoles,
+        /// Those of the process.
+        needs: CertificateRoles,
+    },
+    /// Neither TLS nor a word that none is wanted.
+    #[error(
+        "{table}.tls: other machines may reach {address}, and nothing secures it: set {table}.tls (`vireo pki`), or {table}.insecure \
+         = true on a network of its own"
+    )]
+    Open {
+        /// The section of the configuration.
+        table: &'static str,
+        /// The address.
+        address: SocketAddr,
+    },
+}
+
+/// Whether a process may listen at an address: on loopback, with TLS, or where the configuration's section says that it is to be
+/// insecure.
+///
+/// # Errors
+///
+/// [`TlsError::Open`].
+pub(crate) fn permits(
+    table: &'static str,
+    address: SocketAddr,
+    (tls, insecure): (Option<&TlsConfig>, bool),
+) -> Result<(), TlsError> {
+    if tls.is_some() || address.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    if !insecure {
+        return Err(TlsError::Open { table, address });
+    }
+    tracing::warn!(section = table, %address, "connections are not secured: every process that reaches this address is a peer");
+    Ok(())
+}
+
+fn certificates(table: &str, key: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let key = || format!("{table}.{key}");
+    let wrong = |error| TlsError::File { key: key(), path: path.to_owned(), error };
+    let all: Vec<_> = CertificateDer::pem_file_iter(path).map_err(wrong)?.collect::<Result<_, _>>().map_err(wrong)?;
+    if all.is_empty() { Err(TlsError::Empty { key: key(), path: path.to_owned() }) } else { Ok(all) }
+}
+
+/// Checks that an authority has signed a certificate, both in PEM.
+///
+/// # Errors
+///
+/// What is wrong, in words.
+pub fn is_signed_by(certificate: &str, authority: &str) -> Result<(), String> {
+    let read = |text: &str| CertificateDer::from_pem_slice(text.as_bytes()).map_err(|error| error.to_string());
+    let mut roots = RootCertStore::empty();
+    roots.add(read(authority)?).map_err(|error| error.to_string())?;
+    let end = read(certificate)?;
+    let parsed = ParsedCertificate::try_from(&end).map_err(|error| error.to_string())?;
+    let algorithms = ring::default_provider().signature_verification_algorithms.all;
+    verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], UnixTime::now(), algorithms)
+        .map_err(|error| error.to_string())
+}
+
+/// What is wrong with a peer, and what helps, where the configuration's table of that name says which are good.
+pub(crate) fn told(table: &str, error: &Error) -> String {
+    use CertificateError as Wrong;
+    let certificate = match error {
+        Error::InvalidCertificate(wrong) => wrong,
+        Error::NoCertificatesPresented => return format!("it shows no certificate: set {table} there as here"),
+        Error::InvalidMessage(_) => return format!("it speaks without TLS: set {table} there as here"),
+        Error::AlertReceived(
+            alert @ (AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateRequired
+            | AlertDescription::DecryptError
+            | AlertDescription::AccessDenied),
+        ) => return format!("it does not take this member's certificate ({alert:?}): its log says why"),
+        other => return format!("TLS fails: {other}"),
+    };
+    match certificate {
+        Wrong::UnknownIssuer | Wrong::BadSignature => {
+            format!("its certificate is of none of {table}.authorities: have one of them sign it")
+        }
+        Wrong::Expired | Wrong::ExpiredContext { .. } => "its certificate has expired: give it another one".into(),
+        Wrong::NotValidYet | Wrong::NotValidYetContext { .. } => {
+            "its certificate is not valid yet: look at both machines' clocks".into()
+        }
+        Wrong::InvalidPurpose | Wrong::InvalidPurposeContext { .. } => {
+            "its certificate is not for servers and clients both, as its extended key usage says".into()
+        }
+        Wrong::Other(OtherError(other)) => other.to_string(),
+        other => format!("its certificate is not good: {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

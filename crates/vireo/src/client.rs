@@ -1,0 +1,306 @@
+//! The command line's end of the API: where it is, by what token, and one request at a time.
+//!
+//! 1. `--api PATH` or `unix:PATH` is a unix socket, `--api URL` a TCP address. Without `--api`, the socket of port 9090 in the
+//!    runtime directories is used if a process of this network namespace listens there, else `http://127.0.0.1:9090`.
+//! 2. The token is that of `--token-file`, of `VIREO_API_TOKEN`, or of `VIREO_API_TOKEN_FILE`. Without these the files of
+//!    this user and of root are tried when the API asks for a token: only by a unix socket or a loopback address, and only
+//!    if the process that listens there is this user's or root's. So no other user or machine is sent one.
+
+use crate::cli::Failure;
+use crate::places;
+use std::fmt;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use vireo_node::api::{ApiSocket, Token};
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// More than the longest answer: 1,000 UEs with 15 sessions each.
+const ANSWER_MAX: u64 = 16 << 20;
+/// Where the API is by itself.
+const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
+
+/// Where the API is, of each command that asks it.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct ApiArgs {
+    /// API: a URL or a unix socket [default: the socket of port 9090, else http://127.0.0.1:9090]
+    #[arg(long, global = true, value_name = "URL", env = "VIREO_API")]
+    api: Option<String>,
+    /// File with the API's token [default: VIREO_API_TOKEN, else the file that the core made]
+    #[arg(long, global = true, value_name = "FILE", env = "VIREO_API_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+}
+
+/// Variable with a token itself.
+const TOKEN: &str = "VIREO_API_TOKEN";
+
+impl ApiArgs {
+    /// The API that is meant.
+    ///
+    /// # Errors
+    ///
+    /// When it is none, or a token that was named is not to be had.
+    pub(crate) fn find(&self) -> Result<Api, Failure> {
+        let token = match (&self.token_file, std::env::var(TOKEN)) {
+            (Some(file), _) => By::Token(Token::read(file).map_err(|error| Failure(of_file(&error.to_string())))?),
+            (None, Ok(text)) => By::Token(
+                Token::parse(&text)
+                    .ok_or_else(|| Failure(format!("{TOKEN}: no token; 16 to 512 visible characters are allowed")))?,
+            ),
+            (None, Err(_)) => By::Files(places::tokens().collect()),
+        };
+        let Some(api) = &self.api else { return Ok(usual(places::runtimes(), token)) };
+        Ok(Api { name: api.clone(), at: At::parse(api)?, token })
+    }
+}
+
+/// A message about `api.token-file` as one about `--token-file`.
+fn of_file(text: &str) -> String {
+    text.replace("api.token-file", "--token-file")
+}
+
+/// The API of a process that has named nothing.
+fn usual(directories: impl Iterator<Item = PathBuf>, token: By) -> Api {
+    let name = ApiSocket::name(USUAL.port());
+    let mut sockets = directories.map(|directory| directory.join(&name));
+    match sockets.find(|path| UnixStream::connect(path).is_ok_and(|stream| is_near(&stream))) {
+        Some(path) => Api { name: path.display().to_string(), at: At::Unix(path), token },
+        None => Api { name: format!("http://{USUAL}"), at: At::Tcp(USUAL), token },
+    }
+}
+
+/// Whether a socket's process is in this one's network namespace, so that its TCP address is the one that is meant.
+fn is_near(stream: &UnixStream) -> bool {
+    let Ok(peer) = rustix::net::sockopt::socket_peercred(stream) else { return false };
+    let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    let (theirs, own) = (of(&peer.pid.as_raw_nonzero().to_string()), of("self"));
+    // That of another user's process cannot be read: it is root's.
+    theirs.is_none() || theirs == own
+}
+
+/// A process's API.
+#[derive(Clone, Debug)]
+pub(crate) struct Api {
+    name: String,
+    at: At,
+    token: By,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum At {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+/// What shows that this process may ask.
+#[derive(Clone, Debug)]
+enum By {
+    Token(Token),
+    /// The first of these files that can be read, if the API asks for a token.
+    Files(Vec<PathBuf>),
+}
+
+impl At {
+    fn parse(text: &str) -> Result<Self, Failure> {
+        if let Some(path) = text.strip_prefix("unix:").or(text.starts_with('/').then_some(text)) {
+            return Ok(At::Unix(path.into()));
+        }
+        let host = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+        let address = host.to_socket_addrs().ok().and_then(|mut all| all.next());
+        address
+            .map(At::Tcp)
+            .ok_or_else(|| Failure(format!("{text} is no API address: it looks like http://127.0.0.1:9090")))
+    }
+
+    /// Whether this machine's processes of this user or root answer there, and nobody else's.
+    fn is_own(&self) -> bool {
+        match self {
+            // Its directory is this user's or root's.
+            At::Unix(_) => true,
+            At::Tcp(address) if address.ip().is_loopback() => {
+                let own = rustix::process::geteuid().as_raw();
+                let owners = owners(*address);
+                !owners.is_empty() && owners.iter().all(|owner| *owner == own || *owner == 0)
+            }
+            At::Tcp(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// What an API answered.
+pub(crate) struct Answer {
+    /// The status code; 0 = it is not HTTP.
+    pub(crate) status: u16,
+    /// The status line.
+    pub(crate) line: String,
+    pub(crate) body: String,
+}
+
+impl Api {
+    /// The API of a laboratory's process, by a URL like `http://host:port`, with the token of a file.
+    ///
+    /// # Errors
+    ///
+    /// When it is no address.
+    pub(crate) fn at(url: &str, token: &Path) -> Result<Self, Failure> {
+        let token = Token::read(token).map_or_else(|_| By::Files(Vec::new()), By::Token);
+        Ok(Api { name: url.to_owned(), at: At::parse(url)?, token })
+    }
+
+    /// The body of `GET path`.
+    ///
+    /// # Errors
+    ///
+    /// When nobody answers, or with anything but 200.
+    pub(crate) fn fetch(&self, path: &str) -> Result<String, Failure> {
+        match self.ask("GET", path)? {
+            Answer { status: 200, body, .. } => Ok(body),
+            Answer { line, body, .. } => Err(Failure(format!("{self} answers '{line}' {}", body.trim()))),
+        }
+    }
+
+    /// Asks.
+    ///
+    /// # Errors
+    ///
+    /// When nobody answers.
+    pub(crate) fn ask(&self, method: &str, path: &str) -> Result<Answer, Failure> {
+        let answer = match &self.token {
+            By::Token(token) => self.exchange(method, path, Some(token))?,
+            By::Files(_) => self.exchange(method, path, None)?,
+        };
+        match &self.token {
+            By::Files(files) if answer.status == 401 && self.at.is_own() => {
+                match files.iter().find_map(|file| Token::read(file).ok()) {
+                    Some(token) => self.exchange(method, path, Some(&token)),
+                    None => Ok(answer),
+                }
+            }
+            _ => Ok(answer),
+        }
+    }
+
+    fn exchange(&self, method: &str, path: &str, token: Option<&Token>) -> Result<Answer, Failure> {
+        let answer = match &self.at {
+            At::Tcp(address) => TcpStream::connect_timeout(address, TIMEOUT).and_then(|stream| {
+                stream.set_read_timeout(Some(TIMEOUT))?;
+                // By its address, whatever name led to it: names are not known there.
+                exchange(stream, &address.to_string(), (method, path), token)
+            }),
+            At::Unix(path_of) => UnixStream::connect(path_of).and_then(|stream| {
+                stream.set_read_timeout(Some(TIMEOUT))?;
+                exchange(stream, "localhost", (method, path), token)
+            }),
+        };
+        answer.map_err(|e| {
+            Failure(format!("no core answers at {self} ({e}): start one with `vireo run`, or name its API with --api"))
+        })
+    }
+}
+
+fn exchange(
+    mut stream: impl Read + Write,
+    host: &str,
+    (method, path): (&str, &str),
+    token: Option<&Token>,
+) -> io::Result<Answer> {
+    let token = token.map(|token| format!("Authorization: {}\r\n", token.header())).unwrap_or_default();
+    write!(stream, "{method} {path} HTTP/1.0\r\nHost: {host}\r\n{token}\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let line = head.lines().next().unwrap_or_default().to_owned();
+    let status = line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    Ok(Answer { status, line, body: body.to_owned() })
+}
+
+/// The users whose sockets take what is sent to a TCP address of this machine.
+fn owners(address: SocketAddr) -> Vec<u32> {
+    let files = ["/proc/net/tcp", "/proc/net/tcp6"].map(|file| fs::read_to_string(file).unwrap_or_default());
+    files.iter().flat_map(|text| text.lines().skip(1)).filter_map(|line| owner(line, address)).collect()
+}
+
+/// The user of a line of `/proc/net/tcp` or `/proc/net/tcp6` that is about a listener at an address.
+fn owner(line: &str, wanted: SocketAddr) -> Option<u32> {
+    /// The state of a socket that listens.
+    const LISTEN: &str = "0A";
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (local, state, user) = (words.get(1)?, words.get(3)?, words.get(7)?);
+    let (address, port) = local.split_once(':')?;
+    // Words of 32 bits, each in the machine's order.
+    let word = |n: usize| u32::from_str_radix(address.get(8 * n..8 * n + 8)?, 16).ok().map(u32::to_ne_bytes);
+    let ip: IpAddr = match address.len() {
+        8 => Ipv4Addr::from(word(0)?).into(),
+        32 => {
+            let mut octets = [0; 16];
+            for n in 0..4 {
+                octets[4 * n..4 * n + 4].copy_from_slice(&word(n)?);
+            }
+            Ipv6Addr::from(octets).into()
+        }
+        _ => return None,
+    };
+    let meant = ip.to_canonical() == wanted.ip() || ip.is_unspecified();
+    let here = *state == LISTEN && u16::from_str_radix(port, 16) == Ok(wanted.port()) && meant;
+    if here { user.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn listener_owner_is_found() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        assert_eq!(owners(address), [rustix::process::geteuid().as_raw()]);
+        assert!(At::Tcp(address).is_own());
+        let v6 =
+            "  1: 00000000000000000000000001000000:2382 00000000000000000000000000000000:0000 0A 0:0 0:0 0 1000 0 1";
+        assert_eq!(owner(v6, "[::1]:9090".parse().unwrap()), Some(1000));
+        let mapped = "  1: 0000000000000000FFFF00000100007F:2382 0:0 0A 0:0 0:0 0 1000 0 1";
+        assert_eq!(owner(mapped, USUAL), Some(1000));
+        let any = "  1: 00000000:2382 00000000:0000 0A 0:0 0:0 0 7 0 1";
+        assert_eq!((owner(any, USUAL), owner(any, "127.0.0.1:9091".parse().unwrap())), (Some(7), None));
+        let connected = "  1: 0100007F:2382 0100007F:8888 01 0:0 0:0 0 7 0 1";
+        assert_eq!(owner(connected, USUAL), None);
+        assert!(!At::Tcp("192.0.2.1:9090".parse().unwrap()).is_own(), "another machine's");
+        drop(listener);
+        assert!(!At::Tcp(address).is_own(), "nobody's");
+    }
+
+    #[test]
+    fn socket_is_preferred_where_one_listens() {
+        let directory = tempfile::tempdir().unwrap();
+        let find = || usual([directory.path().to_owned()].into_iter(), By::Files(Vec::new())).at;
+        assert_eq!(find(), At::Tcp(USUAL));
+        let path = directory.path().join("api-9090.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        assert_eq!(find(), At::Unix(path));
+        drop(listener);
+        assert_eq!(find(), At::Tcp(USUAL), "a killed process has left the file");
+        assert_eq!(At::parse("unix:/run/a.sock").unwrap(), At::Unix("/run/a.sock".into()));
+        assert_eq!(At::parse("/run/a.sock").unwrap(), At::Unix("/run/a.sock".into()));
+        assert_eq!(At::parse("http://127.0.0.1:9090/").unwrap(), At::Tcp(USUAL));
+        assert!(At::parse("http://nowhere").unwrap_err().0.contains("no API address"));
+    }
+
+    #[test]
+    fn token_file_that_is_not_there_is_said() {
+        let args = ApiArgs { api: None, token_file: Some("/nonexistent/token".into()) };
+        let error = args.find().unwrap_err().0;
+        assert!(error.starts_with("--token-file: /nonexistent/token"), "{error}");
+    }
+}

@@ -1,0 +1,159 @@
+//! Authority that signs certificates: of `vireo pki`, of demos and, by its path, of other crates' tests.
+//!
+//! Its certificate follows from its key alone, its dates excepted, so that the key is all that signing needs.
+
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+    SanType,
+};
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The cluster that certificates of demos and tests are for.
+#[allow(dead_code, reason = "some tests have no cluster")]
+pub(crate) const NAME: &str = "fabric.vireo.test";
+
+/// How far clocks of two machines may be apart.
+const SKEW: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// An authority.
+pub(crate) struct Authority {
+    certificate: Certificate,
+    key: KeyPair,
+}
+
+/// The files of a member, in PEM.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    /// Its certificate.
+    pub(crate) certificate: PathBuf,
+    /// Its key.
+    pub(crate) key: PathBuf,
+    /// The authority.
+    pub(crate) authorities: PathBuf,
+}
+
+impl Files {
+    /// Of a member, in a directory.
+    pub(crate) fn of(directory: &Path, member: &str) -> Self {
+        let file = |name: String| directory.join(name);
+        Files {
+            certificate: file(format!("{member}.pem")),
+            key: file(format!("{member}.key")),
+            authorities: file("ca.pem".into()),
+        }
+    }
+}
+
+/// A certificate that was signed, with its key, in PEM.
+pub(crate) struct Signed {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+impl Authority {
+    /// A new one, for ten years.
+    pub(crate) fn new() -> io::Result<Self> {
+        Authority::with(KeyPair::generate().map_err(io::Error::other)?, 3650)
+    }
+
+    /// That of a key in PEM; its certificate is for so many days from now on.
+    #[allow(dead_code, reason = "tests make new ones")]
+    pub(crate) fn of_key(pem: &str, days: u32) -> io::Result<Self> {
+        Authority::with(KeyPair::from_pem(pem).map_err(io::Error::other)?, days)
+    }
+
+    fn with(key: KeyPair, days: u32) -> io::Result<Self> {
+        let mut params = CertificateParams::new(Vec::new()).map_err(io::Error::other)?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        // By its name a certificate says which authority has signed it.
+        let id: String = key.public_key_der().iter().rev().take(8).map(|octet| format!("{octet:02x}")).collect();
+        params.distinguished_name.push(DnType::CommonName, format!("vireo authority {id}"));
+        last(&mut params, days);
+        Ok(Authority { certificate: params.self_signed(&key).map_err(io::Error::other)?, key })
+    }
+
+    /// Its certificate, in PEM.
+    pub(crate) fn certificate(&self) -> String {
+        self.certificate.pem()
+    }
+
+    /// Its key, in PEM.
+    #[allow(dead_code, reason = "of `vireo pki` alone")]
+    pub(crate) fn key(&self) -> String {
+        self.key.serialize_pem()
+    }
+
+    /// Signs a certificate of a new key for these names, for so many days: URIs, addresses and host names. It is for clients
+    /// and servers.
+    pub(crate) fn sign(&self, subject: &str, names: &[&str], days: u32) -> io::Result<Signed> {
+        let mut params = CertificateParams::new(Vec::new()).map_err(io::Error::other)?;
+        params.distinguished_name.push(DnType::CommonName, subject);
+        params.subject_alt_names = names.iter().map(|name| san(name)).collect::<io::Result<_>>()?;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.use_authority_key_identifier_extension = true;
+        last(&mut params, days);
+        self.signed(params)
+    }
+
+    fn signed(&self, params: CertificateParams) -> io::Result<Signed> {
+        let key = KeyPair::generate().map_err(io::Error::other)?;
+        let certificate = params.signed_by(&key, &self.certificate, &self.key).map_err(io::Error::other)?;
+        Ok(Signed { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+
+    /// Signs a member's certificate, and writes its files to a directory.
+    #[allow(dead_code, reason = "of demos and tests")]
+    pub(crate) fn member(&self, directory: &Path, member: &str, names: &[&str]) -> io::Result<Files> {
+        self.write(directory, member, self.sign(member, names, 1)?)
+    }
+
+    /// The same, of one that has expired.
+    #[allow(dead_code, reason = "of some tests")]
+    pub(crate) fn expired(&self, directory: &Path, member: &str, names: &[&str]) -> io::Result<Files> {
+        let mut params = CertificateParams::new(Vec::new()).map_err(io::Error::other)?;
+        params.subject_alt_names = names.iter().map(|name| san(name)).collect::<io::Result<_>>()?;
+        params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        self.write(directory, member, self.signed(params)?)
+    }
+
+    fn write(&self, directory: &Path, member: &str, signed: Signed) -> io::Result<Files> {
+        // Authorities of several tests' members are in one directory.
+        let files = Files { authorities: directory.join(format!("{member}-ca.pem")), ..Files::of(directory, member) };
+        write(&files.certificate, &signed.certificate, 0o644)?;
+        write(&files.key, &signed.key, 0o600)?;
+        write(&files.authorities, &self.certificate(), 0o644)?;
+        Ok(files)
+    }
+}
+
+/// Writes a file of a mode; one that is there keeps its own.
+fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let mut file = File::options().write(true).create(true).truncate(true).mode(mode).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+/// A subject alternative name of its text.
+fn san(name: &str) -> io::Result<SanType> {
+    if let Ok(address) = name.parse::<IpAddr>() {
+        return Ok(SanType::IpAddress(address));
+    }
+    let text = name.try_into().map_err(io::Error::other)?;
+    Ok(if name.contains("://") { SanType::URI(text) } else { SanType::DnsName(text) })
+}
+
+/// From now on, or a little before, for so many days.
+fn last(params: &mut CertificateParams, days: u32) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    params.not_before = epoch + now.saturating_sub(SKEW);
+    params.not_after = epoch + now + DAY * days;
+}

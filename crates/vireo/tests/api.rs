@@ -1,0 +1,156 @@
+//! The API of a running core as a black box: its socket, its token, and how the command line finds them.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
+
+/// A core without RAN, UPF or subscribers, as an operator's service would be.
+struct Core {
+    process: Child,
+    directory: tempfile::TempDir,
+    api: SocketAddr,
+}
+
+fn free_udp_port() -> u16 {
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+fn configure(directory: &Path, api: SocketAddr) -> PathBuf {
+    let (udp, n4, upf) = (free_udp_port(), free_udp_port(), free_udp_port());
+    let file = directory.join("vireo.toml");
+    let text = format!(
+        "[n2]\ndriver = \"userspace-udp\"\naddresses = [\"127.0.0.1\"]\nudp-port = {udp}\n[n4]\nlisten = \"127.0.0.1:{n4}\"\n\
+         [upf]\nenabled = false\n[[external-upf]]\nn4 = \"127.0.0.1:{upf}\"\n[api]\nlisten = \"{api}\"\n"
+    );
+    fs::write(&file, text).unwrap();
+    file
+}
+
+/// The program with the directories of a service, and nothing else of this machine's.
+fn vireo(directory: &Path) -> Command {
+    let mut command = Command::new(VIREO);
+    command.current_dir(directory).env_clear().stdin(Stdio::null());
+    command.env("RUNTIME_DIRECTORY", directory.join("run")).env("STATE_DIRECTORY", directory.join("state"));
+    command
+}
+
+impl Core {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let api = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let file = configure(directory.path(), api);
+        let log = fs::File::create(directory.path().join("log")).unwrap();
+        let mut command = vireo(directory.path());
+        command.args(["run", "--config"]).arg(file).stdout(log.try_clone().unwrap()).stderr(log);
+        let mut core = Core { process: command.spawn().unwrap(), directory, api };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while TcpStream::connect(core.api).is_err() {
+            assert_eq!(core.process.try_wait().unwrap(), None, "the core has ended:\n{}", core.log());
+            assert!(Instant::now() < deadline, "the core is not up:\n{}", core.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        core
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.path().join(format!("run/api-{}.sock", self.api.port()))
+    }
+
+    fn token(&self) -> PathBuf {
+        self.directory.path().join("state/api.token")
+    }
+
+    /// The status code of a request, with further headers.
+    fn ask(&self, method: &str, path: &str, headers: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.api).unwrap();
+        write!(stream, "{method} {path} HTTP/1.1\r\nHost: {}\r\n{headers}Connection: close\r\n\r\n", self.api).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+    }
+
+    /// `vireo WORDS`, which knows of the directories only what is said.
+    fn command(&self, words: &[&str], variables: &[(&str, &Path)]) -> Output {
+        let mut command = Command::new(VIREO);
+        command.args(words).env_clear().envs(variables.iter().copied()).stdin(Stdio::null());
+        command.output().unwrap()
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// What a request that changes something gets when it is let through: the core has no such UE.
+const NOT_FOUND: u16 = 404;
+const DEREGISTER: &str = "/deregister?supi=imsi-999700000000001";
+
+#[test]
+fn only_token_and_socket_change_anything() {
+    let core = Core::start();
+    assert_eq!(core.ask("POST", DEREGISTER, "").0, 401);
+    assert_eq!(core.ask("GET", "/status?reveal_supi=true", "").0, 401);
+    assert_eq!(core.ask("POST", DEREGISTER, "Authorization: Bearer 0000000000000000\r\n").0, 401);
+    assert_eq!(mode(&core.token()), 0o600, "made at the first start");
+    let token = format!("Authorization: Bearer {}\r\n", fs::read_to_string(core.token()).unwrap().trim());
+    assert_eq!(core.ask("POST", DEREGISTER, &token).0, NOT_FOUND);
+    assert_eq!(core.ask("GET", "/status?reveal_supi=true", &token).0, 200);
+    assert_eq!(core.ask("POST", DEREGISTER, &format!("{token}Origin: http://evil.example\r\n")).0, 403);
+    for path in ["/metrics", "/healthz", "/status"] {
+        let (status, answer) = core.ask("GET", path, "");
+        assert_eq!(status, 200);
+        assert!(!answer.contains(token.trim().rsplit(' ').next().unwrap()), "{path}");
+    }
+    let kind = fs::symlink_metadata(core.socket()).unwrap().file_type();
+    assert!(kind.is_socket() && mode(&core.socket()) & 0o007 == 0, "others do not connect");
+
+    // The command line: by the socket without a token; by TCP it finds the token where it is led, and only there.
+    let socket = core.socket();
+    let url = format!("http://{}", core.api);
+    let drain = |api: &str, variables: &[(&str, &Path)]| {
+        let output = core.command(&["cluster", "drain", "3", "--api", api], variables);
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let let_through = "the controller";
+    assert!(drain(socket.to_str().unwrap(), &[]).contains(let_through));
+    assert!(drain(&format!("unix:{}", socket.display()), &[]).contains(let_through));
+    let refused = drain(&url, &[("HOME", core.directory.path())]);
+    assert!(refused.contains("401") && refused.contains("api.token-file"), "{refused}");
+    assert!(drain(&url, &[("VIREO_API_TOKEN_FILE", &core.token())]).contains(let_through));
+    let state = core.directory.path().join("home");
+    fs::create_dir_all(state.join("vireo")).unwrap();
+    fs::copy(core.token(), state.join("vireo/api.token")).unwrap();
+    assert!(drain(&url, &[("XDG_STATE_HOME", &state)]).contains(let_through), "the file of this user");
+    let status = core.command(&["status", "--reveal-supi", "--api", &url], &[("VIREO_API_TOKEN_FILE", &core.token())]);
+    assert!(status.status.success(), "{status:?}");
+}
+
+#[test]
+fn open_address_without_token_does_not_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = configure(directory.path(), (Ipv4Addr::UNSPECIFIED, 0).into());
+    // The directory of state is a file: no token can be made.
+    fs::write(directory.path().join("state"), "").unwrap();
+    let output = vireo(directory.path()).args(["run", "--config"]).arg(file).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).unwrap();
+    let last = error.lines().last().unwrap();
+    assert!(last.starts_with("vireo: api.token-file: ") && last.contains("set api.token-file to a file"), "{error}");
+}
