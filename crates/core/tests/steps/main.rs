@@ -5,6 +5,7 @@ mod cost;
 mod handover;
 mod lab;
 mod layout;
+mod lost_tunnel;
 mod paging;
 mod procedures;
 mod relocate;
