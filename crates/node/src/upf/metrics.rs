@@ -4,9 +4,11 @@
 //! `vireo_upf_octets_total{direction}` (`uplink`, `downlink`), `vireo_upf_buffered_packets_total`,
 //! `vireo_upf_answers_total`, `vireo_upf_worker_takeovers_total`, `vireo_upf_dropped_packets_total{reason}`, of sessions with more rules than a record holds
 //! `vireo_upf_rule_sessions{by}` and, with XDP, `vireo_upf_rule_packets_total{by}` (`kernel`, `process`), and
-//! `vireo_upf_sessions_without_room_total` and `vireo_upf_pfcp_total{outcome}` (`accepted`, `rejected`, `discarded`, `repeated`, `report`, `unanswered-report`).
+//! `vireo_upf_sessions_without_room_total` and `vireo_upf_pfcp_total{outcome}` (`accepted`, `rejected`, `discarded`, `repeated`, `report`, `unanswered-report`,
+//! `from-ue`). `vireo_upf_known_ran_addresses` is how many addresses G-PDUs are accepted from.
 
 use super::server::UpfStats;
+use super::state::PfcpStats;
 use metrics::{Counter, Gauge, Key, Label, Level, Metadata, Recorder};
 use vireo_datapath::{DropReason, FlowSessions};
 
@@ -25,7 +27,8 @@ pub struct UpfMetrics {
     rule_sessions: [Gauge; 2],
     rule_packets: [Counter; 2],
     no_room: Counter,
-    pfcp: [Counter; 6],
+    pfcp: [Counter; 7],
+    ran_addresses: Gauge,
 }
 
 impl std::fmt::Debug for UpfMetrics {
@@ -48,7 +51,7 @@ impl UpfMetrics {
         let places = ["kernel", "process"];
         let rule_sessions = places
             .map(|place| recorder.register_gauge(&Key::from_parts("vireo_upf_rule_sessions", by(place)), &METADATA));
-        let outcomes = ["accepted", "rejected", "discarded", "repeated", "report", "unanswered-report"];
+        let outcomes = ["accepted", "rejected", "discarded", "repeated", "report", "unanswered-report", "from-ue"];
         UpfMetrics {
             sessions: gauge("vireo_upf_sessions"),
             buffered_octets: gauge("vireo_upf_buffered_octets"),
@@ -64,6 +67,7 @@ impl UpfMetrics {
             rule_sessions,
             rule_packets: places.map(|place| counter("vireo_upf_rule_packets_total", by(place))),
             no_room: counter("vireo_upf_sessions_without_room_total", vec![]),
+            ran_addresses: gauge("vireo_upf_known_ran_addresses"),
             pfcp: outcomes.map(|outcome| counter("vireo_upf_pfcp_total", vec![Label::new("outcome", outcome)])),
         }
     }
@@ -89,7 +93,9 @@ impl UpfMetrics {
         self.rule_packets[0].absolute(stats.flow_packets.decided);
         self.rule_packets[1].absolute(stats.flow_packets.left);
         self.no_room.absolute(pfcp.no_room);
-        let counts = [pfcp.accepted, pfcp.rejected, pfcp.discarded, pfcp.repeated, pfcp.reports, pfcp.unanswered];
+        self.ran_addresses.set(stats.ran_addresses as f64);
+        let PfcpStats { accepted, rejected, discarded, repeated, reports, unanswered, from_ues, .. } = *pfcp;
+        let counts = [accepted, rejected, discarded, repeated, reports, unanswered, from_ues];
         for (counter, n) in self.pfcp.iter().zip(counts) {
             counter.absolute(n);
         }
@@ -111,6 +117,8 @@ fn describe(recorder: &dyn Recorder) {
     for (name, text) in counters {
         recorder.describe_counter(name.into(), None, text.into());
     }
+    let text = "Addresses that G-PDUs are accepted from, prefixes excepted.";
+    recorder.describe_gauge("vireo_upf_known_ran_addresses".into(), None, text.into());
     recorder.describe_gauge("vireo_upf_sessions".into(), None, "PFCP sessions.".into());
     let text = "Sessions with more rules than a record holds, by who decides on what is usual of their packets.";
     recorder.describe_gauge("vireo_upf_rule_sessions".into(), None, text.into());
@@ -129,7 +137,8 @@ mod tests {
         let mut stats = UpfStats { sessions: 3, buffered_octets: 44, ..UpfStats::default() };
         stats.packets.downlink.packets = 5;
         stats.packets.drops[DropReason::Spoofed as usize] = 6;
-        (stats.pfcp.repeated, stats.pfcp.no_room) = (7, 2);
+        (stats.pfcp.repeated, stats.pfcp.no_room, stats.pfcp.from_ues) = (7, 2, 4);
+        stats.ran_addresses = 12;
         stats.flow_sessions = FlowSessions { all: 9, in_kernel: 8 };
         stats.flow_packets.left = 10;
         upf.set(&stats);
@@ -141,6 +150,8 @@ mod tests {
             r#"vireo_upf_packets_total{direction="uplink"} 0"#,
             r#"vireo_upf_dropped_packets_total{reason="spoofed_source"} 6"#,
             r#"vireo_upf_pfcp_total{outcome="repeated"} 7"#,
+            r#"vireo_upf_pfcp_total{outcome="from-ue"} 4"#,
+            "vireo_upf_known_ran_addresses 12",
             "vireo_upf_sessions_without_room_total 2",
             r#"vireo_upf_rule_sessions{by="kernel"} 8"#,
             r#"vireo_upf_rule_sessions{by="process"} 1"#,

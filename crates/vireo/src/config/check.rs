@@ -2,7 +2,7 @@
 
 use super::file::{self, Dnn, File, LONGEST, PacketDriver, SctpDriver, SliceId};
 use super::values::{Local, Net, Span};
-use super::{Config, LogConfig, SubscribersConfig, cluster, home_network, runtime, slices as user_plane};
+use super::{Config, LogConfig, SubscribersConfig, access, cluster, home_network, runtime, slices as user_plane};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
@@ -31,7 +31,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
     let mut problems = Problems::default();
     let (slices, by_name) = slices(&file.slices(), &mut problems);
     let dnns = dnns(&file.dnns(), &by_name, &mut problems);
-    let config = Config {
+    let mut config = Config {
         n2: n2(&file.n2, &mut problems),
         n4: N4Config { listen: file.n4.listen, direct: file.n4.direct },
         api: ApiConfig { listen: file.api.listen.0 },
@@ -51,6 +51,9 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         log: log(&file.log, &mut problems),
         core: core(file, slices, dnns, &mut problems),
     };
+    if let Some(upf) = &mut config.upf {
+        access::complete(file, &config.n2.addresses, upf, &mut problems);
+    }
     if problems.0.is_empty() { Ok(config) } else { Err(problems.0) }
 }
 
@@ -588,6 +591,7 @@ fn upf(
         ipv6: d.ipv6_pool,
         mtu: d.mtu,
         dns: d.dns.clone(),
+        isolated: false,
     };
     problems.check(
         !datapath.rebalance || !slices.is_empty(),

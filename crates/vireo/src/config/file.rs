@@ -1,5 +1,6 @@
 //! The file's sections and keys with their defaults, as a person writes them. `examples/reference.toml` explains each.
 
+pub(super) use super::access::Dnn;
 use super::values::{Count, Listen, Local, Net, Secret, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
 use vireo_node::config::{ApiConfig, N2Config, N4Config, OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use vireo_node::sbi::{Encoding, SbiConfig};
 use vireo_node::upf::UpfConfig;
-use vireo_types::{Duration, PduSessionType, Plmn};
+use vireo_types::{Duration, Plmn};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -226,26 +227,6 @@ pub(super) struct SliceId {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Dnn {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ipv4_pool: Option<Net<Ipv4Addr>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ipv6_pool: Option<Net<Ipv6Addr>>,
-    /// Empty = all that the pools allow.
-    pub(super) types: Vec<PduSessionType>,
-    pub(super) dns: Vec<IpAddr>,
-    pub(super) mtu: u16,
-    pub(super) slices: Vec<String>,
-}
-
-impl Default for Dnn {
-    fn default() -> Self {
-        Dnn { ipv4_pool: None, ipv6_pool: None, types: Vec::new(), dns: Vec::new(), mtu: 1400, slices: Vec::new() }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct N2 {
     pub(super) driver: SctpDriver,
     pub(super) addresses: Vec<Local>,
@@ -301,6 +282,10 @@ pub(super) struct Upf {
     pub(super) framed_routes: Vec<String>,
     /// 0 = never.
     pub(super) path_check: Span,
+    pub(super) protect: Vec<String>,
+    pub(super) reachable: Vec<String>,
+    pub(super) n3_allow: Vec<String>,
+    pub(super) bind_peers: bool,
 }
 
 impl Default for Upf {
@@ -317,6 +302,10 @@ impl Default for Upf {
             max_sessions: upf.max_sessions,
             framed_routes: Vec::new(),
             path_check: Span(Duration::from_secs(0)),
+            protect: Vec::new(),
+            reachable: Vec::new(),
+            n3_allow: Vec::new(),
+            bind_peers: false,
         }
     }
 }

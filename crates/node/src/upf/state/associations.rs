@@ -4,6 +4,7 @@ use super::{ASSOCIATIONS, Association, HOSTS, Holder, Plane, Session, Upf};
 use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
 use tracing::{info, warn};
+use vireo_datapath::Use;
 use vireo_types::Instant;
 use vireo_wire::pfcp::{self, *};
 
@@ -54,6 +55,7 @@ impl Upf {
                 return (Cause::NO_RESOURCES, false);
             }
             association.hosts.push(from.ip());
+            plane.change(|tables, _| tables.set_peer(from.ip(), Use::ControlPlane, true));
         }
         (association.address, association.recovery) = (from, recovery);
         self.changed.iter_mut().for_each(|changed| changed.node = true);
@@ -83,6 +85,9 @@ impl Upf {
             return Cause::NO_ESTABLISHED_ASSOCIATION;
         };
         self.note_node();
+        for host in &association.hosts {
+            plane.change(|tables, _| tables.set_peer(*host, Use::ControlPlane, false));
+        }
         self.responses.forget(|from| association.hosts.contains(&from.ip()));
         self.remove_all(|session| session.node == *node_id, plane);
         Cause::REQUEST_ACCEPTED

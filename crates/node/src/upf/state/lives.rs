@@ -8,6 +8,7 @@ use crate::upf::stored::{element, elements};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use tracing::warn;
+use vireo_datapath::Use;
 use vireo_wire::pfcp::*;
 
 /// What the node's record begins with: another one is of a release that has other fields.
@@ -107,6 +108,9 @@ impl Upf {
         // far from those of the life before, if that ended a moment ago
         self.requests.begin_at(now.ntp.wrapping_mul(0x9e37_79b1) >> 8);
         for Known { node, address, hosts, recovery, holder } in node.associations {
+            for host in &hosts {
+                plane.change(|tables, _| tables.set_peer(*host, Use::ControlPlane, true));
+            }
             let holder = holder.map(|KnownHolder { address, from }| Holder { address, from });
             self.associations.insert(node, Association { address, hosts: hosts.into(), recovery, holder });
         }
