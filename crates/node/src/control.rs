@@ -137,7 +137,7 @@ impl Control {
         // What can be refused comes first: nothing is half started.
         let driver = endpoint.driver().to_owned();
         let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (recovery(clock()), false))?;
-        let core = config.core;
+        let (core, beside) = (config.core, config.upf.clone());
         let settings = HostConfig {
             core,
             slices: config.slices,
@@ -160,7 +160,10 @@ impl Control {
             metrics: Arc::clone(&metrics),
             copies: None,
         };
-        let (balancer, outbound, stopper) = Balancer::new(endpoint, n4, inputs.clone(), Arc::clone(&metrics))?;
+        let (mut balancer, outbound, stopper) = Balancer::new(endpoint, n4, inputs.clone(), Arc::clone(&metrics))?;
+        if let Some(upf) = beside {
+            balancer.tell_of_nodes(move |node, there| upf.set_node(node, there));
+        }
         let host = Host::start(frame, settings, udm, Arc::clone(&metrics), outbound)?;
         // Last: who sees it finds a core that works.
         let api = match config.api.listen {
@@ -259,7 +262,13 @@ pub(crate) fn n4_settings(core: &CoreConfig, config: &N4Config, (recovery, share
     let upfs = core.upfs.iter().map(|u| u.n4).collect();
     let stamp = RecoveryTimeStamp(recovery);
     let first = rand::rng().next_u32() & 0x00ff_ffff;
-    n4::Config { node_id: core.n4_node.id(), shared, ..n4::Config::new(config.listen.ip(), upfs, stamp, first) }
+    let ue_pools = crate::ue_peers::pools(&core.dnns);
+    n4::Config {
+        node_id: core.n4_node.id(),
+        shared,
+        ue_pools,
+        ..n4::Config::new(config.listen.ip(), upfs, stamp, first)
+    }
 }
 
 /// Answers the status interface by asking the host.

@@ -1,4 +1,5 @@
 use std::net::{IpAddr, SocketAddr};
+use vireo_datapath::Network;
 use vireo_types::Duration;
 use vireo_wire::pfcp::{CpFunctionFeatures, NodeId, RecoveryTimeStamp};
 
@@ -11,6 +12,8 @@ pub struct Config {
     pub node_id: NodeId,
     /// The user plane functions, each once.
     pub upfs: Vec<SocketAddr>,
+    /// The addresses of UEs, which are no UPF's: what comes from there is ignored.
+    pub ue_pools: Vec<Network>,
     /// When the control plane started. One value for the whole cluster and for the life of its sessions, so that no UPF
     /// thinks that its control plane restarted (DESIGN decision 1).
     pub recovery_time_stamp: RecoveryTimeStamp,
@@ -54,6 +57,7 @@ impl Config {
             address,
             node_id: address.into(),
             upfs,
+            ue_pools: Vec::new(),
             recovery_time_stamp,
             shared: false,
             first_sequence,

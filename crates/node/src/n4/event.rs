@@ -127,6 +127,8 @@ pub struct Counters {
     pub garbage: u64,
     /// Messages of addresses that are no configured UPF, or of one without an association.
     pub strangers: u64,
+    /// Datagrams from addresses of UEs.
+    pub from_ues: u64,
     /// Submits whose key was waiting already.
     pub resubmitted: u64,
     /// Requests that wait for a response now.
