@@ -47,7 +47,7 @@ fn with_session(flows: bool) -> (Memory, Teid) {
         ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
         ipv6: Some((Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0, 0, 0, 0, 0), 48)),
         mtu: 1400,
-        dns: vec![],
+        ..Pool::default()
     };
     let mut tables = Tables::new(vec![pool], Limits { records: 4, ..Limits::default() });
     let prefix = Ipv6Addr::new(0x2001, 0xdb8, 0x45, 2, 0, 0, 0, 0);

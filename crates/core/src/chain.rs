@@ -264,6 +264,8 @@ pub enum Transferred {
     Unreachable,
     /// There is no such UE, or it has no such session (CONTEXT_NOT_FOUND).
     Unknown,
+    /// The RAN has nothing of the session that could be released (UE_IN_CM_IDLE_STATE).
+    Idle,
 }
 
 /// A PDU session as the AMF knows it, that an SMF elsewhere has.

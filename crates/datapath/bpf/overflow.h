@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "access.h"
 #include "packet.h"
 #include "route.h"
 #include "rules.h"
@@ -164,6 +165,14 @@ static __always_inline int outward(const struct flow *flow, int own, const struc
 	return MAY_LEAVE;
 }
 
+/* Whether no UE may send there. */
+static __always_inline int is_protected_flow(const struct flow *flow)
+{
+	if (flow->version == 4)
+		return is_protected_v4(bpf_htonl(flow->destination[0] >> 32));
+	return is_protected_words(flow->destination[0], flow->destination[1]);
+}
+
 /* Whether gate, action and meters let a packet go on: MAY_LEAVE, or an XDP action. */
 static __always_inline int admits(const struct action *action, __u32 total)
 {
@@ -233,6 +242,11 @@ static __always_inline int by_uplink_rules(struct xdp_md *ctx)
 		result = outward(&flow, own, &action);
 		if (result != MAY_LEAVE)
 			return result;
+		if (is_protected_flow(&flow))
+			return decided(drop(PROTECTED_DESTINATION));
+		if (config.isolates && (flow.version == 4 ? range_v4(flow.destination[0] >> 32) != 0 :
+							    range_v6(flow.destination[0]) != 0))
+			return pass_on();
 	}
 	result = admits(&action, total);
 	if (result != MAY_LEAVE)

@@ -18,6 +18,8 @@ struct state {
 #define UP_OVERFLOW (1u << 4) /* a list of rules says more: rules.h */
 #define UP_LEAN (1u << 5) /* nothing is counted: src/record.rs */
 #define UP_WATCH_SHIFT 8 /* src/record.rs: watched */
+#define UP_PEER_SHIFT 16 /* 15 bits: where packets must come from (access.h) */
+#define UP_PEER 0x7fffu
 #define WATCH 0x3fu
 #define ALL_FLOWS (~0ull)
 
@@ -176,6 +178,10 @@ struct config {
 	__u32 to_stack;
 	/* What the kernel's routes say is a UE's goes there. */
 	__u32 tun;
+	/* G-PDUs come from the peer of their own tunnel alone. */
+	__u32 own_peer_only;
+	/* There are UEs that do not reach each other. */
+	__u32 isolates;
 	/* Where slices have processors: that of each worker. */
 	__u32 processors[WORKERS];
 };
@@ -231,6 +237,9 @@ enum reason {
 	QUOTA_SPENT,
 	RING_FULL,
 	WORKER_DIED,
+	PROTECTED_DESTINATION,
+	UE_TO_UE,
+	UNKNOWN_PEER,
 	REASONS,
 };
 

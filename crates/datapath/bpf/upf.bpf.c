@@ -13,6 +13,7 @@
  * The outer UDP checksum of what comes in is not looked at: the inner packet has its own.
  */
 #include "packet.h"
+#include "access.h"
 #include "overflow.h"
 #include "route.h"
 #include "tables.h"
@@ -68,8 +69,8 @@ __noinline int read_chain(struct xdp_md *ctx, __u32 at, __u32 end, __u32 flags)
 	return (offset & 0xffff) | flow;
 }
 
-/* The GTP-U message of `length` octets at offset `at`. */
-__noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
+/* The GTP-U message of `length` octets at offset `at`, from this place of the table of addresses. */
+__noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length, __u32 place)
 {
 	struct bpf_fib_lookup hop = {};
 	struct uplink rule = {}, *record = 0;
@@ -96,6 +97,12 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 	payload = result & 0xffff;
 	if (!find_uplink(teid, &rule, &record, &index))
 		return XDP_PASS;
+	if (config.own_peer_only && place != ANY_PLACE) {
+		__u32 own = rule.flags >> UP_PEER_SHIFT & UP_PEER;
+
+		if (own != place && own != ANY_PLACE)
+			return XDP_PASS;
+	}
 	if (rule.flags & UP_OVERFLOW)
 		return hand(BY_UPLINK_RULES, index, rule.sequence, rule.cost, result & ~0xffff, payload, end);
 	if (rule.flows != ALL_FLOWS && ((result & (CONTAINER | UPLINK_CONTAINER)) != (CONTAINER | UPLINK_CONTAINER) ||
@@ -117,6 +124,10 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 			return drop(INNER_MALFORMED);
 		if (!(rule.flags & UP_IPV4) || ip->saddr != rule.ipv4)
 			return drop(SPOOFED);
+		if (is_protected_v4(ip->daddr))
+			return drop(PROTECTED_DESTINATION);
+		if (config.isolates && range_v4(bpf_ntohl(ip->daddr)))
+			return XDP_PASS;
 		if (ip->ihl != 5 || ip->ttl <= 1)
 			return XDP_PASS;
 		hop.family = AF_INET;
@@ -143,7 +154,13 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length)
 				return XDP_PASS;
 			return drop(SPOOFED);
 		}
-		if (is_link_scope(&ip->daddr) || ip->hop_limit <= 1 || ip->nexthdr == NEXTHDR_HOP)
+		if (is_link_scope(&ip->daddr))
+			return XDP_PASS;
+		if (is_protected_v6(&ip->daddr))
+			return drop(PROTECTED_DESTINATION);
+		if (config.isolates && range_v6(prefix_of(&ip->daddr)))
+			return XDP_PASS;
+		if (ip->hop_limit <= 1 || ip->nexthdr == NEXTHDR_HOP)
 			return XDP_PASS;
 		hop.family = AF_INET6;
 		hop.l4_protocol = ip->nexthdr;
@@ -222,7 +239,7 @@ static __always_inline int receive_v4(struct xdp_md *ctx, __u32 frame)
 {
 	struct iphdr *ip = start_of(ctx) + ETH_HLEN;
 	const volatile struct range *range;
-	__u32 i, total, length = 0, entry = 0;
+	__u32 i, total, place, length = 0, entry = 0;
 	const struct behind *behind;
 	__u64 offset;
 
@@ -243,7 +260,10 @@ static __always_inline int receive_v4(struct xdp_md *ctx, __u32 frame)
 			return XDP_PASS;
 		if (range_v4(bpf_ntohl(ip->saddr)))
 			return drop(FROM_UE);
-		return uplink(ctx, ETH_HLEN + sizeof(*ip) + sizeof(struct udphdr), length);
+		place = source_place_v4(ip->saddr);
+		if (!place)
+			return XDP_PASS;
+		return uplink(ctx, ETH_HLEN + sizeof(*ip) + sizeof(struct udphdr), length, place);
 	}
 	range = range_v4(bpf_ntohl(ip->daddr));
 	if (range) {
@@ -271,7 +291,7 @@ static __always_inline int receive_v6(struct xdp_md *ctx, __u32 frame)
 {
 	struct ipv6hdr *ip = start_of(ctx) + ETH_HLEN;
 	const volatile struct range *range;
-	__u32 i, total, length = 0, entry = 0;
+	__u32 i, total, place, length = 0, entry = 0;
 	const struct behind *behind;
 	__u64 offset;
 
@@ -292,7 +312,10 @@ static __always_inline int receive_v6(struct xdp_md *ctx, __u32 frame)
 			return XDP_PASS;
 		if (range_v6(prefix_of(&ip->saddr)))
 			return drop(FROM_UE);
-		return uplink(ctx, ETH_HLEN + sizeof(*ip) + sizeof(struct udphdr), length);
+		place = source_place_v6(&ip->saddr);
+		if (!place)
+			return XDP_PASS;
+		return uplink(ctx, ETH_HLEN + sizeof(*ip) + sizeof(struct udphdr), length, place);
 	}
 	range = range_v6(prefix_of(&ip->daddr));
 	if (range) {

@@ -68,6 +68,12 @@ reasons! {
     RingFull = "ring_full",
     /// At most so many were in the hands of a data worker's process when that died.
     WorkerDied = "worker_died",
+    /// A UE sent it to an address of this machine, of the core or of a RAN node.
+    Protected = "protected_destination",
+    /// A UE sent it to another, in a data network where UEs do not reach each other.
+    UeToUe = "ue_to_ue",
+    /// A G-PDU from an address that no control plane has named.
+    UnknownPeer = "unknown_gtpu_peer",
 }
 
 /// How many reasons there are.

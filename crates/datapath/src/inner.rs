@@ -19,6 +19,14 @@ impl<'a> Inner<'a> {
         }
     }
 
+    /// Where it comes from.
+    pub(crate) fn source(&self) -> IpAddr {
+        match *self {
+            Inner::V4 { source, .. } => Ipv4Addr::from_bits(source).into(),
+            Inner::V6 { source, .. } => Ipv6Addr::from_bits(source).into(),
+        }
+    }
+
     /// Where it goes.
     pub(crate) fn destination(&self) -> IpAddr {
         match *self {

@@ -12,6 +12,7 @@
 //!
 //! It knows nothing of PFCP, sessions beyond a number, or configuration files.
 
+mod access;
 #[cfg(test)]
 mod allocations;
 mod answer;
@@ -46,6 +47,7 @@ mod tunnels;
 mod verdict;
 mod xdp;
 
+pub use access::{Access, PeerBinding, Use};
 pub use buffer::BufferLimits;
 pub use counters::{Counters, DROP_REASONS, DropReason, Stats, Volume};
 pub use fast::{Locking, SharedTables};

@@ -54,8 +54,16 @@ impl Memory {
     pub fn change<R>(&mut self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
         let mut released = Released::default();
         let result = change(&mut self.tables, &mut released);
+        self.tables.release_held(&mut released);
         self.n3.append(&mut released.datagrams);
-        self.tables.settle();
+        let Memory { tables, stats, n6, n3, events, .. } = self;
+        for held in released.take_uplinks() {
+            let (from, local, datagram, now) = (held.from, held.local, &held.datagram[..], held.since());
+            let lists = Lists { n3, events };
+            let mut uplink = Uplink { from, local, datagram, now, stats, n6, lists };
+            finish(tables, &mut uplink, 0, None);
+        }
+        tables.settle();
         result
     }
 

@@ -52,9 +52,14 @@ pub(crate) fn uplink<'a>(
         // one that is not taken is told again when as much has passed once more
         let _ = unusual.event(event);
     };
-    match (by.uplink(datagram, now, &mut tell), by.tables()) {
+    match (by.uplink(from.ip(), datagram, now, &mut tell), by.tables()) {
         (Some(UplinkVerdict::Forward(packet)), _) => return Said::Leaves(packet),
         (Some(UplinkVerdict::Drop(reason)), _) => stats.drop(reason),
+        (Some(UplinkVerdict::Hold(teid)), Some(tables)) => {
+            if !tables.hold((from, local), teid, datagram, now) {
+                stats.drop(DropReason::UnknownPeer);
+            }
+        }
         (Some(verdict), Some(tables)) => rare(tables, verdict, (from, local), stats, unusual),
         (None, _) | (_, None) => return Said::Ask,
     }
@@ -71,7 +76,7 @@ fn rare(
     unusual: &mut impl Unusual,
 ) {
     match verdict {
-        UplinkVerdict::Forward(_) | UplinkVerdict::Drop(_) | UplinkVerdict::Nothing => {}
+        UplinkVerdict::Forward(_) | UplinkVerdict::Drop(_) | UplinkVerdict::Hold(_) | UplinkVerdict::Nothing => {}
         UplinkVerdict::Alive => {
             let _ = unusual.event(Event::Alive { peer: from.ip() });
         }

@@ -167,6 +167,14 @@ const UP_OVERFLOW: u32 = 1 << 4;
 const UP_LEAN: u32 = 1 << 5;
 /// Six bits: see [`watched`].
 const UP_WATCH_SHIFT: u32 = 8;
+/// 15 bits: where packets must come from, as a place in the table of addresses ([`crate::access`]).
+const UP_PEER_SHIFT: u32 = 16;
+const PEER: u32 = 0x7fff;
+
+/// No place: user space knows where packets may come from.
+pub(crate) const NO_PEER: u32 = 0;
+/// Every known address is right.
+pub(crate) const ANY_PEER: u32 = PEER;
 
 /// The bits that say how finely the owner wants to know of a count: each time it passes a multiple of 2^n octets, so
 /// that no packet costs more than a comparison, and no count has a limit beside it. 0 = never.
@@ -211,6 +219,9 @@ fn mbr(marked: bool, cost: &AtomicU64) -> Rate {
     if marked { Rate::UNLIMITED } else { Rate::from_cost(cost.load(Relaxed)) }
 }
 
+/// What another rule does not change.
+const UP_KEPT: u32 = UP_OVERFLOW | UP_LEAN | WATCH << UP_WATCH_SHIFT | PEER << UP_PEER_SHIFT;
+
 impl UplinkRecord {
     /// Makes it a tunnel's, with nothing counted.
     pub(crate) fn begin(&self, teid: Teid, rule: &UplinkRule) {
@@ -226,7 +237,7 @@ impl UplinkRecord {
         let SessionAddress { ipv4, ipv6_prefix } = rule.ue;
         let flag = |set: bool, bit: u32| if set { bit } else { 0 };
         let flags = flag(rule.forward, UP_FORWARD) | flag(rule.gate_open, UP_GATE);
-        let flags = flags | self.flags.load(Relaxed) & (UP_OVERFLOW | UP_LEAN | WATCH << UP_WATCH_SHIFT);
+        let flags = flags | self.flags.load(Relaxed) & UP_KEPT;
         self.flags.store(flags | flag(ipv4.is_some(), UP_IPV4) | flag(ipv6_prefix.is_some(), UP_IPV6), Relaxed);
         self.ipv4.store(ipv4.map_or(0, wire), Relaxed);
         self.prefix.store(ipv6_prefix.map_or(0, |prefix| words(prefix)[0]), Relaxed);
@@ -260,6 +271,18 @@ impl UplinkRecord {
     #[inline]
     pub(crate) fn watch(&self) -> u32 {
         self.flags.load(Relaxed) >> UP_WATCH_SHIFT & WATCH
+    }
+
+    /// Says where packets must come from. One word, as [`UplinkRecord::set_watch`].
+    pub(crate) fn set_peer(&self, place: u32) {
+        let others = self.flags.load(Relaxed) & !(PEER << UP_PEER_SHIFT);
+        self.flags.store(others | (place & PEER) << UP_PEER_SHIFT, Relaxed);
+    }
+
+    /// Where packets must come from.
+    #[inline]
+    pub(crate) fn peer(&self) -> u32 {
+        self.flags.load(Relaxed) >> UP_PEER_SHIFT & PEER
     }
 
     #[inline]

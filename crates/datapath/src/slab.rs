@@ -1,6 +1,7 @@
 //! Which indexes are in use.
 
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
 
 /// Indexes and what is kept by them, at most `limit`. Room for all is reserved at the start (the kernel backs it with
 /// memory as it is used), so that growing never moves a million of them while packets wait.
@@ -11,6 +12,29 @@ pub(crate) struct Slab<T> {
     limit: usize,
     /// The generations that are given out, first and last: all, or those of one life.
     generations: (u8, u8),
+    /// With it, generations are random: who knows an index and its last generation cannot tell the next one.
+    random: Option<Random>,
+}
+
+/// A keyed hash of a count: random numbers for who does not know the key.
+#[derive(Debug, Default)]
+struct Random {
+    key: RandomState,
+    count: u64,
+    /// Of tests, whose tables have the same numbers.
+    #[cfg(test)]
+    known: bool,
+}
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.count += 1;
+        #[cfg(test)]
+        if self.known {
+            return self.count.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        }
+        self.key.hash_one(self.count)
+    }
 }
 
 /// Lives that have generations of their own, until the next has those of the first again.
@@ -25,7 +49,13 @@ struct Slot<T> {
 
 impl<T> Slab<T> {
     pub(crate) fn new(limit: usize) -> Self {
-        Slab { slots: Vec::with_capacity(limit), free: VecDeque::new(), limit, generations: (1, u8::MAX) }
+        let (slots, free) = (Vec::with_capacity(limit), VecDeque::new());
+        Slab { slots, free, limit, generations: (1, u8::MAX), random: None }
+    }
+
+    /// The same with random generations.
+    fn random(limit: usize) -> Self {
+        Slab { random: Some(Random::default()), ..Slab::new(limit) }
     }
 
     /// In this life of the program others are given out than in the lives before: what those have given out and nobody has written
@@ -36,10 +66,20 @@ impl<T> Slab<T> {
         self.generations = (before + 1, before + OF_ONE);
     }
 
-    /// The generation after that.
-    fn after(&self, generation: u8) -> u8 {
+    /// The generation after that, which is another one.
+    fn after(&mut self, generation: u8) -> u8 {
         let (first, last) = self.generations;
-        if (first..last).contains(&generation) { generation + 1 } else { first }
+        let Some(random) = &mut self.random else {
+            return if (first..last).contains(&generation) { generation + 1 } else { first };
+        };
+        let (number, all) = (random.next(), u64::from(last - first) + 1);
+        let others = (first..=last).contains(&generation).then(|| u64::from(generation - first));
+        let place = match others {
+            // all but that one
+            Some(used) => (used + 1 + number % (all - 1)) % all,
+            None => number % all,
+        };
+        first + place as u8
     }
 
     /// Takes an index, the one that was free longest, with its next generation.
@@ -106,7 +146,13 @@ impl<T> Parted<T> {
     pub(crate) fn new(limit: usize, parts: usize) -> Self {
         let parts = parts.clamp(1, limit.max(1));
         let span = limit / parts;
-        Parted { parts: (0..parts).map(|_| Slab::new(span)).collect(), span: span.max(1) }
+        Parted { parts: (0..parts).map(|_| Slab::random(span)).collect(), span: span.max(1) }
+    }
+
+    /// Has the same generations as all others of which this is said.
+    #[cfg(test)]
+    pub(crate) fn make_known(&mut self) {
+        self.parts.iter_mut().flat_map(|part| &mut part.random).for_each(|random| random.known = true);
     }
 
     /// See [`Slab::begin_life`].
@@ -161,6 +207,28 @@ mod tests {
         }
     }
 
+    /// As a peer sees it that gets and gives back the same index all the time.
+    #[test]
+    fn generations_cannot_be_guessed() {
+        let first = || Parted::new(1, 1).insert(0, ()).map(|(_, generation)| generation);
+        let firsts: std::collections::HashSet<_> = (0..64).map(|_| first()).collect();
+        assert!(firsts.len() > 32, "random from the first use: {firsts:?}");
+        let mut slab = Parted::new(1, 1);
+        let mut generations = vec![];
+        for _ in 0..4_000 {
+            let (index, generation) = slab.insert(0, ()).expect("room");
+            slab.remove(index);
+            generations.push(generation);
+        }
+        assert!(generations.iter().all(|generation| *generation != 0), "no TEID is 0");
+        assert!(generations.windows(2).all(|two| two[0] != two[1]), "none follows itself");
+        let steps: std::collections::HashSet<_> =
+            generations.windows(2).map(|two| two[1].wrapping_sub(two[0])).collect();
+        assert!(steps.len() > 200, "the step tells nothing: {}", steps.len());
+        let seen: std::collections::HashSet<_> = generations.iter().collect();
+        assert_eq!(seen.len(), 255, "all are given out");
+    }
+
     #[test]
     fn indexes_of_another_life_are_taken_in_order() {
         let mut slab = Parted::new(8, 2);
@@ -171,7 +239,8 @@ mod tests {
         let mut take = |part| slab.insert(part, 'e').map(|(index, _)| index);
         // What was free below them, then what is above, then the other part's.
         assert_eq!([take(0), take(0), take(1), take(1), take(1)], [Some(0), Some(2), Some(4), Some(5), Some(7)]);
-        assert_eq!((slab.insert(0, 'e'), slab.remove(3), slab.insert(1, 'f')), (None, Some('b'), Some((3, 1))));
+        assert_eq!((slab.insert(0, 'e'), slab.remove(3)), (None, Some('b')));
+        assert!(slab.insert(1, 'f').is_some_and(|(index, generation)| index == 3 && generation != 255));
     }
 
     /// What a life has given out, and none of it was written down, the lives after it do not give out.
@@ -203,11 +272,12 @@ mod tests {
     #[test]
     fn parts_have_ranges_of_their_own_and_help_each_other_out() {
         let mut slab = Parted::new(7, 2);
-        let mut take = |part| slab.insert(part, ());
-        assert_eq!((take(0), take(1), take(1)), (Some((0, 1)), Some((3, 1)), Some((4, 1))));
-        assert_eq!((take(1), take(1)), (Some((5, 1)), Some((1, 1))), "the second part is full");
+        let mut take = |part| slab.insert(part, ()).map(|(index, _)| index);
+        assert_eq!((take(0), take(1), take(1)), (Some(0), Some(3), Some(4)));
+        assert_eq!((take(1), take(1)), (Some(5), Some(1)), "the second part is full");
         assert_eq!((slab.remove(4), slab.remove(4), slab.remove(6), slab.len()), (Some(()), None, None, 4));
-        assert_eq!((slab.insert(0, ()), slab.insert(0, ()), slab.insert(0, ())), (Some((2, 1)), Some((4, 2)), None));
+        let mut take = |part| slab.insert(part, ()).map(|(index, _)| index);
+        assert_eq!((take(0), take(0), take(0)), (Some(2), Some(4), None));
         assert_eq!(Parted::new(0, 1).insert(0, ()), None);
     }
 }

@@ -6,8 +6,11 @@
 //! (buffered packets, End Markers) is overtaken by a later packet. A queue of commands per worker would need a copy of
 //! the tables each and an answer back before every PFCP response.
 
+mod editor;
 mod worker;
 
+use crate::access::Access;
+use crate::access::local::LocalAddresses;
 use crate::counters::{Counters, DropReason, Stats};
 use crate::fast::SharedTables;
 use crate::frames::bare::{Bare, BareFrames};
@@ -29,6 +32,7 @@ use crate::sys::udp::Socket;
 use crate::tables::{Limits, Pool, Released, Tables};
 use crate::verdict::Event;
 use crate::xdp::{KernelCounters, Xdp, XdpConfig, XdpMode};
+pub use editor::Editor;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -36,7 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use tracing::error;
-use vireo_types::{Instant, SessionAddress};
+use vireo_types::Instant;
 use vireo_wire::gtpu;
 pub(crate) use worker::{Here, Rare, Worker};
 
@@ -55,6 +59,8 @@ pub struct SocketsConfig {
     pub workers: usize,
     /// Whether UEs reach the outside by the machine's address.
     pub nat: bool,
+    /// Where UEs may not send to, and where G-PDUs may come from.
+    pub access: Access,
     /// Whether each UE that [`Editor::lead`] names has a route of its own: then another user plane may have its pool too.
     pub host_routes: bool,
     /// With it, the kernel does what is usual and the sockets only the rest.
@@ -137,6 +143,11 @@ pub struct View {
 }
 
 impl View {
+    fn new(tables: Tables, kernel: Option<KernelCounters>, slices: &[SliceWorkers]) -> Self {
+        let loads = slices.iter().flat_map(|slice| 0..slice.workers).map(|_| Load::default()).collect();
+        View { tables: SharedTables::new(tables), counters: Arc::default(), kernel, loads, takeovers: Arc::default() }
+    }
+
     /// What the workers of slices have handled, in their order.
     pub fn loads(&self) -> Vec<WorkerLoad> {
         match &self.kernel {
@@ -179,44 +190,6 @@ impl View {
     /// Looks at the tables.
     pub fn look<R>(&self, look: impl FnOnce(&Tables) -> R) -> R {
         self.tables.look(look)
-    }
-}
-
-/// What the owner of the sessions changes a running user plane by, from any thread.
-#[derive(Clone, Debug)]
-pub struct Editor {
-    view: View,
-    /// Those of the first worker, to send what changes let go.
-    sockets: Arc<[Socket]>,
-    routes: Option<Arc<HostRoutes>>,
-}
-
-impl Editor {
-    /// Brings the packets of a UE to this user plane, or not any more, where its UEs have routes of their own.
-    pub fn lead(&self, ue: SessionAddress, here: bool) {
-        if let Some(routes) = &self.routes {
-            routes.lead(ue, here);
-        }
-    }
-
-    /// Looks at the tables.
-    pub fn look<R>(&self, look: impl FnOnce(&Tables) -> R) -> R {
-        self.view.look(look)
-    }
-
-    /// Changes the tables. What the change lets go is sent before any later packet.
-    pub fn change<R>(&self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
-        let mut stats = Stats::default();
-        let result = self.view.tables.change(change, |released| {
-            for (to, datagram) in &released.datagrams {
-                if !send(&self.sockets, released.sources, *to, datagram) {
-                    stats.drop(DropReason::N3Send);
-                }
-            }
-            stats.drops[DropReason::Action as usize] += released.dropped;
-        });
-        self.view.counters.flush(&mut stats);
-        result
     }
 }
 
@@ -285,6 +258,7 @@ impl Sockets {
         };
         let of_modules: usize = config.modules().iter().map(Module::workers).sum();
         let Made { mut tables, mut xdp, steering, files } = made(&config, threads.max(of_modules))?;
+        tables.set_access(config.access.clone());
         // a process may die between the two halves of an addition that is no single one
         let by_one = threads.max(of_modules) <= 1 && config.xdp.is_none() && files.is_none();
         tables.decided_by_one(by_one);
@@ -293,17 +267,12 @@ impl Sockets {
         }
         let mtu = config.pools.iter().map(|pool| usize::from(pool.mtu)).max().unwrap_or(0).max(1500);
         let mut driver = Sockets {
-            editor: Editor {
-                view: View {
-                    tables: SharedTables::new(tables),
-                    counters: Arc::default(),
-                    kernel: xdp.as_ref().map(Xdp::counters),
-                    loads: config.slices.iter().flat_map(|slice| 0..slice.workers).map(|_| Load::default()).collect(),
-                    takeovers: Arc::default(),
-                },
-                sockets: sockets[0].clone(),
+            editor: Editor::new(
+                View::new(tables, xdp.as_ref().map(Xdp::counters), &config.slices),
+                (sockets[0].clone(), queues[0].again()?),
                 routes,
-            },
+                events.clone(),
+            ),
             clock: Clock(()),
             stop: Waker::new()?,
             threads: vec![],
@@ -318,6 +287,9 @@ impl Sockets {
             posts: vec![],
             staff: None,
         };
+        if bare.is_none() {
+            driver.follow_addresses()?;
+        }
         if let Some(frames) = &config.frames {
             driver.start_frames(frames, &config, bare, (&queues[0], steering.as_ref()), &events)?;
         }
@@ -443,6 +415,12 @@ impl Sockets {
         Ok(())
     }
 
+    /// Protects this machine's addresses before there are packets, and starts the thread that follows them.
+    fn follow_addresses(&mut self) -> io::Result<()> {
+        let mut local = LocalAddresses::open(self.editor.view.tables.clone(), &self.stop)?;
+        self.spawn("upf-addresses".to_owned(), None, move || local.run())
+    }
+
     /// Starts the thread that promotes users with packets and demotes idle ones.
     fn turn_levels(&mut self) -> io::Result<()> {
         let (tables, poller) = (self.editor.view.tables.clone(), Poller::new()?);
@@ -493,6 +471,7 @@ impl Sockets {
             seats: self.editor.view.tables.arrays().quiet.seats.len(),
             records: self.editor.view.tables.arrays().uplinks.len(),
             pools: Orders::pools(&config.pools),
+            own_peer_only: config.limits.own_peer_only,
             n3: config.n3.clone(),
             slot,
             core,
@@ -555,10 +534,13 @@ impl Sockets {
                 load.no_room(drops);
             }
         }
+        let expired = self.editor.view.look(|tables| tables.expire_held(self.clock.now()));
+        stats.drops[DropReason::UnknownPeer as usize] += self.editor.note_unknown(&expired);
         self.editor.view.counters.flush(&mut stats);
         self.change(|tables, released| {
             tables.advertise_again(released);
             tables.turn_cells();
+            tables.age_peers();
         });
         self.next_hops.keep();
         let xdp = self.xdp.iter().flat_map(Xdp::lost);

@@ -1,3 +1,6 @@
+use crate::access::held::{HeldDatagram, HeldDatagrams};
+use crate::access::table::{self, Line};
+use crate::access::{KnownAddresses, PeerBinding, Use};
 use crate::answer;
 use crate::buffer::{BufferLimits, Buffers};
 use crate::counters::Volume;
@@ -34,6 +37,8 @@ pub struct Pool {
     pub mtu: u16,
     /// DNS servers; the IPv6 ones are told in router advertisements.
     pub dns: Vec<IpAddr>,
+    /// Whether its UEs neither send to UEs nor are sent to by UEs, of whichever pool.
+    pub isolated: bool,
 }
 
 impl Pool {
@@ -65,6 +70,8 @@ pub struct Limits {
     pub locking: Locking,
     /// Users whose records lie together while they have packets, about; 0 = all stay where they are.
     pub hot_users: usize,
+    /// Whether a G-PDU must come from the address that its session's downlink packets go to, or from [`crate::Access::ran`].
+    pub own_peer_only: bool,
     /// Tunnels of another life of this program are to be restored: until [`Tables::restored`] nobody is told of one that is not there,
     /// or RAN nodes would let sessions go.
     pub restoring: bool,
@@ -78,6 +85,7 @@ impl Default for Limits {
             modules: 1,
             locking: Locking::default(),
             hot_users: 0,
+            own_peer_only: false,
             restoring: false,
         }
     }
@@ -119,6 +127,8 @@ pub struct Released {
     pub(crate) last: bool,
     /// Our addresses on N3 that the datagrams leave from, one of each family; `None` = the first.
     pub sources: [Option<IpAddr>; 2],
+    /// Datagrams from N3 that were held and are decided on now, before the next packet.
+    pub(crate) uplinks: Vec<HeldDatagram>,
 }
 
 /// What of a downlink record only changes and reports need.
@@ -139,6 +149,8 @@ pub(crate) struct Memories {
     pub(crate) cells: Shared<Cell>,
     /// Words of workers that are processes of their own; none where they are threads.
     pub(crate) seats: Shared<Seat>,
+    /// The table of addresses, of [`access::table::LINES`] lines.
+    pub(crate) access: Shared<Line>,
 }
 
 /// Whoever looks for records beside us; told of what is not in arrays.
@@ -177,6 +189,14 @@ pub struct Tables {
     paused: HashSet<Changed>,
     mirror: Option<Box<dyn Mirror>>,
     tunnels: Tunnels,
+    /// What is known of addresses beside what packets are checked against.
+    pub(crate) known: KnownAddresses,
+    /// G-PDUs whose sender is not known yet.
+    pub(crate) held: Mutex<HeldDatagrams>,
+    /// Where tunnels lead to that have come in this change.
+    pub(crate) joined: Vec<IpAddr>,
+    /// Where packets of these TEIDs must come from, if it matters ([`Limits::own_peer_only`]).
+    pub(crate) bound: HashMap<Teid, PeerBinding>,
     buffers: Mutex<Buffers>,
     /// The rules of sessions that need more than records hold.
     pub(crate) flows: Flows,
@@ -214,6 +234,7 @@ impl Tables {
             addresses: Shared::private(index::entries(&ranges)),
             cells: Shared::private(0),
             seats: Shared::private(0),
+            access: Shared::private(table::LINES),
         };
         Tables::over(memories, ranges, pools, limits, None)
     }
@@ -231,7 +252,8 @@ impl Tables {
         let links = pools.iter().map(|pool| Link::new(pool.mtu, &pool.dns)).collect();
         let hot = Hot::new(limits.hot_users);
         let keeper = Keeper::new(hot.as_ref());
-        let (arrays, cells) = memories.into_arrays(ranges, pools, (limits.locking, hot));
+        let (mut arrays, cells) = memories.into_arrays(ranges, pools, (limits.locking, hot));
+        arrays.checks.own_peer_only = limits.own_peer_only;
         Tables {
             arrays: Arc::new(arrays),
             uplinks: Parted::new(records, modules),
@@ -242,6 +264,10 @@ impl Tables {
             paused: HashSet::new(),
             mirror,
             tunnels: Tunnels::new(records),
+            known: KnownAddresses::default(),
+            held: Mutex::default(),
+            joined: vec![],
+            bound: HashMap::new(),
             buffers: Mutex::new(Buffers::new(limits.buffer)),
             flows: Flows::default(),
             cells: Cells::new(cells),
@@ -263,6 +289,12 @@ impl Tables {
     /// keeping others from it.
     pub fn decided_by_one(&mut self, alone: bool) {
         self.arrays.decided_by_one(alone);
+    }
+
+    /// Chooses the TEIDs that other tables choose of which this is said.
+    #[cfg(test)]
+    pub(crate) fn choose_known_teids(&mut self) {
+        self.uplinks.make_known();
     }
 
     /// Has words for whose packets a worker handles, in memory of our own. Drivers that steer by them have their own.
@@ -478,6 +510,7 @@ impl Tables {
         record.end();
         let volume = record.state.volume();
         self.rates.remove(&Changed::Uplink(index));
+        self.bound.remove(&teid);
         self.set_foreign(teid, None);
         self.uplinks.remove(index);
         volume
@@ -533,8 +566,12 @@ impl Tables {
         }
         if old.tunnel != rule.tunnel {
             self.downlink(id).report_again(TUNNEL_ERROR);
+            if let Some(tunnel) = rule.tunnel {
+                self.begin_use(tunnel.address, Use::Tunnel);
+            }
             if let Some(tunnel) = old.tunnel {
                 self.tunnels.remove(tunnel, id.0);
+                self.end_use(tunnel.address, Use::Tunnel);
             }
             if let Some(tunnel) = rule.tunnel {
                 let arrays = &self.arrays;
@@ -608,6 +645,7 @@ impl Tables {
         self.rates.remove(&Changed::Downlink(id.0));
         if let Some(tunnel) = rule.tunnel {
             self.tunnels.remove(tunnel, id.0);
+            self.end_use(tunnel.address, Use::Tunnel);
         }
         self.drop_buffered(id, released);
         self.limit_buffer(id, None);

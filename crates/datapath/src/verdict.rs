@@ -1,6 +1,7 @@
 //! What becomes of one packet: the reference that every driver follows, in memory, sockets and BPF alike. What is usual
 //! is decided by the record alone ([`Arrays`]), with the lock of the tables or without; the rest by [`Tables`].
 
+use crate::access::table::{Bits, SourceEntry};
 use crate::answer::Answer;
 use crate::counters::DropReason;
 use crate::fast::{Arrays, Owed};
@@ -8,13 +9,13 @@ use crate::hot::Found;
 use crate::index::Key;
 use crate::inner::Inner;
 use crate::ndp;
-use crate::record::{DATA, DownlinkRecord, State, TUNNEL_ERROR, UplinkRecord, watched};
+use crate::record::{ANY_PEER, DATA, DownlinkRecord, State, TUNNEL_ERROR, UplinkRecord, watched};
 use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::tables::{ANSWERS, DownlinkId, Tables, keys};
 use crate::toward::Toward;
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use vireo_types::{Instant, SessionAddress};
+use vireo_types::{Instant, SessionAddress, Teid};
 use vireo_wire::gtpu::{self, MessageType, Packet, ParseError, PduSession, error_indication};
 
 /// Something that the owner of the sessions must know.
@@ -63,6 +64,8 @@ pub(crate) enum UplinkVerdict<'a> {
     Relay { tunnel: Tunnel, marked: Option<PduSession>, packet: &'a [u8], uplink: bool },
     /// It was put into the buffer of the record; the owner gets to know the first.
     Buffered(DownlinkId, Option<Event>),
+    /// It waits until the address that it came from is known, or is dropped.
+    Hold(Teid),
     /// It is dropped.
     Drop(DropReason),
 }
@@ -130,6 +133,44 @@ fn inward(packet: &[u8]) -> Result<(Inner<'_>, Key), DropReason> {
 }
 
 impl Arrays {
+    /// Whether a UE's packet may go where it is addressed to: not to this machine, the core or the RAN, nor, where UEs do not
+    /// reach each other, to a UE.
+    #[inline]
+    pub(crate) fn may_reach(&self, inner: &Inner<'_>) -> Result<(), Stop<'static>> {
+        let to = match *inner {
+            Inner::V4 { destination, .. } => Bits::v4(destination),
+            Inner::V6 { destination, .. } => Bits::v6(destination),
+        };
+        if self.checks.table.is_protected(to) {
+            return Err(Stop::Drop(DropReason::Protected));
+        }
+        match self.isolates && self.is_kept_apart(inner) {
+            true => Err(Stop::Drop(DropReason::UeToUe)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a packet is one between UEs of which one's data network does not allow that.
+    #[cold]
+    fn is_kept_apart(&self, inner: &Inner<'_>) -> bool {
+        let pool_of = |address: IpAddr| self.pools.iter().find(|pool| pool.contains(address));
+        let Some(to) = pool_of(inner.destination()) else { return false };
+        to.isolated || pool_of(inner.source()).is_some_and(|from| from.isolated)
+    }
+
+    /// Whether packets of a record come from this address without a question: `None` = the tables must be asked.
+    #[inline]
+    fn is_sender(&self, from: IpAddr, record: &UplinkRecord) -> Option<()> {
+        match self.checks.table.source(Bits::of(from)) {
+            SourceEntry::Unknown => None,
+            SourceEntry::Node(place) if self.checks.own_peer_only => {
+                let own = record.peer();
+                (own == place || own == ANY_PEER).then_some(())
+            }
+            SourceEntry::Node(_) | SourceEntry::Prefix => Some(()),
+        }
+    }
+
     /// Counts a packet to a record; whether the count has passed a mark of the owner's.
     #[inline]
     fn count_and_watch(&self, state: &State, watch: u32, octets: usize) -> bool {
@@ -153,6 +194,7 @@ impl Arrays {
         }
         let inner = Inner::read(packet.payload).ok_or(Stop::Drop(DropReason::InnerMalformed))?;
         let packet = outward(rule.ue, &inner, |_| false)?;
+        self.may_reach(&inner)?;
         if !rule.gate_open {
             return Err(Stop::Drop(DropReason::GateClosed));
         }
@@ -195,6 +237,7 @@ impl Arrays {
     #[inline]
     pub(crate) fn usual_uplink<'a>(
         &self,
+        from: IpAddr,
         datagram: &'a [u8],
         now: Instant,
         owed: &Cell<Option<Owed>>,
@@ -205,15 +248,15 @@ impl Arrays {
         };
         let record = self.uplinks.get(packet.teid.index() as usize)?;
         let look = record.look(self.locking)?;
+        self.is_sender(from, record)?;
         let special = record.is_special();
         if special {
-            if let (Some(own), Some(Inner::V4 { source, packet: inner, .. })) =
-                (record.lean(), Inner::read(packet.payload))
-            {
+            if let (Some(own), Some(inner @ Inner::V4 { source, .. })) = (record.lean(), Inner::read(packet.payload)) {
                 let holds = record.teid() == packet.teid && packet.teid != gtpu::NO_TEID && look.holds();
-                return holds.then_some(match source == own {
-                    true => UplinkVerdict::Forward(inner),
-                    false => UplinkVerdict::Drop(DropReason::Spoofed),
+                return holds.then_some(match (source == own, self.may_reach(&inner)) {
+                    (true, Ok(())) => UplinkVerdict::Forward(inner.packet()),
+                    (true, Err(Stop::Drop(reason))) => UplinkVerdict::Drop(reason),
+                    _ => UplinkVerdict::Drop(DropReason::Spoofed),
                 });
             }
             if record.overflows() {
@@ -316,26 +359,33 @@ impl Tables {
     #[inline]
     pub(crate) fn decide_uplink<'a>(
         &self,
+        from: IpAddr,
         datagram: &'a [u8],
         now: Instant,
         tell: &mut impl FnMut(Event),
     ) -> UplinkVerdict<'a> {
         match Packet::usual(datagram) {
-            Some(packet) => self.g_pdu(&packet, now, tell),
-            None => self.decide_on_any(datagram, now, tell),
+            Some(packet) => self.g_pdu(from, &packet, now, tell),
+            None => self.decide_on_any(from, datagram, now, tell),
         }
     }
 
     /// The same for what is rarer.
-    fn decide_on_any<'a>(&self, datagram: &'a [u8], now: Instant, tell: &mut impl FnMut(Event)) -> UplinkVerdict<'a> {
+    fn decide_on_any<'a>(
+        &self,
+        from: IpAddr,
+        datagram: &'a [u8],
+        now: Instant,
+        tell: &mut impl FnMut(Event),
+    ) -> UplinkVerdict<'a> {
         match Packet::parse(datagram) {
             Ok(packet) => match packet.kind {
-                MessageType::GPdu => self.g_pdu(&packet, now, tell),
+                MessageType::GPdu => self.g_pdu(from, &packet, now, tell),
                 MessageType::EchoRequest => {
                     let answer = packet.sequence.map(|sequence| Answer::Echo { sequence });
                     self.limited(&self.echoes, answer, now)
                 }
-                MessageType::ErrorIndication => self.tunnel_error(packet.payload),
+                MessageType::ErrorIndication => self.tunnel_error(from, packet.payload),
                 MessageType::EchoResponse if self.responses.allow(ANSWERS, 1, now) => UplinkVerdict::Alive,
                 MessageType::EchoResponse
                 | MessageType::EndMarker
@@ -351,7 +401,13 @@ impl Tables {
     }
 
     #[inline]
-    fn g_pdu<'a>(&self, packet: &Packet<'a>, now: Instant, tell: &mut impl FnMut(Event)) -> UplinkVerdict<'a> {
+    fn g_pdu<'a>(
+        &self,
+        from: IpAddr,
+        packet: &Packet<'a>,
+        now: Instant,
+        tell: &mut impl FnMut(Event),
+    ) -> UplinkVerdict<'a> {
         let Some(uplink) = self.find_uplink(packet.teid) else {
             if self.restoring {
                 return UplinkVerdict::Drop(DropReason::UnknownTeid);
@@ -362,6 +418,9 @@ impl Tables {
             };
         };
         let _look = uplink.look(self.arrays().locking);
+        if !self.accepts(from, packet.teid, uplink) {
+            return self.unknown_sender(uplink, packet);
+        }
         if uplink.overflows() {
             return self.uplink_by_flows(uplink, packet, now, tell);
         }
@@ -375,6 +434,23 @@ impl Tables {
                 UplinkVerdict::Forward(packet)
             }
             Err(stop) => self.stopped(stop, now),
+        }
+    }
+
+    /// What becomes of a G-PDU from an address that is not known: one that the session's UE may have sent is held.
+    #[cold]
+    fn unknown_sender(&self, uplink: &UplinkRecord, packet: &Packet<'_>) -> UplinkVerdict<'static> {
+        let ue = uplink.rule().ue;
+        let framed = |source: IpAddr| {
+            let behind = self.find_framed(source);
+            behind.is_some() && keys(ue).any(|key| self.find_downlink(key) == behind)
+        };
+        // a session that passes packets on to another UPF has no addresses
+        let is_relay = ue == SessionAddress::default();
+        let may_be_the_ues = |inner: Inner<'_>| is_relay || !matches!(outward(ue, &inner, framed), Err(Stop::Drop(_)));
+        match Inner::read(packet.payload).is_some_and(may_be_the_ues) {
+            true => UplinkVerdict::Hold(packet.teid),
+            false => UplinkVerdict::Drop(DropReason::UnknownPeer),
         }
     }
 
@@ -416,11 +492,15 @@ impl Tables {
         }
     }
 
-    fn tunnel_error(&self, payload: &[u8]) -> UplinkVerdict<'static> {
+    /// An Error Indication, which only the tunnel's peer can send: others know neither address nor TEID, or lie.
+    fn tunnel_error(&self, from: IpAddr, payload: &[u8]) -> UplinkVerdict<'static> {
         let Some(error) = error_indication(payload) else {
             return UplinkVerdict::Drop(DropReason::Malformed);
         };
         let tunnel = Tunnel { teid: error.teid, address: error.peer };
+        if from != tunnel.address {
+            return UplinkVerdict::Drop(DropReason::UnknownPeer);
+        }
         match self.find_tunnel(tunnel) {
             Some((session, record)) if record.report_once(TUNNEL_ERROR) => {
                 UplinkVerdict::Report(Event::TunnelError { session, tunnel })

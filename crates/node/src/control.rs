@@ -142,7 +142,7 @@ impl Control {
         // What can be refused comes first: nothing is half started.
         let driver = endpoint.driver().to_owned();
         let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (recovery(clock()), false))?;
-        let core = config.core;
+        let (core, beside) = (config.core, config.upf.clone());
         let settings = HostConfig {
             core,
             slices: config.slices,
@@ -168,6 +168,9 @@ impl Control {
         };
         let (mut balancer, outbound, stopper) = Balancer::new(endpoint, n4, inputs.clone(), Arc::clone(&metrics))?;
         balancer.limit(&config.n2);
+        if let Some(upf) = beside {
+            balancer.tell_of_nodes(move |node, there| upf.set_node(node, there));
+        }
         let host = Host::start(frame, settings, udm, Arc::clone(&metrics), outbound)?;
         // Last: who sees it finds a core that works.
         let api = api::Server::start(&config.api, Arc::new(source), Arc::clone(&metrics))?;
@@ -273,8 +276,9 @@ pub(crate) fn n4_settings(core: &CoreConfig, config: &N4Config, (recovery, share
     let upfs = core.upfs.iter().map(|u| u.n4).collect();
     let stamp = RecoveryTimeStamp(recovery);
     let first = rand::rng().next_u32() & 0x00ff_ffff;
+    let ue_pools = crate::ue_peers::pools(&core.dnns);
     let own = n4::Config::new(config.listen.ip(), upfs, stamp, first);
-    n4::Config { node_id: core.n4_node.id(), shared, allow: config.allow.clone(), ..own }
+    n4::Config { node_id: core.n4_node.id(), shared, allow: config.allow.clone(), ue_pools, ..own }
 }
 
 /// Answers the status interface by asking the host.

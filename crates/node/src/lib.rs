@@ -24,4 +24,5 @@ mod shared;
 pub mod state;
 mod sys;
 pub mod udp;
+mod ue_peers;
 pub mod upf;

@@ -81,6 +81,10 @@ labels! {
         NgapUnknownUe = "ngap-unknown-ue",
         /// NGAP before NG Setup.
         NgapNotSetUp = "ngap-not-set-up",
+        /// SCTP: an association from an address of a UE.
+        SctpFromUe = "sctp-from-ue",
+        /// PFCP: a message from an address of a UE.
+        PfcpFromUe = "pfcp-from-ue",
         /// SCTP: a payload protocol identifier that is not NGAP's.
         SctpPpid = "sctp-ppid",
         /// NAS: too short, unknown or malformed (TS 24.501 7).

@@ -23,7 +23,7 @@ struct constants {
 	__u32 towards_n6;
 	__u32 server;   /* as on the wire */
 	__u32 address;  /* of the first session's UE */
-	__u32 teid;     /* of the first session; those of the others follow in steps of 256 */
+	__u32 teid;     /* of the first session; the indexes of the others follow */
 	__u32 sum_up;   /* of the inner headers without the UE's address */
 	__u32 sum_down;
 	__u8 uplink[80];   /* Ethernet, IP, UDP, GTP-U, inner IP */
@@ -44,6 +44,19 @@ struct {
 	__type(key, __u32);
 	__type(value, struct load);
 } load SEC(".maps");
+
+/* src/circuit/mod.rs: Generations; src/circuit/teids.rs: Teids. */
+#define TOGETHER 64
+struct generations {
+	__u8 of[TOGETHER]; /* by session; 0: that of the first */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct generations);
+} generations SEC(".maps");
 
 /* src/circuit/mod.rs: Counted. */
 struct counted {
@@ -100,6 +113,16 @@ static __always_inline __u16 check_of(__u32 sum, __u32 address)
 	return ~sum;
 }
 
+static __always_inline __u32 teid_of(__u32 session)
+{
+	__u32 place = session / TOGETHER;
+	const struct generations *some = bpf_map_lookup_elem(&generations, &place);
+	__u32 first = constants.teid;
+	__u8 own = some ? some->of[session % TOGETHER] : 0;
+
+	return ((first >> 8) + session) << 8 | (own ? own : (first & 0xff));
+}
+
 /* Makes it a packet of the session that goes up, and sends it to the UPF. */
 static __always_inline int to_n3(struct xdp_md *ctx, __s64 session)
 {
@@ -110,7 +133,7 @@ static __always_inline int to_n3(struct xdp_md *ctx, __s64 session)
 	if ((void *)(frame + UPLINK) > end_of(ctx))
 		return XDP_ABORTED;
 	copy(frame, constants.uplink, UPLINK);
-	*(__be32 *)(frame + TEID) = bpf_htonl(constants.teid + (session << 8));
+	*(__be32 *)(frame + TEID) = bpf_htonl(teid_of(session));
 	ip = (void *)(frame + ETH_HLEN + OUTER);
 	ip->saddr = address;
 	ip->check = check_of(constants.sum_up, address);

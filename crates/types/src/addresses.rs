@@ -21,6 +21,11 @@ impl Network {
         Network { address, length }
     }
 
+    /// The network of an address and a length in bits, which is at most 32 (IPv4) or 128 (IPv6).
+    pub const fn new(address: IpAddr, length: u8) -> Self {
+        Network { address, length }
+    }
+
     /// Returns true if the address has the network's prefix. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         let differs = match (self.address, address.to_canonical()) {

@@ -272,6 +272,7 @@ fn transferred(turn: &mut Turn<'_, '_>, transfer: Transfer) -> Transferred {
     let Transfer { token, psi, told, unreached, carried, created: implied, .. } = transfer;
     let registered = turn.ue.is_registered();
     let data = told.n1.is_none() && matches!(told.n2, Some((N2Sm::SetupRequest, _)));
+    let releases = told.n1.is_none() && matches!(told.n2, Some((N2Sm::ReleaseCommand, _)));
     let accepting = turn.ue.chain.accept.as_ref().is_some_and(|accept| accept.waiting >> psi & 1 == 1);
     let session = turn.ue.chain.of_psi(psi).filter(|_| registered);
     // Of a session that the UE has no more, or has had before this one, the SMF gives its answer after all, by which it is let go.
@@ -290,6 +291,9 @@ fn transferred(turn: &mut Turn<'_, '_>, transfer: Transfer) -> Transferred {
     if connected && data && up {
         // The RAN has it, or is about to: the UE has come back meanwhile.
         return Transferred::Initiated;
+    }
+    if releases && !(connected && up) {
+        return Transferred::Idle;
     }
     if connected {
         remote::pass_on(turn, psi, told);

@@ -200,7 +200,9 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         Input::N2(N2Sm::HandoverRequired, _) => handover::required(sm, &mut out),
         Input::N2(N2Sm::HandoverRequestAcknowledge, octets) => handover::prepared(sm, octets, &mut out),
         Input::HandoverComplete => handover::complete(sm, env, &mut out),
-        Input::N2(N2Sm::HandoverAllocationUnsuccessful, _) | Input::HandoverCancelled => sm.target = None,
+        Input::N2(N2Sm::HandoverAllocationUnsuccessful, _) | Input::HandoverCancelled => {
+            userplane::handover_cancelled(sm, env, &mut out);
+        }
         Input::N2(kind, octets) => userplane::ran_answered(sm, kind, octets, env, &mut out),
         Input::Activate => userplane::activate(sm, env, &mut out),
         Input::Deactivate => userplane::deactivate(sm, &mut out),

@@ -393,6 +393,11 @@ pub(super) fn is_elsewhere(sm: &SmContext) -> bool {
     sm.relocation.is_some()
 }
 
+/// Whether the UPF that it is at waits for the end of the path through the other one before it forwards.
+pub(super) fn is_ending(sm: &SmContext) -> bool {
+    matches!(sm.relocation.as_deref(), Some(Relocation { step: Step::Ending { .. }, .. }))
+}
+
 /// After a step that may have ended the relocation: a session that has ended meanwhile is over.
 pub(super) fn finish(sm: &SmContext, was_elsewhere: bool, out: &mut Vec<Output>) {
     if was_elsewhere && !is_elsewhere(sm) {

@@ -39,7 +39,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
             give_up(sm, GsmCause::NetworkFailure, env, out);
         }
         (Answer::Deleted, N4::Deleting) => deleted(sm, out),
-        (Answer::Report(report), _) => reported(sm, &report, out),
+        (Answer::Report(report), _) => reported(sm, &report, env, out),
         // Late, or of another request than the outstanding one.
         _ => {}
     }
@@ -98,17 +98,13 @@ fn deleted(sm: &mut SmContext, out: &mut Vec<Output>) {
 }
 
 /// A Session Report Request (TS 29.244 7.5.8).
-fn reported(sm: &mut SmContext, report: &Report, out: &mut Vec<Output>) {
+fn reported(sm: &mut SmContext, report: &Report, env: &Env<'_>, out: &mut Vec<Output>) {
     out.push(n4::report_response(sm, report.sequence));
-    if report.downlink_data && sm.stage == Stage::Established && sm.ran == Ran::Idle {
-        out.push(Output::DownlinkData);
-    }
     if report.downlink_data {
+        userplane::downlink_data(sm, out);
         relocate::noticed(sm);
     }
-    // The RAN does not know the tunnel (any more): buffer, and a downlink packet will bring the UE back.
-    if report.error_indication.is_some() && report.error_indication == sm.downlink && sm.ran == Ran::Up {
-        sm.ran = Ran::Idle;
-        userplane::forward_to(sm, None, out);
+    if report.error_indication.is_some() && report.error_indication == sm.downlink {
+        userplane::tunnel_lost(sm, env, out);
     }
 }

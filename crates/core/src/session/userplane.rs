@@ -38,6 +38,9 @@ pub(super) fn deactivate(sm: &mut SmContext, out: &mut Vec<Output>) {
         Stage::Requested { .. } => release::end(sm, out),
         // The accept may have reached it; if not, it asks again and the AMF part drops this one.
         Stage::Accepted { .. } | Stage::Established => {
+            if sm.ran == (Ran::Releasing { again: true }) {
+                out.push(Output::DownlinkData);
+            }
             sm.stage = Stage::Established;
             sm.ran = Ran::Idle;
             sm.target = None;
@@ -46,6 +49,37 @@ pub(super) fn deactivate(sm: &mut SmContext, out: &mut Vec<Output>) {
         }
         Stage::Releasing { .. } => sm.ran = Ran::Idle,
         Stage::Ended => {}
+    }
+}
+
+/// The UPF holds a downlink packet.
+pub(super) fn downlink_data(sm: &mut SmContext, out: &mut Vec<Output>) {
+    match (&sm.stage, sm.ran) {
+        (Stage::Established, Ran::Idle) => out.push(Output::DownlinkData),
+        // It waits until the RAN has let go of the tunnel that it has lost.
+        (Stage::Established, Ran::Releasing { .. }) => sm.ran = Ran::Releasing { again: true },
+        _ => {}
+    }
+}
+
+/// The RAN does not know the tunnel any more (TS 23.527 5.3.2): the UPF buffers, and the RAN releases what it still has of
+/// the session (TS 23.502 4.3.7), unless it is being given another tunnel.
+pub(super) fn tunnel_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    if !matches!(sm.stage, Stage::Accepted { .. } | Stage::Established) {
+        return;
+    }
+    forward_to(sm, None, out);
+    if sm.ran == Ran::Up && sm.target.is_none() {
+        sm.stage = Stage::Established;
+        release_at_ran(sm, false, env, out);
+    }
+}
+
+/// The handover will not take place. A tunnel that the source has lost meanwhile is not replaced then.
+pub(super) fn handover_cancelled(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    let lost = sm.target.take().is_some() && sm.is_up() && sm.downlink.is_none() && !relocate::is_ending(sm);
+    if lost {
+        release_at_ran(sm, false, env, out);
     }
 }
 

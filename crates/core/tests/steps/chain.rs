@@ -7,7 +7,8 @@ mod smf;
 
 use crate::lab::nas::{CIPHERED, downlink, protected};
 use crate::lab::{ASSOC, Lab};
-use smf::{ALL, Smf, amf, answers, idle, is_at, stages, succeeded, transferred, with_session, with_sessions};
+use smf::{ALL, amf, answers, is_at, succeeded, with_sessions};
+pub(crate) use smf::{Smf, idle, stages, transferred, with_session};
 use vireo_core::chain::{
     Answer, Ask, Carried, Create as CreateAsk, Created, Crossing, CrossingStage, RemoteStage, Told, Transfer,
     Transferred, Update,

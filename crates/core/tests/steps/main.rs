@@ -6,6 +6,7 @@ mod eviction;
 mod handover;
 mod lab;
 mod layout;
+mod lost_tunnel;
 mod paging;
 mod procedures;
 mod protection;

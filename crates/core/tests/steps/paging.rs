@@ -23,12 +23,11 @@ fn idle() -> Lab {
 /// The UPF reports a packet for session 1.
 fn downlink_packet(lab: &mut Lab) {
     let seid = lab.context().expect("a context").sessions[0].cp_seid;
-    let mut octets = Vec::new();
-    let mut report = pfcp::Builder::new(&mut octets, pfcp::MessageType::SESSION_REPORT_REQUEST, Some(seid.0), 7);
-    report.put(&pfcp::ReportType::DLDR).group(pfcp::DownlinkDataReport::ID, |data| {
-        data.put(&pfcp::PdrId(2));
+    let octets = lab::pfcp_report(seid, pfcp::ReportType::DLDR, |report| {
+        report.group(pfcp::DownlinkDataReport::ID, |data| {
+            data.put(&pfcp::PdrId(2));
+        });
     });
-    report.finish().expect("a short message");
     lab.event(Event::Pfcp { seid, message: &octets });
 }
 

@@ -16,6 +16,8 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
+use crate::access::Checks;
+use crate::access::table::Line;
 use crate::hot::Hot;
 use crate::index::{self, Addresses, Key};
 use crate::inner;
@@ -54,6 +56,10 @@ pub(crate) struct Arrays {
     pub(crate) locking: Locking,
     /// Records that lie apart from the others because they have packets.
     pub(crate) hot: Option<Hot>,
+    /// Where UEs may not send to, and where G-PDUs may come from.
+    pub(crate) checks: Checks,
+    /// Whether UEs of any pool do not reach each other.
+    pub(crate) isolates: bool,
     /// Whether only one thread at a time decides on packets.
     alone: AtomicBool,
     pub(crate) quiet: Quiet,
@@ -75,7 +81,13 @@ pub(crate) trait Decide {
     fn tables(&self) -> Option<&Tables>;
     /// Decides on a datagram from N3 and counts it to its session; `None` = the tables must be asked. `tell` gets what the
     /// owner must know of the count.
-    fn uplink<'a>(&self, datagram: &'a [u8], now: Instant, tell: &mut impl FnMut(Event)) -> Option<UplinkVerdict<'a>>;
+    fn uplink<'a>(
+        &self,
+        from: IpAddr,
+        datagram: &'a [u8],
+        now: Instant,
+        tell: &mut impl FnMut(Event),
+    ) -> Option<UplinkVerdict<'a>>;
     /// The same for a packet from N6.
     fn downlink(&self, packet: &[u8], now: Instant, tell: &mut impl FnMut(Event)) -> Option<DownlinkVerdict>;
     /// Whether the tables must be asked for the rest of the batch.
@@ -94,8 +106,14 @@ impl Decide for Tables {
     }
 
     #[inline]
-    fn uplink<'a>(&self, datagram: &'a [u8], now: Instant, tell: &mut impl FnMut(Event)) -> Option<UplinkVerdict<'a>> {
-        Some(self.decide_uplink(datagram, now, tell))
+    fn uplink<'a>(
+        &self,
+        from: IpAddr,
+        datagram: &'a [u8],
+        now: Instant,
+        tell: &mut impl FnMut(Event),
+    ) -> Option<UplinkVerdict<'a>> {
+        Some(self.decide_uplink(from, datagram, now, tell))
     }
 
     #[inline]
@@ -121,8 +139,14 @@ impl Decide for Inside<'_> {
     }
 
     #[inline]
-    fn uplink<'a>(&self, datagram: &'a [u8], now: Instant, _: &mut impl FnMut(Event)) -> Option<UplinkVerdict<'a>> {
-        self.arrays.usual_uplink(datagram, now, &self.owed)
+    fn uplink<'a>(
+        &self,
+        from: IpAddr,
+        datagram: &'a [u8],
+        now: Instant,
+        _: &mut impl FnMut(Event),
+    ) -> Option<UplinkVerdict<'a>> {
+        self.arrays.usual_uplink(from, datagram, now, &self.owed)
     }
 
     #[inline]
@@ -143,10 +167,11 @@ impl Arrays {
         addresses: Addresses,
         pools: Vec<Pool>,
         (locking, hot): (Locking, Option<Hot>),
-        seats: Shared<Seat>,
+        (seats, access): (Shared<Seat>, Shared<Line>),
     ) -> Self {
         let (alone, quiet) = (AtomicBool::new(false), Quiet::new(seats));
-        Arrays { uplinks, downlinks, addresses, pools, locking, hot, alone, quiet }
+        let (checks, isolates) = (Checks::over(access), pools.iter().any(|pool| pool.isolated));
+        Arrays { uplinks, downlinks, addresses, pools, locking, hot, checks, isolates, alone, quiet }
     }
 
     /// The downlink record of an index, wherever it is.
@@ -247,7 +272,8 @@ impl Memories {
         pools: Vec<Pool>,
         locking: (Locking, Option<Hot>),
     ) -> (Arrays, Shared<crate::overflow::cells::Cell>) {
-        let Memories { uplinks, downlinks, addresses, cells, seats } = self;
-        (Arrays::new(uplinks, downlinks, Addresses::new(ranges, addresses), pools, locking, seats), cells)
+        let Memories { uplinks, downlinks, addresses, cells, seats, access } = self;
+        let shared = (seats, access);
+        (Arrays::new(uplinks, downlinks, Addresses::new(ranges, addresses), pools, locking, shared), cells)
     }
 }

@@ -31,13 +31,23 @@ impl SharedTables {
 
     /// Changes the tables; `send` is given what the change lets go, before any later packet is decided on.
     pub fn change<R>(&self, change: impl FnOnce(&mut Tables, &mut Released) -> R, send: impl FnOnce(&Released)) -> R {
+        self.change_and_decide(change, |_, released| send(released))
+    }
+
+    /// The same; `send` also gets the tables, to decide on datagrams that were held.
+    pub(crate) fn change_and_decide<R>(
+        &self,
+        change: impl FnOnce(&mut Tables, &mut Released) -> R,
+        send: impl FnOnce(&Tables, &mut Released),
+    ) -> R {
         let mut released = Released::default();
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut tables, &mut released);
+        tables.release_held(&mut released);
         if released.last {
             self.arrays.quiet.wait();
         }
-        send(&released);
+        send(&tables, &mut released);
         // only now may packets go by what was changed: nothing that the change lets go is overtaken
         tables.settle();
         result

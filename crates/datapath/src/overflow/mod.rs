@@ -176,6 +176,15 @@ impl FlowTable {
     }
 }
 
+/// Where the tunnels of rules lead to.
+fn tunnels_of(rules: &[FlowRule]) -> Vec<IpAddr> {
+    let address = |rule: &FlowRule| match rule.target {
+        Target::Tunnel { tunnel, .. } => Some(tunnel.address),
+        Target::DataNetwork | Target::Drop | Target::Buffer { .. } => None,
+    };
+    rules.iter().filter_map(address).collect()
+}
+
 /// The sessions of marked records.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
@@ -226,6 +235,8 @@ impl Tables {
         }
         self.flows.outside.remove(&session);
         let (mut state, mut lists, mut framed) = (None, None, vec![]);
+        let led_to = before.as_ref().map_or(vec![], |before| tunnels_of(&before.rules));
+        self.replace_tunnels(&led_to, &flows.as_ref().map_or(vec![], |flows| tunnels_of(&flows.rules)));
         if let Some(before) = before {
             for teid in &before.tunnels {
                 self.flows.tunnels.remove(teid);
@@ -389,7 +400,8 @@ impl Tables {
             Target::Tunnel { .. } | Target::Buffer { .. } => inner.packet(),
             Target::Drop | Target::DataNetwork => {
                 let framed = |source| table.framed.iter().any(|network| network.contains(source));
-                match outward(record.rule().ue, &inner, framed) {
+                let allowed = outward(record.rule().ue, &inner, framed);
+                match allowed.and_then(|packet| self.arrays().may_reach(&inner).map(|()| packet)) {
                     Ok(packet) => packet,
                     Err(stop) => return self.stopped(stop, now),
                 }

@@ -2,6 +2,7 @@
 //! message of what they are.
 
 use super::Seat;
+use crate::access::table;
 use crate::fast::{Arrays, Locking};
 use crate::host::StartError;
 use crate::index::{self, Addresses};
@@ -21,8 +22,8 @@ const DESCRIPTORS: usize = 128;
 /// Octets of one message.
 const LONGEST: usize = 16 << 10;
 
-/// A pool, as far as packets go.
-type Addressed = (Option<(Ipv4Addr, u8)>, Option<(Ipv6Addr, u8)>, u16);
+/// A pool, as far as packets go: its networks, the link MTU, and whether its UEs are kept apart.
+type Addressed = (Option<(Ipv4Addr, u8)>, Option<(Ipv6Addr, u8)>, u16, bool);
 
 /// What the descriptors are, in this order: those of [`Files`], the desk and its bells, the stop, a queue of the TUN
 /// device, the sockets, and those of frames.
@@ -34,6 +35,8 @@ pub(crate) struct Orders {
     /// Records of the tables.
     pub(crate) records: usize,
     pub(crate) pools: Vec<Addressed>,
+    /// See [`Limits::own_peer_only`].
+    pub(crate) own_peer_only: bool,
     /// The addresses of the sockets.
     pub(crate) n3: Vec<IpAddr>,
     /// Octets of the longest packet that sockets receive.
@@ -60,6 +63,7 @@ pub(crate) struct Files {
     downlinks: OwnedFd,
     addresses: OwnedFd,
     seats: OwnedFd,
+    access: OwnedFd,
 }
 
 /// Tables whose arrays other processes can map, with so many seats.
@@ -69,34 +73,45 @@ pub(crate) fn tables(pools: Vec<Pool>, limits: Limits, seats: usize) -> Result<(
     let (downlinks, of_downlinks) = Shared::in_file(limits.bounded())?;
     let (addresses, of_addresses) = Shared::in_file(index::entries(&ranges))?;
     let (seats, of_seats) = Shared::in_file(seats)?;
-    let memories = Memories { uplinks, downlinks, addresses, cells: Shared::private(0), seats };
-    let files = Files { uplinks: of_uplinks, downlinks: of_downlinks, addresses: of_addresses, seats: of_seats };
+    let (access, of_access) = Shared::in_file(table::LINES)?;
+    let memories = Memories { uplinks, downlinks, addresses, cells: Shared::private(0), seats, access };
+    let files = Files {
+        uplinks: of_uplinks,
+        downlinks: of_downlinks,
+        addresses: of_addresses,
+        seats: of_seats,
+        access: of_access,
+    };
     Ok((Tables::over(memories, ranges, pools, limits, None), files))
 }
 
 impl Files {
     /// The descriptors, as they are sent.
-    pub(crate) fn all(&self) -> [BorrowedFd<'_>; 4] {
-        [&self.uplinks, &self.downlinks, &self.addresses, &self.seats].map(AsFd::as_fd)
+    pub(crate) fn all(&self) -> [BorrowedFd<'_>; 5] {
+        [&self.uplinks, &self.downlinks, &self.addresses, &self.seats, &self.access].map(AsFd::as_fd)
     }
 }
 
 impl Orders {
     /// Maps the tables, from the first of the descriptors.
     pub(super) fn arrays(&self, files: &mut impl Iterator<Item = OwnedFd>) -> io::Result<Arrays> {
-        let pool = |&(ipv4, ipv6, mtu): &Addressed| Pool { ipv4, ipv6, mtu, dns: vec![] };
+        let pool = |&(ipv4, ipv6, mtu, isolated): &Addressed| Pool { ipv4, ipv6, mtu, dns: vec![], isolated };
         let pools: Vec<_> = self.pools.iter().map(pool).collect();
         let ranges = index::ranges(&pools, LARGEST);
         let uplinks = Shared::mapped(next(files)?.as_fd(), self.records)?;
         let downlinks = Shared::mapped(next(files)?.as_fd(), self.records)?;
         let addresses = Shared::mapped(next(files)?.as_fd(), index::entries(&ranges))?;
         let seats: Shared<Seat> = Shared::mapped(next(files)?.as_fd(), self.seats)?;
-        Ok(Arrays::new(uplinks, downlinks, Addresses::new(ranges, addresses), pools, (Locking::Fine, None), seats))
+        let access = Shared::mapped(next(files)?.as_fd(), table::LINES)?;
+        let addresses = Addresses::new(ranges, addresses);
+        let mut arrays = Arrays::new(uplinks, downlinks, addresses, pools, (Locking::Fine, None), (seats, access));
+        arrays.checks.own_peer_only = self.own_peer_only;
+        Ok(arrays)
     }
 
     /// The pools, as they are told.
     pub(crate) fn pools(pools: &[Pool]) -> Vec<Addressed> {
-        pools.iter().map(|pool| (pool.ipv4, pool.ipv6, pool.mtu)).collect()
+        pools.iter().map(|pool| (pool.ipv4, pool.ipv6, pool.mtu, pool.isolated)).collect()
     }
 
     /// As they are sent.
@@ -162,6 +177,7 @@ mod tests {
             seats: 3,
             records: 8,
             pools: Orders::pools(&pools),
+            own_peer_only: false,
             n3: vec!["192.0.2.1".parse().expect("one")],
             slot: 2048,
             core: None,
@@ -171,7 +187,7 @@ mod tests {
         let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None).expect("a pair");
         send(ours.as_fd(), &orders.octets().expect("short"), &files.all()).expect("sent");
         let (got, sent) = receive(theirs.as_fd()).expect("received").expect("orders");
-        assert_eq!((&got, sent.len()), (&orders, 4));
+        assert_eq!((&got, sent.len()), (&orders, 5));
         let arrays = got.arrays(&mut sent.into_iter()).expect("mapped");
         let ue = SessionAddress { ipv4: Some(Ipv4Addr::new(10, 45, 0, 3)), ipv6_prefix: None };
         let rule = UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr: Rate::UNLIMITED };

@@ -3,6 +3,7 @@
 pub(crate) mod bpf;
 pub(crate) mod ethtool;
 pub(crate) mod link;
+pub(crate) mod local;
 pub(crate) mod netlink;
 pub mod poll;
 pub(crate) mod ring;

@@ -3,7 +3,7 @@
 use super::{check, check_size};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 const HEADER: usize = 16;
 /// Octets of the longest answer that is read.
@@ -88,6 +88,23 @@ impl Netlink {
         let fd =
             unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))? as i32) };
         Ok(Netlink(fd))
+    }
+
+    /// Has the kernel answer with what a dump's header names alone: of a router's tables that is one of many. Kernels before
+    /// 4.20 answer with all.
+    pub(super) fn filter_strictly(&self) {
+        let on: libc::c_int = 1;
+        let size = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: the option is an int, which outlives the call
+        let _ = unsafe {
+            libc::setsockopt(
+                self.0.as_raw_fd(),
+                libc::SOL_NETLINK,
+                libc::NETLINK_GET_STRICT_CHK,
+                (&raw const on).cast(),
+                size,
+            )
+        };
     }
 
     /// Brings an interface up with this MTU. It gets no IPv6 link-local address: what is behind it is many links.
@@ -187,6 +204,12 @@ impl Netlink {
             }
         }
         Ok((kind, body))
+    }
+}
+
+impl AsRawFd for Netlink {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 }
 

@@ -149,7 +149,7 @@ impl Netlink {
     }
 }
 
-fn address_of(octets: &[u8]) -> Option<IpAddr> {
+pub(super) fn address_of(octets: &[u8]) -> Option<IpAddr> {
     match octets.len() {
         4 => octets.first_chunk::<4>().map(|v4| IpAddr::from(*v4)),
         16 => octets.first_chunk::<16>().map(|v6| IpAddr::from(*v6)),
@@ -158,7 +158,7 @@ fn address_of(octets: &[u8]) -> Option<IpAddr> {
 }
 
 /// Kinds and values of a list of attributes.
-fn attributes(mut list: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(super) fn attributes(mut list: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let header: &[u8; 4] = list.first_chunk()?;
         let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));

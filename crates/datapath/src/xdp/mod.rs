@@ -8,6 +8,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
+use crate::access::table;
 use crate::counters::Stats;
 use crate::filter::Network;
 use crate::host::{self, StartError};
@@ -115,6 +116,7 @@ impl Xdp {
         constants.set_tun(netlink::index_of(tun)?);
         constants.divide(&config.modules, &interfaces)?;
         constants.place(processors);
+        constants.keep_apart(limits.own_peer_only, pools.iter().any(|pool| pool.isolated));
         if nat {
             if !config.next_hops.is_empty() || config.modules.iter().any(|module| !module.next_hops.is_empty()) {
                 return Err(StartError::XdpNatNextHop);
@@ -149,6 +151,7 @@ impl Xdp {
             addresses: mapped(&bpf, "addresses", entries)?,
             cells: mapped(&bpf, "cells", cells)?,
             seats: Shared::private(0),
+            access: mapped(&bpf, "access", table::LINES)?,
         };
         let found = Found { foreign: taken(&mut bpf, "foreign")?, framed: taken(&mut bpf, "framed")? };
         let counted = taken(&mut bpf, "counted")?;

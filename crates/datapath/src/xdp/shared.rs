@@ -42,13 +42,15 @@ pub(crate) struct Config {
     next_v6: [[u32; 4]; ADDRESSES],
     to_stack: u32,
     tun: u32,
+    own_peer_only: u32,
+    isolates: u32,
     processors: [[u32; 32]; 2],
 }
 
 // SAFETY: plain integers without padding
 unsafe impl aya::Pod for Config {}
 
-const _: () = assert!(size_of::<Config>() == 2 * RANGES * 32 + 2 * ADDRESSES * 20 + INTERFACES * 8 + 32 + 4 * WORKERS);
+const _: () = assert!(size_of::<Config>() == 2 * RANGES * 32 + 2 * ADDRESSES * 20 + INTERFACES * 8 + 40 + 4 * WORKERS);
 const _: () = assert!(WORKERS == 64);
 
 impl Config {
@@ -62,6 +64,11 @@ impl Config {
         for (place, processor) in self.processors.as_flattened_mut().iter_mut().zip(workers) {
             *place = *processor as u32;
         }
+    }
+
+    /// G-PDUs must come from their tunnel's own peer, and there are UEs that do not reach each other.
+    pub(super) fn keep_apart(&mut self, own_peer_only: bool, isolates: bool) {
+        (self.own_peer_only, self.isolates) = (own_peer_only.into(), isolates.into());
     }
 
     /// The device that the kernel's routes for UEs lead to.

@@ -18,8 +18,8 @@ const BURST: usize = 64;
 pub(super) enum Received {
     /// A user packet of a tunnel: the range of the buffer.
     Packet(Teid, std::ops::Range<usize>),
-    /// An error indication.
-    ErrorIndication,
+    /// An error indication for this end of a tunnel at the core.
+    ErrorIndication(Option<gtpu::ErrorIndication>),
     /// What does not parse.
     Bad,
 }
@@ -73,6 +73,15 @@ impl N3 {
         Some(())
     }
 
+    /// Says to the UPF at `to` that the gNB at `from` has no tunnel of that TEID.
+    pub(super) fn indicate_error(&self, (from, teid): (IpAddr, Teid), to: IpAddr) {
+        let mut octets = [0; gtpu::SIGNALLING_OCTETS];
+        let socket = self.sockets.iter().find(|(address, _)| *address == from);
+        if let (Some((_, socket)), Ok(message)) = (socket, gtpu::error_indication_message(&mut octets, 0, teid, from)) {
+            let _ = socket.send_to(message, SocketAddr::new(to, gtpu::PORT));
+        }
+    }
+
     /// Takes the next datagram of a socket; answers what is about the path itself.
     pub(super) fn receive(&mut self, token: u64) -> Option<Received> {
         for _ in 0..BURST {
@@ -97,7 +106,9 @@ impl N3 {
                         let _ = socket.send_to(answer, from);
                     }
                 }
-                MessageType::ErrorIndication => return Some(Received::ErrorIndication),
+                MessageType::ErrorIndication => {
+                    return Some(Received::ErrorIndication(gtpu::error_indication(packet.payload)));
+                }
                 _ => {}
             }
         }

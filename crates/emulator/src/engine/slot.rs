@@ -25,6 +25,8 @@ pub(super) mod flag {
     pub(in crate::engine) const RELEASING: u16 = 256;
     /// A handover is complete.
     pub(in crate::engine) const MOVED: u16 = 512;
+    /// The core has had a tunnel released that the gNB had lost.
+    pub(in crate::engine) const LOST: u16 = 4096;
     /// A new script begins with the next [`super::super::timers::Kind::Resume`].
     pub(in crate::engine) const RESUMING: u16 = 2048;
 }

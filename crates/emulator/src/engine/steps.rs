@@ -131,6 +131,7 @@ impl Worker<'_> {
                 let soon = self.now_us + PROVOKE_FIRST_US;
                 return self.timers.set(soon, owner, slot.sequence, Kind::Pause);
             }
+            Step::LoseTunnel => return self.lose_tunnel(owner),
             Step::Roam => return self.roam(owner),
             Step::XnHandover => return self.xn_handover(owner),
             Step::N2Handover => return self.n2_handover(owner),
@@ -278,7 +279,7 @@ impl Worker<'_> {
     }
 
     pub(super) fn on_pause_over(&mut self, owner: u32) {
-        if self.step(owner) == Some(Step::AwaitPage) {
+        if matches!(self.step(owner), Some(Step::AwaitPage | Step::LoseTunnel)) {
             return self.provoke(owner);
         }
         if self.step(owner) == Some(Step::Released) {
@@ -348,6 +349,7 @@ impl Worker<'_> {
             Some(Step::Idle | Step::Released) => "release of the UE context",
             Some(Step::Traffic | Step::Data) => "traffic",
             Some(Step::AwaitPage) => "paging",
+            Some(Step::LoseTunnel) => "release of the lost tunnel and set-up of another",
             Some(Step::XnHandover | Step::N2Handover) => "handover",
             _ => "step",
         };
@@ -384,6 +386,9 @@ impl Worker<'_> {
             }
             Some(Step::Rest | Step::Dwell | Step::Breathe) => slot.has(flag::PAUSED),
             Some(Step::AwaitPage) => slot.has(flag::PAGED),
+            Some(Step::LoseTunnel) => {
+                slot.has(flag::LOST) && slot.ue.active_sessions().all(|psi| tunnels.iter().any(|t| t.psi == psi))
+            }
             Some(Step::Roam) => true,
             Some(Step::XnHandover | Step::N2Handover) => slot.has(flag::MOVED),
             Some(Step::Traffic | Step::Data) => slot.flows.is_empty(),

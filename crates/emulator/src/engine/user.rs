@@ -1,17 +1,25 @@
 //! The user plane of the UEs: echoes to the data network, and the packets that idle UEs are paged for.
 
-use super::slot::{Flow, flag};
+use super::slot::{Flow, Slot, flag};
 use super::timers::Kind;
 use super::worker::Worker;
 use crate::gnb::downlink_owner;
 use crate::mix::Data;
 use crate::report::{Procedure, Times};
+use crate::scenario::Step;
 use crate::traffic::{self, Echo, Mark, Received, ipv6};
 use std::net::IpAddr;
 use vireo_types::Teid;
+use vireo_wire::gtpu::ErrorIndication;
 
 /// A UE that is to be paged gets its packet again if this has passed.
 const PROVOKE_AGAIN_US: u64 = 500_000;
+/// A tunnel that the core does not know any more is released at the gNB within this.
+const RELEASED_WITHIN_US: u64 = 1_000_000;
+/// Such tunnels at a time.
+const RELEASES: usize = 1024;
+/// A violation.
+const UNKNOWN_TUNNEL: &str = "GTP-U error indication of the core for a tunnel in use";
 
 impl Worker<'_> {
     /// Has the network answer an idle UE: sends an echo into the tunnel that it had, as a gNB may that is late.
@@ -125,6 +133,64 @@ impl Worker<'_> {
         self.fail(owner, what.into());
     }
 
+    /// Its gNB loses the tunnel of the UE's session; a packet for the UE shows it.
+    pub(super) fn lose_tunnel(&mut self, owner: u32) {
+        let slot = &self.slots[owner as usize];
+        let gnb = &mut self.links[usize::from(slot.link)].gnb;
+        match slot.ran.and_then(|ran| gnb.lose_tunnel(ran)) {
+            Some(tunnel) => {
+                self.late.insert(owner, (gnb.config().n3, tunnel));
+                self.provoke(owner);
+            }
+            None => self.fail(owner, "no tunnel that the gNB could lose".into()),
+        }
+    }
+
+    /// The core has had the gNB release the resources of a session.
+    pub(super) fn on_tunnel_down(&mut self, owner: u32) {
+        if self.step(owner) == Some(Step::LoseTunnel) {
+            self.slots[owner as usize].flags |= flag::LOST;
+            // the next packet is kept, and brings the user plane back
+            return self.provoke(owner);
+        }
+        self.settle(owner);
+    }
+
+    /// The core says that it does not know its end of a tunnel. That is right of one that is being released; a UE that uses it
+    /// has been wronged.
+    pub(super) fn on_error_indication(&mut self, error: Option<ErrorIndication>) {
+        let Some(ErrorIndication { teid, peer }) = error else {
+            return self.stats.violation("a GTP-U error indication of the core without a tunnel".into());
+        };
+        match self.user_of((peer, teid)).map(|(slot, psi)| slot.flows.iter().any(|flow| flow.psi == psi)) {
+            Some(true) => self.stats.violation(UNKNOWN_TUNNEL.into()),
+            Some(false) if self.released.len() < RELEASES => {
+                self.released.push_back((self.now_us + RELEASED_WITHIN_US, (peer, teid)));
+            }
+            Some(false) => self.stats.violation("too many GTP-U error indications of the core".into()),
+            None => self.n3.counts.late_errors += 1,
+        }
+    }
+
+    /// Looks whether the tunnels that the core did not know have been released by now.
+    pub(super) fn check_released(&mut self, now_us: u64) {
+        while let Some((_, end)) = self.released.pop_front_if(|(until, _)| *until <= now_us) {
+            match self.user_of(end) {
+                Some(_) => self.stats.violation(UNKNOWN_TUNNEL.into()),
+                None => self.n3.counts.late_errors += 1,
+            }
+        }
+    }
+
+    /// Who sends into this end of a tunnel at the core, and for which session.
+    fn user_of(&self, (upf, teid): (IpAddr, Teid)) -> Option<(&Slot, u8)> {
+        self.slots.iter().find_map(|slot| {
+            let tunnels = slot.ran.map_or(&[][..], |ran| self.links[usize::from(slot.link)].gnb.tunnels(ran));
+            let tunnel = tunnels.iter().find(|tunnel| (tunnel.upf, tunnel.uplink) == (upf, teid))?;
+            Some((slot, tunnel.psi))
+        })
+    }
+
     pub(super) fn on_packet(&mut self, teid: Teid, range: std::ops::Range<usize>) {
         let (owner, psi) = downlink_owner(teid);
         let Some(slot) = self.slots.get_mut(owner as usize) else {
@@ -135,6 +201,10 @@ impl Worker<'_> {
         let tunnels = slot.ran.map_or(&[][..], |ran| link.gnb.tunnels(ran));
         if !tunnels.iter().any(|tunnel| tunnel.downlink == teid) {
             self.n3.counts.late_packets += 1;
+            let lost = self.late.get(&owner).filter(|(_, tunnel)| tunnel.downlink == teid);
+            if let (Some((n3, tunnel)), Some(Step::LoseTunnel)) = (lost, self.step(owner)) {
+                self.n3.indicate_error((*n3, teid), tunnel.upf);
+            }
             return;
         }
         let version = self.n3.buffer.get(range.start).map_or(0, |octet| octet >> 4);

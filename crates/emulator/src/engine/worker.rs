@@ -13,12 +13,12 @@ use crate::report::Stats;
 use crate::ue::{self, Ue};
 use crate::usim::{Concealment, Usim};
 use rustc_hash::FxHashMap;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use vireo_sctp::{Endpoint, Event};
-use vireo_types::{AssocId, GnbId, RanUeNgapId, Tai};
+use vireo_types::{AssocId, GnbId, RanUeNgapId, Tai, Teid};
 
 /// A gNB that lost an association connects again after this.
 const RECONNECT_US: u64 = 200_000;
@@ -68,6 +68,7 @@ pub(super) fn run(
     while !counters.finish.load(Ordering::Relaxed) {
         worker.turn(&mut *endpoint, TURN)?;
     }
+    worker.check_released(u64::MAX);
     worker.let_go(&mut *endpoint);
     let mut stats = worker.stats;
     stats.report.user_plane = worker.n3.counts;
@@ -114,8 +115,10 @@ pub(super) struct Worker<'a> {
     inbox: Inbox,
     /// UEs by their 5G-TMSI, for paging.
     pub(super) listed: FxHashMap<u32, u32>,
-    /// The tunnels that UEs had when they went idle to be paged, with their gNB's address.
+    /// The tunnels that UEs had when they went idle to be paged, or that their gNBs have lost, with the gNB's address.
     pub(super) late: HashMap<u32, (IpAddr, Tunnel)>,
+    /// The core knows these ends of its tunnels no more, which are about to be released: until when.
+    pub(super) released: VecDeque<(u64, (IpAddr, Teid))>,
 }
 
 impl<'a> Worker<'a> {
@@ -157,6 +160,7 @@ impl<'a> Worker<'a> {
             inbox: Inbox::default(),
             listed: FxHashMap::default(),
             late: HashMap::new(),
+            released: VecDeque::new(),
         })
     }
 
@@ -319,6 +323,7 @@ impl<'a> Worker<'a> {
             self.on_due(due);
         }
         let next_drop = self.drop_associations(endpoint);
+        self.check_released(self.now_us);
         for index in 0..self.links.len() {
             for by in 0..self.links[index].ties.len() {
                 if self.links[index].ties[by].retry_us.is_some_and(|at| at <= self.now_us) {
@@ -503,7 +508,8 @@ impl<'a> Worker<'a> {
                 ref event if event.owner() == Some(gnb::NOBODY) => {}
                 gnb::Event::Nas { owner, range } => self.on_nas(owner, &inbox.nas[range]),
                 gnb::Event::ContextSetup { owner, key } => self.on_key(owner, &key),
-                gnb::Event::TunnelUp { owner, .. } | gnb::Event::TunnelDown { owner, .. } => self.settle(owner),
+                gnb::Event::TunnelUp { owner, .. } => self.settle(owner),
+                gnb::Event::TunnelDown { owner, .. } => self.on_tunnel_down(owner),
                 gnb::Event::TunnelModified { .. } => self.n3.counts.tunnels_moved += 1,
                 gnb::Event::Released { owner, .. } if self.is_elsewhere(owner, index) => self.on_left(owner),
                 gnb::Event::PathSwitched { owner, key, chaining } => {
@@ -566,7 +572,7 @@ impl<'a> Worker<'a> {
             self.tick();
             match received {
                 Received::Packet(teid, range) => self.on_packet(teid, range),
-                Received::ErrorIndication => self.stats.violation("GTP-U error indication of the core".into()),
+                Received::ErrorIndication(error) => self.on_error_indication(error),
                 Received::Bad => self.n3.counts.bad_packets += 1,
             }
         }

@@ -390,6 +390,12 @@ impl Gnb {
         self.connection(ran).map_or(&[], |connection| &connection.tunnels)
     }
 
+    /// Loses the tunnel of a UE's first session; the session itself stays known.
+    pub fn lose_tunnel(&mut self, ran: RanUeNgapId) -> Option<Tunnel> {
+        let tunnels = &mut self.connection_mut(ran)?.tunnels;
+        (!tunnels.is_empty()).then(|| tunnels.remove(0))
+    }
+
     /// All associations are lost: every UE is idle and the interface is down.
     pub fn lost(&mut self) {
         self.state = NgState::Down;

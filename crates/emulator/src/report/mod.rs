@@ -137,6 +137,8 @@ pub struct UserPlane {
     pub bad_packets: u64,
     /// Packets received for a tunnel that is no longer there.
     pub late_packets: u64,
+    /// Error indications of the core for tunnels that it was having released.
+    pub late_errors: u64,
     /// Echoes asked for.
     pub echoes: u64,
     /// Echoes answered.

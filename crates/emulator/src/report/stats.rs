@@ -153,6 +153,7 @@ impl Stats {
         u.down_octets += v.down_octets;
         u.bad_packets += v.bad_packets;
         u.late_packets += v.late_packets;
+        u.late_errors += v.late_errors;
         u.echoes += v.echoes;
         u.echoes_answered += v.echoes_answered;
         u.tunnels_moved += v.tunnels_moved;

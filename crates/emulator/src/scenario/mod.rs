@@ -33,6 +33,9 @@ pub enum Step {
     /// Stays idle until it is paged. What it is paged for is the answer to a late echo, which its gNB sends into the
     /// tunnel of the session that the UE had when it went idle.
     AwaitPage,
+    /// Its gNB loses the tunnel of its session, and says so when a packet comes through it (GTP-U Error Indication). The core
+    /// has the gNB release the session's resources, and sets them up anew for the next packet.
+    LoseTunnel,
     /// Comes up by service request unless it is connected.
     Connect,
     /// Waits a moment if [`Step::Connect`] has just brought it up: the two gNBs of a handover have no common order, and the
@@ -179,6 +182,24 @@ pub static ALL: &[Scenario] = &[
             Step::Idle,
             Step::AwaitPage,
             Step::Service,
+            Step::Traffic,
+            Step::Idle,
+            Step::AwaitPage,
+            Step::Service,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "lost-tunnel",
+        "a gNB loses the tunnel of a connected UE, which gets another one; then the UE is paged when it is idle",
+        &[
+            FRESH,
+            IPV4_OR_RUN,
+            Step::Traffic,
+            Step::LoseTunnel,
+            Step::Traffic,
+            Step::LoseTunnel,
             Step::Traffic,
             Step::Idle,
             Step::AwaitPage,

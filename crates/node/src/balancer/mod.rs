@@ -9,6 +9,8 @@ mod edge;
 pub(crate) mod fleet;
 pub(crate) mod handover;
 mod outbound;
+#[cfg(test)]
+mod tests;
 
 pub use handover::HandoverError;
 pub use outbound::{Command, Outbound};
@@ -22,6 +24,7 @@ use crate::metrics::{Fault, Flow, Metrics};
 use crate::n4;
 use crate::punctual::Punctual;
 use crate::reload::AllowLists;
+use crate::ue_peers::UePeers;
 use admission::Admission;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use edge::Edge;
@@ -30,6 +33,7 @@ use handover::Desk;
 use rand::RngCore;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -100,6 +104,10 @@ pub struct Balancer {
     /// By the driver's names.
     associations: FxHashMap<AssocId, Association>,
     admission: Admission,
+    /// Peers that no association is kept with, and N4's, which it ignores by itself.
+    ue_peers: [UePeers; 2],
+    /// Told of the addresses of RAN nodes that come and go.
+    nodes: Option<Box<dyn Fn(IpAddr, bool) + Send>>,
     metrics: Arc<Metrics>,
     stop: Arc<AtomicBool>,
     /// Lists of peers that were read again.
@@ -118,6 +126,8 @@ impl std::fmt::Debug for Balancer {
 #[derive(Debug, Default)]
 struct Association {
     streams: u16,
+    /// The peer's address, where somebody wants to know of its end.
+    peer: Option<IpAddr>,
     /// Messages that the association's send buffer had no room for, in order.
     unsent: VecDeque<(u16, Vec<u8>)>,
     unsent_octets: usize,
@@ -211,6 +221,7 @@ impl Balancer {
             waker: endpoint.waker(),
             followed: Arc::clone(&followed),
         };
+        let ue_peers = ["n2", "n4"].map(|interface| UePeers::of(interface, n4.n4().ue_pools().to_vec()));
         let balancer = Balancer {
             endpoint,
             n4,
@@ -221,6 +232,8 @@ impl Balancer {
             edge: Edge::default(),
             associations: FxHashMap::default(),
             admission: Admission::default(),
+            ue_peers,
+            nodes: None,
             metrics,
             stop,
             lists,
@@ -263,6 +276,11 @@ impl Balancer {
             tracing::warn!(%peer, assoc = self.edge.out(assoc).0, reason = reason.label(), "association ended");
             self.endpoint.abort(assoc);
         }
+    }
+
+    /// Has `nodes` told of each address that a RAN node's association comes from, and when it is gone.
+    pub(crate) fn tell_of_nodes(&mut self, nodes: impl Fn(IpAddr, bool) + Send + 'static) {
+        self.nodes = Some(Box::new(nodes));
     }
 
     /// Runs until it is stopped, then shuts the associations down; or until another process has taken its place.
@@ -383,8 +401,16 @@ impl Balancer {
         let (hosts, held, metrics) = (&mut self.hosts, &mut self.held, &self.metrics);
         let (associations, admission, edge) = (&mut self.associations, &mut self.admission, self.edge);
         let (mut received, mut asked, mut refused) = (0, false, Vec::new());
+        let ([of_n2, _], nodes) = (&mut self.ue_peers, &self.nodes);
         let polled = self.endpoint.poll(Some(wait), &mut |event| {
             let input = match event {
+                Event::Up { assoc, peer, .. } if of_n2.has(peer.ip()) => {
+                    metrics.fault(Fault::SctpFromUe);
+                    of_n2.log(peer.ip(), 1);
+                    refused.push(assoc);
+                    return;
+                }
+                Event::Message { assoc, .. } | Event::Restarted { assoc } if refused.contains(&assoc) => return,
                 Event::Up { assoc, peer, outbound_streams } => {
                     if let Err(reason) = admission.up(assoc, peer.ip(), clock()) {
                         metrics.n2_refused(reason);
@@ -392,21 +418,23 @@ impl Balancer {
                         refused.push(assoc);
                         return;
                     }
-                    associations.insert(assoc, Association { streams: outbound_streams, ..Association::default() });
+                    nodes.iter().for_each(|tell| tell(peer.ip(), true));
+                    let peer_of = nodes.is_some().then(|| peer.ip());
+                    let new = Association { streams: outbound_streams, peer: peer_of, ..Association::default() };
+                    associations.insert(assoc, new);
                     Input::Up { assoc: edge.out(assoc), peer }
                 }
                 Event::Restarted { assoc } => {
-                    let streams = associations.get(&assoc).map_or(1, |a| a.streams);
-                    associations.insert(assoc, Association { streams, ..Association::default() });
+                    let (streams, peer) = associations.get(&assoc).map_or((1, None), |a| (a.streams, a.peer));
+                    associations.insert(assoc, Association { streams, peer, ..Association::default() });
                     admission.waits(assoc, clock());
                     Input::Down { assoc: edge.out(assoc), restarted: true }
                 }
                 Event::Alive { assoc } => Input::Alive { assoc: edge.out(assoc) },
                 Event::Down { assoc, reason } => {
                     admission.down(assoc);
-                    if associations.remove(&assoc).is_none() {
-                        return;
-                    }
+                    let Some(gone) = associations.remove(&assoc) else { return };
+                    nodes.iter().zip(gone.peer).for_each(|(tell, peer)| tell(peer, false));
                     let assoc = edge.out(assoc);
                     tracing::debug!(assoc = assoc.0, reason, "an association ended");
                     Input::Down { assoc, restarted: false }
@@ -464,8 +492,14 @@ impl Balancer {
 
     fn poll_n4(&mut self) -> std::io::Result<()> {
         let (hosts, held) = (&mut self.hosts, &mut self.held);
+        let before = self.n4.counters().from_ues;
         self.n4_due = self.n4.poll(clock(), &mut |event| n4_event(hosts, held, event))?;
         self.metrics.faults(Fault::PfcpUnlisted, self.n4.take_unlisted());
+        if let Some(ue) = self.n4.take_ue() {
+            let count = self.n4.counters().from_ues - before;
+            (0..count).for_each(|_| self.metrics.fault(Fault::PfcpFromUe));
+            self.ue_peers[1].log(ue, count);
+        }
         Ok(())
     }
 

@@ -136,9 +136,13 @@ impl BalancerNode {
         }
         let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (fleet.seat().recovery, shared))?;
         let controller = running.clone();
-        let source = BalancerSource { view: fleet.view(), controller, upf: config.upf, started: Instant::now() };
+        let (view, beside) = (fleet.view(), config.upf.clone());
+        let source = BalancerSource { view, controller, upf: config.upf, started: Instant::now() };
         let (mut balancer, stopper) = Balancer::of_fleet(endpoint, n4, fleet, Arc::clone(&metrics))?;
         balancer.limit(&config.n2);
+        if let Some(upf) = beside {
+            balancer.tell_of_nodes(move |node, there| upf.set_node(node, there));
+        }
         let api = api::Server::start(&config.api, Arc::new(source), metrics)?;
         if let Some(path) = &cluster.handover {
             let desk = Desk::open(path, listens_by(api.as_ref())?, running.clone())?;

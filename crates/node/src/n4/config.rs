@@ -1,6 +1,5 @@
 use std::net::{IpAddr, SocketAddr};
-use vireo_types::Duration;
-use vireo_types::Network;
+use vireo_types::{Duration, Network};
 use vireo_wire::pfcp::{CpFunctionFeatures, NodeId, RecoveryTimeStamp};
 
 /// How the control plane's N4 endpoint behaves.
@@ -14,6 +13,8 @@ pub struct Config {
     pub upfs: Vec<SocketAddr>,
     /// Where datagrams are read from; empty: from anywhere. The UPFs are among them.
     pub allow: Vec<Network>,
+    /// The addresses of UEs, which are no UPF's: what comes from there is ignored.
+    pub ue_pools: Vec<Network>,
     /// When the control plane started. One value for the whole cluster and for the life of its sessions, so that no UPF
     /// thinks that its control plane restarted (DESIGN decision 1).
     pub recovery_time_stamp: RecoveryTimeStamp,
@@ -58,6 +59,7 @@ impl Config {
             node_id: address.into(),
             upfs,
             allow: vec![],
+            ue_pools: Vec::new(),
             recovery_time_stamp,
             shared: false,
             first_sequence,

@@ -3,7 +3,7 @@ use crate::udp::{Inbox, Outbox};
 use crate::upf::Direct;
 use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use vireo_types::{Instant, Seid};
 use vireo_wire::pfcp::Error;
@@ -91,6 +91,11 @@ impl Endpoint {
     /// As [`N4::set_allow`].
     pub(crate) fn set_allow(&mut self, allow: Vec<vireo_types::Network>) {
         self.n4.set_allow(allow);
+    }
+
+    /// See [`N4::take_ue`].
+    pub(crate) fn take_ue(&mut self) -> Option<IpAddr> {
+        self.n4.take_ue()
     }
 
     /// What was counted since the start.

@@ -129,6 +129,8 @@ pub struct Counters {
     pub strangers: u64,
     /// Datagrams of addresses that may not send any.
     pub unlisted: u64,
+    /// Datagrams from addresses of UEs.
+    pub from_ues: u64,
     /// Submits whose key was waiting already.
     pub resubmitted: u64,
     /// Requests that wait for a response now.

@@ -37,7 +37,8 @@ use crate::log_limit::LogLimit;
 use peer::{Peer, State};
 use pending::{Expiry, PeerIndex, Pending, Purpose, Request};
 use replies::Replies;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use vireo_types::Network;
 use vireo_types::{Instant, Seid};
 use vireo_wire::pfcp::{
     AssociationReleaseRequest, AssociationSetupRequest, Body, Builder, Error, HeaderError, HeartbeatRequest, Message,
@@ -64,6 +65,8 @@ pub struct N4 {
     replies: Replies,
     counters: Counters,
     lines: LogLimit<()>,
+    /// The UE that the last datagram from one came from.
+    last_ue: Option<IpAddr>,
     /// Whether it has associations, or wants them; another endpoint of the Node ID may.
     holds: bool,
     /// The latest time seen: what is given as time may step back, deadlines may not.
@@ -83,6 +86,7 @@ impl N4 {
             replies: Replies::new(config.replies, config.reply_memory),
             counters: Counters::default(),
             lines: LogLimit::default(),
+            last_ue: None,
             holds: true,
             now: Instant::default(),
             scratch: Vec::new(),
@@ -124,6 +128,16 @@ impl N4 {
             (entry.takes_over, entry.is_said_up) = (takes_over, takes_over);
             self.tend(now, peer, sink);
         }
+    }
+
+    /// The addresses of UEs.
+    pub(crate) fn ue_pools(&self) -> &[Network] {
+        &self.config.ue_pools
+    }
+
+    /// The UE whose datagram was ignored last, if there was one since this was asked.
+    pub(crate) fn take_ue(&mut self) -> Option<IpAddr> {
+        self.last_ue.take()
     }
 
     /// Whether the associations are this endpoint's.
@@ -226,6 +240,11 @@ impl N4 {
     pub fn on_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8], sink: &mut dyn Sink) {
         let now = self.advance(now);
         self.counters.received += 1;
+        if self.config.ue_pools.iter().any(|pool| pool.contains(from.ip().to_canonical())) {
+            self.counters.from_ues += 1;
+            self.last_ue = Some(from.ip());
+            return;
+        }
         if !self.config.allow.is_empty() && !self.config.allow.iter().any(|network| network.contains(from.ip())) {
             return self.turn_away(now, from);
         }

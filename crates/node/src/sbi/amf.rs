@@ -31,6 +31,8 @@ use vireo_types::{Ltmsi, Supi};
 const URI_OCTETS: usize = 256;
 /// The status of an answer that a later SM context has been given away than the one that came (RFC 9110 15.5.13).
 pub(super) const STALE: u16 = 412;
+/// The cause of a transfer for the RAN alone, of a UE that has nothing there (TS 29.518 6.1.7.3).
+pub(super) const IN_IDLE_STATE: &str = "UE_IN_CM_IDLE_STATE";
 /// Calls that wait for the host's word, before it is looked which of them nobody waits for any more.
 const WAITING: usize = 4096;
 
@@ -524,7 +526,7 @@ fn message_uri(own: &str, supi: Supi, token: u64) -> String {
     format!("{own}{}/{token}", amf::messages_of(&supi_text(supi)))
 }
 
-fn transfer_reply(own: &str, (supi, token): (Supi, u64), result: Transferred) -> Reply {
+pub(super) fn transfer_reply(own: &str, (supi, token): (Supi, u64), result: Transferred) -> Reply {
     let error = |status, cause: &str, detail: &str| {
         let error = ProblemDetails::new(status, cause, detail);
         Reply::of(status, amf::N1N2MessageTransferError { error })
@@ -535,6 +537,7 @@ fn transfer_reply(own: &str, (supi, token): (Supi, u64), result: Transferred) ->
             let answer = N1N2MessageTransferRspData { cause: TransferCause::AttemptingToReachUe };
             Reply { location: Some(message_uri(own, supi, token)), ..Reply::of(202, answer) }
         }
+        Transferred::Idle => error(409, IN_IDLE_STATE, "the RAN has nothing of the session"),
         Transferred::Unreachable => error(504, "UE_NOT_REACHABLE", "the UE was not heard of for too long"),
         Transferred::Unknown => Reply::of(404, amf::N1N2MessageTransferError { error: unknown() }),
     }

@@ -171,6 +171,7 @@ mod tests {
             ipv6: ipv6.map(|network| (network.parse().expect("a network"), 62)),
             mtu: 1400,
             dns: vec![],
+            isolated: false,
         };
         Addresses::new(&[pool("internet", [10, 45, 0, 0], Some("2001:db8:45::")), pool("ims", [10, 46, 0, 0], None)])
     }
@@ -213,6 +214,7 @@ mod tests {
             ipv6: None,
             mtu: 1400,
             dns: vec![],
+            isolated: false,
         };
         let v4 = Choose { ipv4: true, ipv6: false };
         let mut before = Addresses::new(std::slice::from_ref(&pool));

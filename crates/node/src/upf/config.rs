@@ -3,7 +3,7 @@ use super::slices::{DataSlice, LeanSlice};
 use crate::crew::Program;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use vireo_datapath::{BufferLimits, FramesConfig, Locking, Module, XdpConfig};
+use vireo_datapath::{Access, BufferLimits, FramesConfig, Locking, Module, XdpConfig};
 use vireo_types::Dnn;
 
 /// What a UPF is told at start.
@@ -22,6 +22,10 @@ pub struct UpfConfig {
     /// Networks behind UEs (Framed-Route, TS 29.244 5.16): their packets are routed to the UPF too. Of each the first
     /// address is the machine's own, as with pools.
     pub framed: Vec<(IpAddr, u8)>,
+    /// Where UEs may not send to beside this machine, and where G-PDUs may come from beside known peers.
+    pub access: Access,
+    /// Whether a G-PDU must come from the address that its session's downlink packets go to, or from [`Access::ran`].
+    pub own_peer_only: bool,
     /// Whether UEs reach the outside by the machine's address (nftables, table `inet vireo`).
     pub nat: bool,
     /// Whether the kernel has a route for each UE with a session here, so that its packets come here although another UPF
@@ -74,6 +78,8 @@ pub struct Pool {
     pub mtu: u16,
     /// DNS servers; the IPv6 ones are told in router advertisements.
     pub dns: Vec<IpAddr>,
+    /// Whether its UEs neither send to UEs nor are sent to by UEs.
+    pub isolated: bool,
 }
 
 impl Default for UpfConfig {
@@ -85,6 +91,8 @@ impl Default for UpfConfig {
             tun: "vireo0".to_owned(),
             pools: vec![],
             framed: vec![],
+            access: Access::default(),
+            own_peer_only: false,
             nat: false,
             host_routes: false,
             xdp: None,

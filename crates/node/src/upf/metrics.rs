@@ -5,7 +5,8 @@
 //! `vireo_upf_answers_total`, `vireo_upf_worker_takeovers_total`, `vireo_upf_dropped_packets_total{reason}`, of sessions with more rules than a record holds
 //! `vireo_upf_rule_sessions{by}` and, with XDP, `vireo_upf_rule_packets_total{by}` (`kernel`, `process`), and
 //! `vireo_upf_sessions_without_room_total`, `vireo_upf_sessions_released_total` and `vireo_upf_pfcp_total{outcome}` (`accepted`, `rejected`,
-//! `discarded`, `repeated`, `report`, `unanswered-report`, `unlisted`, `refused_association`).
+//! `discarded`, `repeated`, `report`, `unanswered-report`, `unlisted`, `refused_association`, `from-ue`). `vireo_upf_known_ran_addresses` is how many
+//! addresses G-PDUs are accepted from.
 
 use super::server::UpfStats;
 use metrics::{Counter, Gauge, Key, Label, Level, Metadata, Recorder};
@@ -27,7 +28,8 @@ pub struct UpfMetrics {
     rule_packets: [Counter; 2],
     no_room: Counter,
     released: Counter,
-    pfcp: [Counter; 8],
+    pfcp: [Counter; 9],
+    ran_addresses: Gauge,
 }
 
 impl std::fmt::Debug for UpfMetrics {
@@ -59,6 +61,7 @@ impl UpfMetrics {
             "unanswered-report",
             "unlisted",
             "refused_association",
+            "from-ue",
         ];
         UpfMetrics {
             sessions: gauge("vireo_upf_sessions"),
@@ -76,6 +79,7 @@ impl UpfMetrics {
             rule_packets: places.map(|place| counter("vireo_upf_rule_packets_total", by(place))),
             no_room: counter("vireo_upf_sessions_without_room_total", vec![]),
             released: counter("vireo_upf_sessions_released_total", vec![]),
+            ran_addresses: gauge("vireo_upf_known_ran_addresses"),
             pfcp: outcomes.map(|outcome| counter("vireo_upf_pfcp_total", vec![Label::new("outcome", outcome)])),
         }
     }
@@ -101,6 +105,7 @@ impl UpfMetrics {
         self.rule_packets[0].absolute(stats.flow_packets.decided);
         self.rule_packets[1].absolute(stats.flow_packets.left);
         self.no_room.absolute(pfcp.no_room);
+        self.ran_addresses.set(stats.ran_addresses as f64);
         self.released.absolute(pfcp.released);
         let counts = [
             pfcp.accepted,
@@ -111,6 +116,7 @@ impl UpfMetrics {
             pfcp.unanswered,
             pfcp.unlisted,
             pfcp.refused_associations,
+            pfcp.from_ues,
         ];
         for (counter, n) in self.pfcp.iter().zip(counts) {
             counter.absolute(n);
@@ -134,6 +140,8 @@ fn describe(recorder: &dyn Recorder) {
     for (name, text) in counters {
         recorder.describe_counter(name.into(), None, text.into());
     }
+    let text = "Addresses that G-PDUs are accepted from, prefixes excepted.";
+    recorder.describe_gauge("vireo_upf_known_ran_addresses".into(), None, text.into());
     recorder.describe_gauge("vireo_upf_sessions".into(), None, "PFCP sessions.".into());
     let text = "Sessions with more rules than a record holds, by who decides on what is usual of their packets.";
     recorder.describe_gauge("vireo_upf_rule_sessions".into(), None, text.into());
@@ -153,6 +161,7 @@ mod tests {
         stats.packets.downlink.packets = 5;
         stats.packets.drops[DropReason::Spoofed as usize] = 6;
         (stats.pfcp.repeated, stats.pfcp.no_room, stats.pfcp.unlisted, stats.pfcp.released) = (7, 2, 11, 12);
+        (stats.pfcp.from_ues, stats.ran_addresses) = (4, 12);
         stats.flow_sessions = FlowSessions { all: 9, in_kernel: 8 };
         stats.flow_packets.left = 10;
         upf.set(&stats);
@@ -165,6 +174,8 @@ mod tests {
             r#"vireo_upf_dropped_packets_total{reason="spoofed_source"} 6"#,
             r#"vireo_upf_pfcp_total{outcome="repeated"} 7"#,
             r#"vireo_upf_pfcp_total{outcome="unlisted"} 11"#,
+            r#"vireo_upf_pfcp_total{outcome="from-ue"} 4"#,
+            "vireo_upf_known_ran_addresses 12",
             "vireo_upf_sessions_without_room_total 2",
             "vireo_upf_sessions_released_total 12",
             r#"vireo_upf_rule_sessions{by="kernel"} 8"#,

@@ -42,5 +42,5 @@ pub use server::{UpfError, UpfHandle, UpfStats, start, start_stored};
 pub use slices::{DataSlice, LeanSlice};
 pub use state::PfcpStats;
 pub use vireo_datapath::{
-    Fanout, FrameIo, FramesConfig, Locking, Module, SLICE_WORKERS, SliceWorkers, XdpConfig, XdpMode,
+    Access, Fanout, FrameIo, FramesConfig, Locking, Module, SLICE_WORKERS, SliceWorkers, XdpConfig, XdpMode,
 };

@@ -6,8 +6,8 @@ use super::rules::{Far, Matching, Pdr, Refused, Rules, TunnelEnd};
 use super::usage::{QuotaAction, Usage};
 use smallvec::SmallVec;
 use vireo_datapath::{
-    Action, DownlinkId, DownlinkRule, Rate, Released, SessionFlows, TableError, Tables, Tunnel, UplinkRule, Volume,
-    watch_for,
+    Action, DownlinkId, DownlinkRule, PeerBinding, Rate, Released, SessionFlows, TableError, Tables, Tunnel,
+    UplinkRule, Volume, watch_for,
 };
 use vireo_types::{SessionAddress, Teid};
 use vireo_wire::pfcp::*;
@@ -85,11 +85,21 @@ pub(super) fn apply(
         tables.set_flows(session, Some(flows), &kept.uplinks, &kept.ids(), released);
         end_relays(tables, rules, touched, &kept, released);
     }
+    let peer = peer_of(rules);
+    kept.uplinks.iter().for_each(|teid| tables.bind_uplink(*teid, peer));
     records.uplinks.retain(|teid| !kept.uplinks.contains(teid));
     records.downlinks.retain(|(_, id)| !kept.downlinks.iter().any(|(_, kept)| kept == id));
     records.flows = false;
     std::mem::replace(records, kept).remove(tables, session, released);
     Ok(())
+}
+
+/// Where the session's uplink packets come from: where its downlink packets go to.
+fn peer_of(rules: &Rules) -> Option<PeerBinding> {
+    let access = |far: &&Far| far.forwards() && far.destination.is_none_or(|to| to == DestinationInterface::ACCESS);
+    let mut peers = rules.fars.iter().filter(access).filter_map(|far| far.tunnel.map(|tunnel| tunnel.address));
+    let first = peers.next()?;
+    Some(if peers.all(|other| other == first) { PeerBinding::One(first) } else { PeerBinding::Known })
 }
 
 /// Ends the old tunnels of FARs that no record stands for.
@@ -218,6 +228,13 @@ fn acquire(
     let ue = ue_of(rules)?;
     for far in &rules.fars {
         check_far(far)?;
+        // no RAN node and no UPF has an address of a UE
+        if far.tunnel.is_some_and(|tunnel| tables.is_of_a_ue(tunnel.address)) {
+            return Err(Refused {
+                error: Error { cause: Cause::RULE_FAILURE, offending_ie: Some(OuterHeaderCreation::ID) },
+                rule: Some(FailedRuleId::Far(far.id)),
+            });
+        }
     }
     choose_ends(tables, module, ue, rules, (records, new))?;
     let flows = flows::needed(rules).then(|| flows::compile(rules)).transpose()?;

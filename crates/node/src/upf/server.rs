@@ -15,6 +15,7 @@ use crate::database::DatabaseError;
 use crate::metrics::Metrics;
 use crate::state::Keeping;
 use crate::udp::{Inbox, Outbox};
+use crate::ue_peers::UePeers;
 use crossbeam_channel::{Receiver, bounded};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -25,7 +26,8 @@ use std::time::Duration;
 use tracing::{debug, info, warn};
 use vireo_datapath::poll::{Poller, Waker};
 use vireo_datapath::{
-    Event, FlowPackets, FlowSessions, Limits, Recruit, Sockets, SocketsConfig, StartError, Stats, TakeoverStats, View,
+    Event, FlowPackets, FlowSessions, Limits, Recruit, Sockets, SocketsConfig, StartError, Stats, TakeoverStats, Use,
+    View,
 };
 
 /// Events that may wait for the N4 thread; more are told again by their next packet.
@@ -93,6 +95,8 @@ pub struct UpfStats {
     pub pfcp: PfcpStats,
     /// Data workers that were processes of their own, and died.
     pub takeovers: TakeoverStats,
+    /// Addresses of RAN nodes and of other UPFs that are known.
+    pub ran_addresses: usize,
 }
 
 /// A running UPF; it ends when this is dropped.
@@ -117,12 +121,22 @@ struct Shared {
 
 impl Shared {
     fn stats(&self, datapath: &View) -> UpfStats {
-        let (buffered_octets, flow_sessions) =
-            datapath.look(|tables| (tables.buffered_octets(), tables.flow_sessions()));
+        let (buffered_octets, flow_sessions, ran_addresses) =
+            datapath.look(|tables| (tables.buffered_octets(), tables.flow_sessions(), tables.known_nodes()));
         let Shared { associations, sessions, pfcp, .. } = *self;
         let (packets, flow_packets) = (datapath.stats(), datapath.flow_packets());
         let takeovers = datapath.takeovers();
-        UpfStats { associations, sessions, buffered_octets, packets, flow_sessions, flow_packets, pfcp, takeovers }
+        UpfStats {
+            associations,
+            sessions,
+            buffered_octets,
+            packets,
+            flow_sessions,
+            flow_packets,
+            pfcp,
+            takeovers,
+            ran_addresses,
+        }
     }
 }
 
@@ -164,6 +178,12 @@ impl UpfHandle {
     /// Has these control planes alone associate from now on; those that are associated and not listed are not heard any more.
     pub fn reload(&self, control_planes: Vec<ControlPlane>) {
         self.served.upf().set_control_planes(control_planes);
+    }
+
+    /// A RAN node has an association with the core from this address, or has none any more: no UE may send there, and its
+    /// G-PDUs are accepted.
+    pub fn set_node(&self, address: IpAddr, there: bool) {
+        self.served.plane().change(|tables, _| tables.set_peer(address, Use::Node, there));
     }
 
     /// Where it listens for PFCP.
@@ -267,6 +287,8 @@ fn start_over(config: UpfConfig, begun: Option<(stored::Begun, Arc<Metrics>)>) -
         turns: Turns::default(),
         by_turns: config.slices.len() > 1,
         rebalance: config.rebalance.then(Rebalance::default),
+        // the tables know the pools
+        ue_peers: UePeers::of("n4", vec![]),
     };
     let thread = std::thread::Builder::new().name("upf-n4".to_owned()).spawn(move || server.run())?;
     Ok(UpfHandle { n4, served, datapath: view, shared, stop, thread: Some(thread) })
@@ -278,16 +300,19 @@ fn datapath_config(config: &UpfConfig) -> SocketsConfig {
         ipv6: pool.ipv6,
         mtu: pool.mtu,
         dns: pool.dns.clone(),
+        isolated: pool.isolated,
     });
     // what is behind UEs reaches them as their own addresses do
     let mtu = config.pools.iter().map(|pool| pool.mtu).max().unwrap_or(1400);
+    // nothing says whose data network they are of: where one keeps its UEs apart, they are kept apart too
+    let isolated = config.pools.iter().any(|pool| pool.isolated);
     let framed = config.framed.iter().map(|(network, length)| {
         let (mut ipv4, mut ipv6) = (None, None);
         match network {
             IpAddr::V4(network) => ipv4 = Some((*network, *length)),
             IpAddr::V6(network) => ipv6 = Some((*network, *length)),
         }
-        vireo_datapath::Pool { ipv4, ipv6, mtu, dns: vec![] }
+        vireo_datapath::Pool { ipv4, ipv6, mtu, dns: vec![], isolated }
     });
     SocketsConfig {
         n3: config.n3.clone(),
@@ -299,10 +324,12 @@ fn datapath_config(config: &UpfConfig) -> SocketsConfig {
             modules: config.modules().len().max(1),
             locking: config.locking,
             hot_users: if config.xdp.is_some() { 0 } else { config.hot_users },
+            own_peer_only: config.own_peer_only,
             restoring: false,
         },
         workers: config.workers,
         nat: config.nat,
+        access: config.access.clone(),
         host_routes: config.host_routes,
         xdp: config.xdp.clone(),
         frames: config.frames.clone(),
@@ -360,6 +387,8 @@ struct Server {
     /// Whether there are slices, which take turns.
     by_turns: bool,
     rebalance: Option<Rebalance>,
+    /// Senders of PFCP messages that have addresses of UEs.
+    ue_peers: UePeers,
 }
 
 impl Server {
@@ -452,14 +481,18 @@ impl Server {
                     }
                 };
                 let (mut upf, now, mut plane) = (self.served.upf(), self.served.now(), self.served.plane());
+                let mut ues = vec![];
                 for (from, datagram) in self.inbox.datagrams(count) {
                     match self.view.look(|tables| tables.is_of_a_ue(from.ip())) {
-                        true => debug!("PFCP of the UE {from} is ignored"),
+                        true => ues.push(from.ip()),
                         false if !upf.admits(from.ip()) => upf.receive(from, datagram, now, &mut plane, out),
                         false if self.turns.push(&upf, from, datagram) => {}
                         false => debug!("a slice has too many requests: one from {from} has to come again"),
                     }
                 }
+                upf.stats.from_ues += ues.len() as u64;
+                drop(upf);
+                ues.last().into_iter().for_each(|ue| self.ue_peers.log(*ue, ues.len() as u64));
                 if count < Inbox::BATCH {
                     break;
                 }
@@ -485,7 +518,8 @@ impl Server {
             for (from, datagram) in self.inbox.datagrams(count) {
                 // a UE reaches the address through its tunnel, and is no control plane
                 if self.view.look(|tables| tables.is_of_a_ue(from.ip())) {
-                    debug!("PFCP of the UE {from} is ignored");
+                    self.served.upf().stats.from_ues += 1;
+                    self.ue_peers.log(from.ip(), 1);
                     continue;
                 }
                 receive(&self.served, &mut self.keeper, from, datagram, out);

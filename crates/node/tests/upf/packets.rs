@@ -1,7 +1,7 @@
 use crate::world::*;
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
-use vireo_datapath::DropReason;
+use vireo_datapath::{Access, DropReason, Network};
 use vireo_types::Teid;
 use vireo_wire::gtpu::{self, MessageType};
 use vireo_wire::pfcp::{self, *};
@@ -185,8 +185,17 @@ fn two_workers_share_the_tables() {
 
 #[test]
 fn a_ue_is_no_control_plane() {
+    for reachable in [false, true] {
+        ue_sends_to_upf(reachable);
+    }
+}
+
+/// A UE sends PFCP and GTP-U to the UPF's own address, which it may reach by the configuration or not.
+fn ue_sends_to_upf(reachable: bool) {
+    let own = Network { address: UPF.into(), length: 32 };
+    let access = Access { reachable: if reachable { vec![own] } else { vec![] }, ..Access::default() };
     let mut w = World::new();
-    let upf = w.start(config()).expect("started");
+    let upf = w.start(vireo_node::upf::UpfConfig { access, ..config() }).expect("started");
     let (_, teid) = w.active_session();
     let mut request = vec![];
     let heartbeat = HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(9) };
@@ -196,7 +205,12 @@ fn a_ue_is_no_control_plane() {
         teid,
         &udp(UE, UPF, gtpu::PORT, &gtpu::g_pdu_header(teid, gtpu::PduSession::Uplink { qfi: 9 }, 0).expect("short")),
     );
-    counted(&upf, |stats| stats.packets.dropped(DropReason::FromUe) == 1);
+    let (stopped, ignored) = if reachable { (0, 1) } else { (2, 0) };
+    counted(&upf, |stats| {
+        let dropped = |reason| stats.packets.dropped(reason);
+        (dropped(DropReason::Protected), dropped(DropReason::FromUe), stats.pfcp.from_ues)
+            == (stopped, ignored, ignored)
+    });
     // the UE's echo is the first that comes back: no answer to its PFCP
     w.ping(teid, 1);
     // Those of the control plane alone; told a moment after they were answered.

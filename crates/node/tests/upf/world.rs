@@ -259,6 +259,7 @@ pub(crate) fn config() -> UpfConfig {
         ipv6: Some((Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0, 0, 0, 0, 0), 48)),
         mtu: 1400,
         dns: vec!["2001:db8:100::53".parse().expect("an address")],
+        isolated: false,
     };
     UpfConfig {
         n4: (UPF, PORT).into(),

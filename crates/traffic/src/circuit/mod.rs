@@ -5,8 +5,11 @@
 //! Everything is done in the network namespace of the calling thread. Veth takes redirected frames only where the peer has
 //! native XDP or receive offload (GRO).
 
+mod teids;
 #[cfg(test)]
 mod tests;
+
+pub use teids::Teids;
 
 use crate::packets::{self, ETHERNET, IPV4_HEADER, OUTER};
 use crate::sys;
@@ -17,7 +20,6 @@ use aya::{Ebpf, EbpfLoader};
 use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
-use vireo_types::Teid;
 
 /// Why a circuit cannot be had. Each says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +95,7 @@ pub struct Ends {
 }
 
 /// What is in the packets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Packets {
     /// Octets of the users' packets, IP header included.
     pub length: u16,
@@ -105,8 +107,8 @@ pub struct Packets {
     pub server: Ipv4Addr,
     /// The UE of session 0; those of the others follow.
     pub ue: Ipv4Addr,
-    /// The uplink TEID of session 0; those of the others follow in steps of 256.
-    pub teid: Teid,
+    /// The uplink TEIDs.
+    pub teids: Teids,
     /// The QoS flow.
     pub qfi: u8,
 }
@@ -114,7 +116,7 @@ pub struct Packets {
 impl Packets {
     /// A frame of a session as the load's programs make it.
     pub fn frame(&self, ends: &Ends, direction: Direction, session: u32) -> Result<Vec<u8>, CircuitError> {
-        let Packets { length, server, ue, teid, .. } = *self;
+        let Packets { length, server, ue, ref teids, .. } = *self;
         let ue = Ipv4Addr::from_bits(ue.to_bits().wrapping_add(session));
         let templates = templates(ends, self)?;
         let body = usize::from(length) - IPV4_HEADER;
@@ -124,7 +126,7 @@ impl Packets {
             Direction::Uplink => {
                 let mut frame = templates.uplink[..ETHERNET + OUTER].to_vec();
                 let at = ETHERNET + IPV4_HEADER + packets::UDP_HEADER + 4;
-                frame[at..at + 4].copy_from_slice(&teid.0.wrapping_add(session << 8).to_be_bytes());
+                frame[at..at + 4].copy_from_slice(&teids.of(session).0.to_be_bytes());
                 frame.extend(packets::ipv4_header(ue, server, length));
                 frame
             }
@@ -170,6 +172,14 @@ struct Load {
 
 // SAFETY: plain integers without padding
 unsafe impl aya::Pod for Load {}
+
+/// `struct generations`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Generations([u8; teids::TOGETHER]);
+
+// SAFETY: octets
+unsafe impl aya::Pod for Generations {}
 
 /// `struct counted`.
 #[derive(Clone, Copy, Debug)]
@@ -231,7 +241,7 @@ pub struct Source {
 
 impl Source {
     /// A source of packets of `count` sessions from the first on. To be called in the namespace of the far ends.
-    pub fn open(ends: &Ends, packets: Packets, direction: Direction, count: u32) -> Result<Self, CircuitError> {
+    pub fn open(ends: &Ends, packets: &Packets, direction: Direction, count: u32) -> Result<Self, CircuitError> {
         let interface = match direction {
             Direction::Uplink => &ends.ran,
             Direction::Downlink => &ends.dn,
@@ -309,7 +319,7 @@ impl Circuit {
             towards_n6: towards_n6.index()?,
             server: u32::from_ne_bytes(packets.server.octets()),
             address: packets.ue.to_bits(),
-            teid: packets.teid.0,
+            teid: packets.teids.of(0).0,
             sum_up: sum_of(&templates.uplink[ETHERNET + OUTER..], 12),
             sum_down: sum_of(&templates.downlink[ETHERNET..], 16),
             uplink: [0; 80],
@@ -317,10 +327,16 @@ impl Circuit {
         };
         constants.uplink[..templates.uplink.len()].copy_from_slice(&templates.uplink);
         constants.downlink[..templates.downlink.len()].copy_from_slice(&templates.downlink);
-        let bpf = EbpfLoader::new()
+        let generations: Vec<_> = packets.teids.stored().map(Generations).collect();
+        let mut bpf = EbpfLoader::new()
             .override_global("constants", &constants, true)
+            .map_max_entries("generations", generations.len().max(1) as u32)
             .load(&OBJECT.0)
             .map_err(|error| refused(&error))?;
+        let mut stored = map::<Generations>(&mut bpf, "generations")?;
+        for (place, some) in (0..).zip(generations) {
+            stored.set(place, some, 0).map_err(|error| refused(&error))?;
+        }
         Ok(Circuit { bpf, packets, ends: ends.clone(), links: vec![] })
     }
 
@@ -344,14 +360,12 @@ impl Circuit {
 
     /// From now on the packets are of `count` sessions from `first` on; of 0 sessions: the frames end.
     pub fn run(&mut self, first: u32, count: u32) -> Result<(), CircuitError> {
-        let map = self.bpf.map_mut("load").ok_or_else(|| CircuitError::Refused("there is no map load".to_owned()))?;
-        let mut load = Array::<&mut MapData, Load>::try_from(map).map_err(|error: MapError| refused(&error))?;
-        load.set(0, Load { first, count }, 0).map_err(|error| refused(&error))
+        map(&mut self.bpf, "load")?.set(0, Load { first, count }, 0).map_err(|error| refused(&error))
     }
 
     /// A source of packets of `count` sessions from the first on. To be called in the namespace of the far ends.
     pub fn source(&self, direction: Direction, count: u32) -> Result<Source, CircuitError> {
-        Source::open(&self.ends, self.packets, direction, count)
+        Source::open(&self.ends, &self.packets, direction, count)
     }
 
     /// Sends frames of session `session` into the user plane; the program does the rest.
@@ -397,13 +411,18 @@ impl Circuit {
     }
 }
 
+fn map<'a, T: aya::Pod>(bpf: &'a mut Ebpf, name: &str) -> Result<Array<&'a mut MapData, T>, CircuitError> {
+    let map = bpf.map_mut(name).ok_or_else(|| CircuitError::Refused(format!("there is no map {name}")))?;
+    Array::try_from(map).map_err(|error: MapError| refused(&error))
+}
+
 fn templates(ends: &Ends, packets: &Packets) -> Result<Templates, CircuitError> {
-    let Packets { length, gnb, upf, server, ue, teid, qfi } = *packets;
+    let Packets { length, gnb, upf, server, ue, ref teids, qfi } = *packets;
     let wrong = || CircuitError::Length(length);
     if !(48..=1400).contains(&length) {
         return Err(wrong());
     }
-    let outer = packets::tunnel(gnb, upf, teid, qfi, length.into()).ok_or_else(wrong)?;
+    let outer = packets::tunnel(gnb, upf, teids.of(0), qfi, length.into()).ok_or_else(wrong)?;
     let mut templates = Templates { uplink: [0; 78], downlink: [0; 34] };
     templates.uplink[..ETHERNET].copy_from_slice(&ethernet(ends.n3.mac, ends.ran.mac));
     templates.uplink[ETHERNET..ETHERNET + OUTER].copy_from_slice(&outer);

@@ -3,6 +3,7 @@
 use super::*;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use vireo_types::Teid;
 
 fn in_namespace(test: impl FnOnce() + Send) {
     // SAFETY: takes no pointers
@@ -37,15 +38,21 @@ fn ends() -> Ends {
     Ends { n3: of("n3"), n6: of("n6"), ran: of("ran"), dn: of("dn") }
 }
 
-const PACKETS: Packets = Packets {
-    length: 128,
-    gnb: Ipv4Addr::new(192, 0, 2, 9),
-    upf: Ipv4Addr::new(192, 0, 2, 1),
-    server: Ipv4Addr::new(198, 51, 100, 7),
-    ue: Ipv4Addr::new(10, 0, 0, 2),
-    teid: Teid(0x101),
-    qfi: 1,
-};
+fn packets() -> Packets {
+    let mut teids = Teids::with(0, Teid(0x101));
+    for session in 1..50 {
+        assert!(teids.add(session, Teid(0x101 + session * 0x103)));
+    }
+    Packets {
+        length: 128,
+        gnb: Ipv4Addr::new(192, 0, 2, 9),
+        upf: Ipv4Addr::new(192, 0, 2, 1),
+        server: Ipv4Addr::new(198, 51, 100, 7),
+        ue: Ipv4Addr::new(10, 0, 0, 2),
+        teids,
+        qfi: 1,
+    }
+}
 
 fn until(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -60,8 +67,8 @@ fn until(what: &str, condition: impl Fn() -> bool) {
 fn frames_go_round_until_they_are_told_to_end() {
     in_namespace(|| {
         let ends = ends();
-        let bare = Circuit::bare(&ends, PACKETS).expect("it loads");
-        let mut load = Circuit::load(&ends, PACKETS).expect("it loads");
+        let bare = Circuit::bare(&ends, packets()).expect("it loads");
+        let mut load = Circuit::load(&ends, packets()).expect("it loads");
         load.run(7, 1000).expect("a map");
         load.inject(Direction::Uplink, 7, 3).expect("sent");
         load.inject(Direction::Downlink, 7, 5).expect("sent");
@@ -82,8 +89,8 @@ fn frames_go_round_until_they_are_told_to_end() {
 fn frames_of_a_source_end_in_a_sink() {
     in_namespace(|| {
         let ends = ends();
-        let sink = Circuit::sink(&ends, PACKETS).expect("it loads");
-        let load = Circuit::load(&ends, PACKETS).expect("it loads");
+        let sink = Circuit::sink(&ends, packets()).expect("it loads");
+        let load = Circuit::load(&ends, packets()).expect("it loads");
         let mut sources = [Direction::Uplink, Direction::Downlink].map(|way| load.source(way, 1000).expect("sockets"));
         for n in 1..=20 {
             sources[n % 2].send(64).expect("sent");
@@ -98,21 +105,22 @@ fn frames_of_a_source_end_in_a_sink() {
 #[test]
 fn packets_are_of_the_sessions_asked_for() {
     in_namespace(|| {
-        let ends = ends();
-        let mut load = Circuit::load(&ends, PACKETS).expect("it loads");
+        let (ends, packets) = (ends(), packets());
+        let mut load = Circuit::load(&ends, packets.clone()).expect("it loads");
         load.run(40, 16).expect("a map");
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..400 {
-            let out = run(&mut load, "from_n6", &load_frame(&PACKETS, Direction::Uplink));
+            let out = run(&mut load, "from_n6", &load_frame(&packets, Direction::Uplink));
             let packet = vireo_wire::gtpu::Packet::parse(&out[14 + 28..]).expect("GTP-U");
-            let index = (packet.teid.0 - PACKETS.teid.0) >> 8;
+            let index = packet.teid.index() - 1;
             assert!((40..56).contains(&index) && packet.payload.len() == 128, "{index}");
+            assert_eq!(packet.teid, packets.teids.of(index), "with its own generation, if one was heard");
             assert_eq!((packets::sum(&out[14..34]), packets::sum(&packet.payload[..20])), (0xffff, 0xffff));
-            assert_eq!(&packet.payload[12..16], &(PACKETS.ue.to_bits() + index).to_be_bytes());
+            assert_eq!(&packet.payload[12..16], &(packets.ue.to_bits() + index).to_be_bytes());
             seen.insert(index);
-            let out = run(&mut load, "from_n3", &load_frame(&PACKETS, Direction::Downlink));
+            let out = run(&mut load, "from_n3", &load_frame(&packets, Direction::Downlink));
             assert_eq!((out.len(), packets::sum(&out[14..34])), (14 + 128, 0xffff));
-            let to = u32::from_be_bytes([out[30], out[31], out[32], out[33]]) - PACKETS.ue.to_bits();
+            let to = u32::from_be_bytes([out[30], out[31], out[32], out[33]]) - packets.ue.to_bits();
             assert!((40..56).contains(&to), "{to}");
         }
         assert_eq!(seen.len(), 16, "every session has its turn");

@@ -3,8 +3,8 @@
 use super::file::{self, Dnn, File, LONGEST, PacketDriver, SliceId};
 use super::values::{Local, Net, Span};
 use super::{
-    Config, SubscribersConfig, Written, cluster, home_network, keys, log, n2, n4, runtime, slices as user_plane,
-    surfaces,
+    Config, SubscribersConfig, Written, access, cluster, home_network, keys, log, n2, n4, runtime,
+    slices as user_plane, surfaces,
 };
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -34,7 +34,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
     let (slices, by_name) = slices(&file.slices(), &mut problems);
     let dnns = dnns(&file.dnns(), &by_name, &mut problems);
     let state = runtime::state(&file.state, &mut problems);
-    let config = Config {
+    let mut config = Config {
         n2: n2::n2(&file.n2, &mut problems),
         n4: n4::n4(file, &mut problems),
         api: surfaces::api(&file.api, &mut problems),
@@ -56,6 +56,9 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         written: Written::of(file),
         core: core(file, slices, dnns, &mut problems),
     };
+    if let Some(upf) = &mut config.upf {
+        access::complete(file, &config.n2.addresses, upf, &mut problems);
+    }
     if problems.0.is_empty() { Ok(config) } else { Err(problems.0) }
 }
 
@@ -579,6 +582,7 @@ fn upf(
         ipv6: d.ipv6_pool,
         mtu: d.mtu,
         dns: d.dns.clone(),
+        isolated: false,
     };
     problems.check(
         !datapath.rebalance || !slices.is_empty(),

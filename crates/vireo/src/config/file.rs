@@ -1,5 +1,6 @@
 //! The file's sections and keys with their defaults, as a person writes them. `examples/reference.toml` explains each.
 
+pub(super) use super::access::Dnn;
 use super::log::Log;
 use super::n2::N2;
 use super::n4::{Associations, ControlPlane, N4};
@@ -15,7 +16,7 @@ use vireo_core::schedule::forward::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
 use vireo_node::config::{OverloadConfig, PoolsConfig, SliceRuntime};
 use vireo_node::upf::UpfConfig;
-use vireo_types::{Duration, PduSessionType, Plmn};
+use vireo_types::{Duration, Plmn};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -228,26 +229,6 @@ pub(super) struct SliceId {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Dnn {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ipv4_pool: Option<Net<Ipv4Addr>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ipv6_pool: Option<Net<Ipv6Addr>>,
-    /// Empty = all that the pools allow.
-    pub(super) types: Vec<PduSessionType>,
-    pub(super) dns: Vec<IpAddr>,
-    pub(super) mtu: u16,
-    pub(super) slices: Vec<String>,
-}
-
-impl Default for Dnn {
-    fn default() -> Self {
-        Dnn { ipv4_pool: None, ipv6_pool: None, types: Vec::new(), dns: Vec::new(), mtu: 1400, slices: Vec::new() }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Upf {
     pub(super) enabled: bool,
     pub(super) n4: SocketAddr,
@@ -261,6 +242,10 @@ pub(super) struct Upf {
     pub(super) path_check: Span,
     pub(super) control_planes: Vec<ControlPlane>,
     pub(super) associations: Associations,
+    pub(super) protect: Vec<String>,
+    pub(super) reachable: Vec<String>,
+    pub(super) n3_allow: Vec<String>,
+    pub(super) bind_peers: bool,
 }
 
 impl Default for Upf {
@@ -279,6 +264,10 @@ impl Default for Upf {
             path_check: Span(Duration::from_secs(0)),
             control_planes: Vec::new(),
             associations: Associations::default(),
+            protect: Vec::new(),
+            reachable: Vec::new(),
+            n3_allow: Vec::new(),
+            bind_peers: false,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The file's shape is in [`file`], what is allowed in [`check`]; `examples/reference.toml` says every key with its
 //! default. A variable `VIREO_SECTION__KEY` overrides a key: `VIREO_CORE__TACS=[1,2]`, `VIREO_LOG__REVEAL_SUPI=true`.
 
+mod access;
 mod check;
 mod cluster;
 mod command;

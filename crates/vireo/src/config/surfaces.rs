@@ -23,7 +23,7 @@ const HOST_NAMES: usize = 16;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Api {
-    listen: Listen,
+    pub(super) listen: Listen,
     /// A path, or [`AUTO`], or [`OFF`].
     socket: String,
     /// A path, or [`AUTO`].

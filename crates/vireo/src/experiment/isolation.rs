@@ -161,13 +161,13 @@ fn measure(session: &Session, way: Way, users: u32, processors: usize) -> Result
     let control = way.control(last);
     // of the threads of the UPF, data workers have processors of their own
     let mut upf = Upf::start(network.upf(), &control, &toml, &session.interrupt)?;
-    let teid = establish(&network, &mut upf, 0..users)?;
+    let teids = establish(&network, &mut upf, 0..users)?;
     let half = users / 2;
     if way != Way::Shared {
         move_range(half..users, NAMES[1])?;
     }
-    let packets = network.packets(0, FIRST_UE, teid);
-    let mut load = network.outside(|| Circuit::load(&network.ends[0], packets))??;
+    let packets = network.packets(0, FIRST_UE, teids);
+    let mut load = network.outside(|| Circuit::load(&network.ends[0], packets.clone()))??;
     load.run(half, users - half)?;
     for direction in [Direction::Uplink, Direction::Downlink] {
         network.outside(|| on_processors(&[last], || load.inject(direction, half, FLIGHT)))???;
@@ -181,7 +181,7 @@ fn measure(session: &Session, way: Way, users: u32, processors: usize) -> Result
         let new = first..first + SET_UPS;
         let mut watched = || on_processors(&control, || watch(&network, &load, &mut upf, new.clone(), window))?;
         (seen.rates[turn], seen.set_ups[turn], seen.spent[turn]) = match turn {
-            1 => under_flood(&network, (&load, flood, half), &mut seen.flood, watched)?,
+            1 => under_flood(&network, (&load, flood.clone(), half), &mut seen.flood, watched)?,
             _ => watched()?,
         };
     }
@@ -203,7 +203,7 @@ fn watch(
     let (began, before) = (Instant::now(), all()?);
     std::thread::sleep(window / 2);
     let (set_ups, count, spent) = (Instant::now(), new.len(), Spent::now(upf)?);
-    sessions(network, upf, new, 1)?;
+    sessions(network, upf, (new, None), 1)?;
     let each = set_ups.elapsed().as_secs_f64() * 1e6 / count as f64;
     let spent = Spent::now(upf)?.since(spent, count);
     while began.elapsed() < window {
@@ -226,7 +226,7 @@ fn under_flood<T>(
     let stop = AtomicBool::new(false);
     let source = || -> Result<u64, Failure> {
         let send = || -> Result<u64, Failure> {
-            let mut source = Source::open(&network.ends[0], packets, Direction::Uplink, users)?;
+            let mut source = Source::open(&network.ends[0], &packets, Direction::Uplink, users)?;
             let mut sent = 0;
             while !stop.load(Relaxed) {
                 source.send(BURST)?;

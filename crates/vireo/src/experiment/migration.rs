@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use vireo_node::api::SlicesStatus;
 use vireo_simulator::results::plot::{Axis, Chart};
 use vireo_simulator::results::{Bound, Configuration, Figure, Measured, Table};
-use vireo_traffic::circuit::{Circuit, Counted, Direction};
+use vireo_traffic::circuit::{Circuit, Counted, Direction, Teids};
 use vireo_traffic::pfcp;
 use vireo_types::Teid;
 
@@ -39,9 +39,7 @@ const TOGETHER: u32 = 500;
 /// Turns without and with migrations, by turns, of which each with them is held against both its neighbours.
 const TURNS: usize = 9;
 /// Session requests that are unanswered at a time.
-const WINDOW: usize = 64;
-/// The steps from session to session between TEIDs.
-const TEID_STEP: u32 = 256;
+pub(super) const WINDOW: usize = 64;
 /// How many times, 5 ms apart, nothing may have come before it is believed that there is no more.
 const QUIET: u32 = 200;
 const END_WITHIN: Duration = Duration::from_secs(5);
@@ -168,13 +166,14 @@ fn measure(session: &Session, driver: &Driver, users: u32, processors: usize) ->
         &config(&network, (driver, ""), users, &slices_of(processors)),
         &session.interrupt,
     )?;
-    let teid = establish(&network, &mut upf, 0..users)?;
+    let teids = establish(&network, &mut upf, 0..users)?;
     let mover = Mover::new(users);
     // half of them, in turns
     for place in (0..mover.places).step_by(2) {
         mover.give(place, 1)?;
     }
-    let mut load = network.outside(|| Circuit::load(&network.ends[0], network.packets(0, FIRST_UE, teid)))??;
+    let packets = network.packets(0, FIRST_UE, teids);
+    let mut load = network.outside(|| Circuit::load(&network.ends[0], packets))??;
     load.run(0, users)?;
     let no_room = dropped(&network)?;
     for direction in [Direction::Uplink, Direction::Downlink] {
@@ -227,37 +226,37 @@ pub(super) fn dropped(network: &Network<'_>) -> Result<u64, Failure> {
     Ok(of([&ends.n3.name, &ends.n6.name])? + network.outside(|| of([&ends.ran.name, &ends.dn.name]))??)
 }
 
-/// Sets up these sessions, the first ones of a UPF; gives the TEID of the first.
-pub(super) fn establish(network: &Network<'_>, upf: &mut Upf, users: Range<u32>) -> Result<Teid, Failure> {
-    sessions(network, upf, users, WINDOW)
+/// Sets up these sessions, the first ones of a UPF; gives their TEIDs.
+pub(super) fn establish(network: &Network<'_>, upf: &mut Upf, users: Range<u32>) -> Result<Teids, Failure> {
+    sessions(network, upf, (users, None), WINDOW)
 }
 
-/// Sets up these sessions, of which so many are unanswered at a time; gives the TEID of number 0.
+/// Sets up these sessions, with these TEIDs if there are any, `window` requests unanswered at a time. Returns their TEIDs.
 pub(super) fn sessions(
     network: &Network<'_>,
     upf: &mut Upf,
-    users: Range<u32>,
+    (users, given): (Range<u32>, Option<&Teids>),
     window: usize,
-) -> Result<Teid, Failure> {
+) -> Result<Teids, Failure> {
     let build = |session: u32| pfcp::Session {
         ue: Ipv4Addr::from_bits(FIRST_UE.to_bits() + session),
         gnb: network.gnb(0),
         teid: Teid(session + 1),
-        f_teid: None,
+        f_teid: given.map(|teids| (teids.of(session), network.n3(0))),
         qfi: 1,
         mbr_kbps: None,
         measured: false,
         filters: 0,
     };
-    let (mut first, mut odd) = (None, None);
+    let (mut teids, mut odd) = (None, None);
     upf.plane.establish(users, window, build, |established| {
-        let zero = Teid(established.teid.0.wrapping_sub(established.session.wrapping_mul(TEID_STEP)));
-        if *first.get_or_insert(zero) != zero {
+        let (session, teid) = (established.session, established.teid);
+        if !teids.get_or_insert_with(|| Teids::with(session, teid)).add(session, teid) {
             odd = Some(established);
         }
     })?;
-    match (odd, first) {
-        (None, Some(first)) => Ok(first),
+    match (odd, teids) {
+        (None, Some(teids)) => Ok(teids),
         (odd, _) => Err(Failure(format!("the UPF gives TEIDs out of order: {odd:?}, so there can be no load"))),
     }
 }

@@ -107,11 +107,12 @@ fn measure(session: &Session, driver: &Driver, users: u32, processors: usize) ->
     let network = Network::build(&session.lab, Mode::Fanout, processors.min(2))?;
     let toml = config(&network, (driver, "rebalance = true\n"), users, &slice_of(processors));
     let mut upf = Upf::start(network.upf(), &[], &toml, &session.interrupt)?;
-    let teid = establish(&network, &mut upf, 0..users)?;
+    let teids = establish(&network, &mut upf, 0..users)?;
     let half = users / 2;
     give(0..half, 0)?;
     give(half..users, 1)?;
-    let mut load = network.outside(|| Circuit::load(&network.ends[0], network.packets(0, FIRST_UE, teid)))??;
+    let packets = network.packets(0, FIRST_UE, teids);
+    let mut load = network.outside(|| Circuit::load(&network.ends[0], packets))??;
     load.run(0, half)?;
     let no_room = dropped(&network)?;
     for direction in [Direction::Uplink, Direction::Downlink] {

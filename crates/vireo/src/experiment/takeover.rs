@@ -2,7 +2,7 @@
 //! workers are processes of their own, and where they are threads, so that the user plane has to start anew. And what
 //! packets cost in processes instead of threads.
 
-use super::migration::{API, Driver, SLOT, config, drivers, establish};
+use super::migration::{API, Driver, SLOT, WINDOW, config, drivers, establish, sessions};
 use super::scaleout::Mode;
 use super::scaleout::network::{FIRST_UE, Network};
 use super::session::{Findings, Session, each};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use vireo_node::api::{Status, UpfStatus};
 use vireo_simulator::results::plot::{Axis, Chart};
 use vireo_simulator::results::{Bound, Configuration, Figure, Table};
-use vireo_traffic::circuit::{Circuit, Direction};
+use vireo_traffic::circuit::{Circuit, Direction, Teids};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "pepc-takeover",
@@ -100,14 +100,15 @@ fn measure(session: &Session, driver: &Driver, users: u32, (kills, restarts): (u
     session.interrupt.check()?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let network = Network::build(&session.lab, Mode::Fanout, processors.min(2))?;
-    let start = |placement: Placement| {
+    let start = |placement: Placement, teids: Option<&Teids>| {
         let toml = config(&network, (driver, placement.keys()), users, "");
         let mut upf = Upf::start(network.upf(), &[], &toml, &session.interrupt)?;
-        let teid = establish(&network, &mut upf, 0..users)?;
-        Ok::<_, Failure>((upf, teid))
+        // of a UPF that has restarted the control plane chooses the F-TEIDs, which RAN nodes know (TS 23.527 4.3)
+        let teids = sessions(&network, &mut upf, (0..users, teids), WINDOW)?;
+        Ok::<_, Failure>((upf, teids))
     };
-    let (mut upf, teid) = start(Placement::Processes)?;
-    let packets = network.packets(0, FIRST_UE, teid);
+    let (mut upf, teids) = start(Placement::Processes, None)?;
+    let packets = network.packets(0, FIRST_UE, teids.clone());
     let load = network.outside(|| Circuit::load(&network.ends[0], packets))??;
     let under_load =
         |kill: &mut dyn FnMut() -> Result<(), Failure>| under_load(&network, &load, (users, burst(session)), kill);
@@ -122,7 +123,7 @@ fn measure(session: &Session, driver: &Driver, users: u32, (kills, restarts): (u
     let after = status.upfs.into_iter().next().ok_or_else(|| Failure("there is no UPF".into()))?;
     upf.stop()?;
     let mut restarted = vec![];
-    upf = start(Placement::Threads)?.0;
+    upf = start(Placement::Threads, Some(&teids))?.0;
     for _ in 0..restarts {
         session.interrupt.check()?;
         let mut alive = Some(upf);
@@ -132,12 +133,8 @@ fn measure(session: &Session, driver: &Driver, users: u32, (kills, restarts): (u
                 let pid = Pid::from_raw(upf.process.pid().cast_signed());
                 kill_process(pid.ok_or_else(|| Failure("the UPF has no process".into()))?, Signal::KILL)?;
             }
-            let (upf, again) = start(Placement::Threads)?;
-            next = Some(upf);
-            match again == teid {
-                true => Ok(()),
-                false => Err(Failure("the UPF gives other TEIDs after its start: its packets are not known".into())),
-            }
+            next = Some(start(Placement::Threads, Some(&teids))?.0);
+            Ok(())
         })?);
         upf = next.ok_or_else(|| Failure("the UPF was not started".into()))?;
     }
@@ -236,8 +233,8 @@ fn rate(session: &Session, network: &Network<'_>, driver: &Driver, users: u32) -
         session.interrupt.check()?;
         let toml = config(network, (driver, placement.keys()), users, "");
         let mut upf = Upf::start(network.upf(), &[], &toml, &session.interrupt)?;
-        let teid = establish(network, &mut upf, 0..users)?;
-        let mut load = network.outside(|| Circuit::load(&network.ends[0], network.packets(0, FIRST_UE, teid)))??;
+        let packets = network.packets(0, FIRST_UE, establish(network, &mut upf, 0..users)?);
+        let mut load = network.outside(|| Circuit::load(&network.ends[0], packets))??;
         load.run(0, users)?;
         for direction in [Direction::Uplink, Direction::Downlink] {
             network.outside(|| on_processors(&[0], || load.inject(direction, 0, driver.flight)))???;

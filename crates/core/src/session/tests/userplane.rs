@@ -96,17 +96,90 @@ fn downlink_data_pages_an_idle_ue_and_is_acknowledged_in_any_case() {
     assert_eq!(brief(&bench.step(Input::Pfcp(&report))), "report-response", "it is on its way back");
 }
 
+/// TS 23.527 5.3.2: the UPF buffers, and the RAN releases what it has of the session (TS 23.502 4.3.7).
 #[test]
-fn an_error_indication_for_the_tunnel_in_use_begins_buffering() {
+fn lost_tunnel_is_buffered_and_released() {
     let mut bench = Bench::active();
     let other = report(&bench, pfcp::ReportType::ERIR, Some(0x999));
     assert_eq!(brief(&bench.step(Input::Pfcp(&other))), "report-response");
     let this = report(&bench, pfcp::ReportType::ERIR, Some(0x201));
     let out = bench.step(Input::Pfcp(&this));
-    assert_eq!(brief(&out), "report-response modification-request");
+    assert_eq!(brief(&out), "report-response modification-request ReleaseCommand");
     assert_eq!(told(&out), Some(0));
+    assert_eq!(brief(&bench.step(Input::Pfcp(&this))), "report-response", "it is known");
+    assert_eq!(bench.modified(), []);
+    assert_eq!(bench.step(Input::N2(N2Sm::ReleaseResponse, &[0])), []);
+    assert_eq!(bench.sm().summary().state, SessionState::Inactive);
     let data = report(&bench, pfcp::ReportType::DLDR, None);
     assert_eq!(brief(&bench.step(Input::Pfcp(&data))), "report-response downlinkdata");
+    assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
+    assert_eq!(told(&bench.ran_up(0x202)), Some(0x202));
+    assert_eq!(bench.modified(), [Output::Activated]);
+}
+
+/// A packet that comes while the RAN releases brings the user plane back when it has, or pages a UE that has left.
+#[test]
+fn data_in_release_of_lost_tunnel_activates() {
+    let lost = || {
+        let mut bench = Bench::active();
+        let this = report(&bench, pfcp::ReportType::ERIR, Some(0x201));
+        bench.step(Input::Pfcp(&this));
+        bench.modified();
+        let data = report(&bench, pfcp::ReportType::DLDR, None);
+        assert_eq!(brief(&bench.step(Input::Pfcp(&data))), "report-response");
+        bench
+    };
+    let mut bench = lost();
+    assert_eq!(brief(&bench.step(Input::N2(N2Sm::ReleaseResponse, &[0]))), "SetupRequest");
+    let mut bench = lost();
+    bench.wait(bench.config.timers.ran_response);
+    assert_eq!(brief(&bench.step(Input::Deadline)), "SetupRequest", "the RAN is silent");
+    let mut bench = lost();
+    assert_eq!(brief(&bench.step(Input::Deactivate)), "downlinkdata");
+    assert_eq!(bench.sm().ran, Ran::Idle);
+}
+
+/// A set-up that runs is finished first: it brings another tunnel.
+#[test]
+fn lost_tunnel_leaves_running_set_up() {
+    let mut bench = Bench::active();
+    assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
+    let this = report(&bench, pfcp::ReportType::ERIR, Some(0x201));
+    let out = bench.step(Input::Pfcp(&this));
+    assert_eq!((brief(&out), told(&out)), ("report-response modification-request".into(), Some(0)));
+    assert_eq!(bench.modified(), []);
+    assert_eq!(told(&bench.ran_up(0x202)), Some(0x202));
+    assert_eq!(bench.modified(), [Output::Activated]);
+}
+
+/// Of an idle UE nothing goes to the RAN, and a downlink packet pages.
+#[test]
+fn lost_tunnel_of_idle_ue_changes_nothing() {
+    let mut bench = Bench::inactive();
+    let late = report(&bench, pfcp::ReportType::ERIR, Some(0x201));
+    assert_eq!(brief(&bench.step(Input::Pfcp(&late))), "report-response");
+    let data = report(&bench, pfcp::ReportType::DLDR, None);
+    assert_eq!(brief(&bench.step(Input::Pfcp(&data))), "report-response downlinkdata");
+}
+
+/// The UE has its new session though the tunnel is lost before the UPF has answered.
+#[test]
+fn lost_tunnel_of_new_session_leaves_session() {
+    let mut bench = Bench::new();
+    bench.create(REQUEST);
+    bench.established();
+    bench.ran_up(0x201);
+    let this = report(&bench, pfcp::ReportType::ERIR, Some(0x201));
+    assert_eq!(brief(&bench.step(Input::Pfcp(&this))), "report-response ReleaseCommand");
+    assert_eq!(told(&bench.modified()), Some(0));
+    assert_eq!(bench.modified(), []);
+    assert_eq!(bench.step(Input::N2(N2Sm::ReleaseResponse, &[0])), []);
+    let data = report(&bench, pfcp::ReportType::DLDR, None);
+    assert_eq!(brief(&bench.step(Input::Pfcp(&data))), "report-response downlinkdata");
+    // one that ends is not asked for
+    let mut bench = Bench::active();
+    bench.n1("2e0507d1");
+    assert_eq!(brief(&bench.step(Input::Pfcp(&this))), "report-response");
 }
 
 fn report(bench: &Bench, kind: pfcp::ReportType, error: Option<u32>) -> Vec<u8> {

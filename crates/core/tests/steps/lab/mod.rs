@@ -652,6 +652,15 @@ impl Lab {
     }
 }
 
+/// A Session Report Request of this kind for a session.
+pub(crate) fn pfcp_report(seid: Seid, kind: pfcp::ReportType, with: impl FnOnce(&mut pfcp::Builder<'_>)) -> Vec<u8> {
+    let mut octets = Vec::new();
+    let mut report = pfcp::Builder::new(&mut octets, pfcp::MessageType::SESSION_REPORT_REQUEST, Some(seid.0), 7);
+    with(report.put(&kind));
+    report.finish().expect("a short message");
+    octets
+}
+
 /// What a UPF answers that does what it is asked, for the session of this SEID.
 pub(crate) fn upf_answer(request: &[u8], upf: SocketAddr, seid: Seid) -> Option<Vec<u8>> {
     let message = pfcp::Message::new(request).expect("a PFCP message");

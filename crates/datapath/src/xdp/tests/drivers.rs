@@ -124,7 +124,12 @@ impl Rig {
             }
             teids
         };
+        driver.change(|tables, _| tables.choose_known_teids());
+        reference.tables.choose_known_teids();
         let teids = driver.change(add);
+        let local = crate::sys::local::addresses().expect("the machine's");
+        reference.tables.set_access(crate::Access::default());
+        reference.tables.set_local_addresses(&local);
         assert_eq!(reference.change(add), teids);
         let rig = Rig { driver, reference, teids, ran: Far::open("ran"), dn: Far::open("dn") };
         // the advertisements of the prefixes
@@ -198,7 +203,8 @@ impl Rig {
     /// The whole table.
     pub(super) fn packets(&mut self) {
         let teids = self.teids.clone();
-        for (name, datagram, done) in from_the_ran(&teids).into_iter().chain(super::flows::from_the_ran(&teids)) {
+        let of_flows = super::flows::from_the_ran(&teids).into_iter().chain(super::access::to_protected(&teids));
+        for (name, datagram, done) in from_the_ran(&teids).into_iter().chain(of_flows) {
             for from in GNB.into_iter().filter(|_| !KERNELS.contains(&name)) {
                 let side = Side::N3 { from: SocketAddr::new(from, 2152), datagram: &datagram };
                 self.run(name, &side, 0, done);
@@ -241,7 +247,7 @@ fn offloads() {
     }
 }
 
-fn ip(arguments: &str) {
+pub(super) fn ip(arguments: &str) {
     let status = Command::new("ip").args(arguments.split_whitespace()).status().expect("ip, of iproute2");
     assert!(status.success(), "ip {arguments}");
 }
@@ -255,6 +261,7 @@ pub(super) fn one_socket() -> SocketsConfig {
         limits: Limits { records: LIMITS, ..Limits::default() },
         workers: 1,
         nat: false,
+        access: crate::Access::default(),
         host_routes: false,
         xdp: None,
         frames: None,

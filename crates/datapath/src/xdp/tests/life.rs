@@ -121,22 +121,25 @@ fn a_next_hop_takes_what_is_beyond_it() {
         let mut b = Bench::with_next_hops(&rules(), &SERVER).expect("loaded");
         let v6 = |text: &str| IpAddr::V6(text.parse().expect("an address"));
         let v4 = |text: &str| IpAddr::V4(text.parse().expect("an address"));
+        let protected = Done::Dropped(DropReason::Protected);
         let cases = [
             (NOBODY[0], Done::Left),
             (v4("8.8.8.8"), Done::Left),
             (ue(1).ipv4.expect("one").into(), Done::Passed),
-            (UPF[0], Done::Passed),
-            (v4("127.0.0.1"), Done::Passed),
-            (v4("0.0.0.1"), Done::Passed),
-            (v4("224.0.0.5"), Done::Passed),
-            (v4("255.255.255.255"), Done::Passed),
+            (UPF[0], protected),
+            (v4("127.0.0.1"), protected),
+            (v4("0.0.0.1"), protected),
+            (v4("224.0.0.5"), protected),
+            (v4("255.255.255.255"), protected),
+            (v4("240.0.0.1"), Done::Passed),
             (NOBODY[1], Done::Left),
             (v6("fd00::1"), Done::Left),
             (v6("2a00::1"), Done::Left),
             (host(1), Done::Passed),
-            (UPF[1], Done::Passed),
-            (v6("::1"), Done::Passed),
-            (v6("ff05::2"), Done::Passed),
+            (v6("::2"), Done::Passed),
+            (UPF[1], protected),
+            (v6("::1"), protected),
+            (v6("ff05::2"), protected),
         ];
         for (to, expected) in cases {
             let from = if to.is_ipv4() { ue(0).ipv4.expect("one").into() } else { host(0) };

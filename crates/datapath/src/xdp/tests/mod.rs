@@ -1,6 +1,7 @@
 //! The kernel's program against the reference: the same packets through both, by BPF_PROG_TEST_RUN, in a network
 //! namespace that has routes and neighbours and no traffic.
 
+mod access;
 mod drivers;
 mod flows;
 mod life;
@@ -99,7 +100,7 @@ fn pools() -> Vec<Pool> {
         ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
         ipv6: Some((Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0, 0, 0, 0, 0), 48)),
         mtu: 1400,
-        dns: vec![],
+        ..Pool::default()
     }]
 }
 
@@ -117,11 +118,19 @@ impl Bench {
     }
 
     fn with(rules: &[(UplinkRule, DownlinkRule)], next_hops: &[IpAddr], nat: bool) -> Result<Self, StartError> {
+        let limits = Limits { records: LIMITS, ..Limits::default() };
+        Bench::within(rules, (next_hops, nat), (pools(), limits))
+    }
+
+    fn within(
+        rules: &[(UplinkRule, DownlinkRule)],
+        (next_hops, nat): (&[IpAddr], bool),
+        (pools, limits): (Vec<Pool>, Limits),
+    ) -> Result<Self, StartError> {
         let interfaces = vec!["n3".to_owned(), "n6".to_owned()];
         let config = XdpConfig { interfaces, next_hops: next_hops.to_vec(), ..XdpConfig::default() };
-        let limits = Limits { records: LIMITS, ..Limits::default() };
-        let (xdp, kernel) = Xdp::load(&config, &UPF, pools(), limits, "tun9", nat, &[])?;
-        let memory = |locking| Memory::new(Tables::new(pools(), Limits { locking, ..limits }), UPF[0]);
+        let (xdp, kernel) = Xdp::load(&config, &UPF, pools.clone(), limits, "tun9", nat, &[])?;
+        let memory = |locking| Memory::new(Tables::new(pools.clone(), Limits { locking, ..limits }), UPF[0]);
         let mut bench = Bench {
             xdp,
             behind: Memory::new(kernel, UPF[0]),
@@ -130,6 +139,7 @@ impl Bench {
             teids: vec![],
             downlinks: vec![],
         };
+        bench.change(Tables::choose_known_teids);
         for (n, (uplink, downlink)) in rules.iter().enumerate() {
             let add = |memory: &mut Memory| {
                 memory.change(|tables, released| {
@@ -149,8 +159,20 @@ impl Bench {
             bench.teids.push(teid);
             bench.downlinks.push(id);
         }
+        let local = crate::sys::local::addresses()?;
+        bench.change(|tables| {
+            tables.set_access(crate::Access::default());
+            tables.set_local_addresses(&local);
+        });
         bench.forget();
         Ok(bench)
+    }
+
+    /// Drops what is held everywhere.
+    fn forget_held(&mut self) {
+        for memory in self.memories() {
+            memory.tables.expire_held(Instant(u64::MAX));
+        }
     }
 
     fn memories(&mut self) -> impl Iterator<Item = &mut Memory> {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant as Wall};
 
 /// Processes of this test's program.
 #[derive(Debug)]
-struct Tests;
+pub(super) struct Tests;
 
 struct Process {
     child: Child,

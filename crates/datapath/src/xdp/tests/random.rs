@@ -155,6 +155,7 @@ fn inner(r: &mut Random, uplink: bool) -> Vec<u8> {
     let other = match (v6, r.below(12)) {
         (1, 0) => r.of(&["fe80::1", "ff02::2", "ff05::2", "::", "febf::1", "fec0::1"]).parse().expect("an address"),
         (_, 1) => NOBODY[v6],
+        (_, 2) => r.of(&[UPF[v6], GNB[v6]]),
         _ => SERVER[v6],
     };
     let (from, to) = if uplink { (ue, other) } else { (other, ue) };
@@ -276,7 +277,7 @@ fn random_packets_fare_the_same_in_the_kernel() {
                 }
                 let padding = r.of(&[0, 0, 1, 40]);
                 let done = if r.one_in(2) {
-                    let from = r.of(&GNB);
+                    let from = if r.one_in(20) { r.of(&super::access::STRANGER) } else { r.of(&GNB) };
                     let datagram = datagram(&mut r, &teids);
                     assert!(datagram.len() >= 8 || gtpu::Packet::parse(&datagram).is_err());
                     b.receive_n3(from, &datagram, padding)

@@ -320,7 +320,7 @@ fn the_verifier_has_headroom() {
                 ipv4: Some((Ipv4Addr::new(10, n, 0, 0), 16)),
                 ipv6: Some((Ipv6Addr::new(0x2001, 0xdb8, n.into(), 0, 0, 0, 0, 0), 48)),
                 mtu: 1400,
-                dns: vec![],
+                ..Pool::default()
             });
             let limits = Limits { records: LIMITS, modules: 8, ..Limits::default() };
             Xdp::load(&config, &addresses, pools.collect(), limits, "tun9", nat, processors).expect("loaded").0

@@ -380,7 +380,7 @@ impl Association {
     fn resumed(carried: CarriedAssociation) -> (AssocId, Self) {
         let unsent: VecDeque<_> = carried.unsent.into();
         let unsent_octets = unsent.iter().map(|(_, pdu)| pdu.len()).sum();
-        (carried.assoc, Association { streams: carried.streams, unsent, unsent_octets })
+        (carried.assoc, Association { streams: carried.streams, peer: None, unsent, unsent_octets })
     }
 }
 

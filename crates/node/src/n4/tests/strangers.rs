@@ -33,6 +33,26 @@ fn strangers_get_the_cause_of_the_specification() {
     assert_eq!(bench.seen(), []);
 }
 
+/// A UE that reaches the endpoint is no UPF: its datagrams are not read.
+#[test]
+fn datagrams_of_ues_are_ignored() {
+    let pools = [("10.45.0.0", 16), ("2001:db8:45::", 48)];
+    let network = |(address, length): (&str, u8)| Network { address: address.parse().expect("an address"), length };
+    let mut bench = Bench::associated_with(|config| config.ue_pools = pools.map(network).to_vec());
+    let heartbeat = node(&HeartbeatRequest { recovery_time_stamp: STARTED }, 4);
+    let release = node(&AssociationReleaseRequest { node_id: upf_node_id() }, 5);
+    for ue in ["10.45.0.7", "::ffff:10.45.255.9", "2001:db8:45:1::7"] {
+        let ue: IpAddr = ue.parse().expect("an address");
+        for request in [&heartbeat, &release] {
+            bench.receive_from(SocketAddr::new(ue, PORT), request);
+        }
+        assert_eq!((bench.sent().len(), bench.n4.take_ue(), bench.n4.take_ue()), (0, Some(ue), None));
+    }
+    assert_eq!((bench.n4.counters().from_ues, bench.seen()), (6, vec![]));
+    bench.receive_from(STRANGER, &heartbeat);
+    assert_eq!(bench.sent_kinds(), [MessageType::HEARTBEAT_RESPONSE]);
+}
+
 #[test]
 fn addresses_outside_the_list_are_not_read() {
     let mut bench = Bench::associated_with(|config| config.allow = vec!["192.0.2.0/28".parse().expect("a network")]);

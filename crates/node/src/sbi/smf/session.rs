@@ -488,9 +488,13 @@ impl Work<'_> {
 
     /// What became of a transfer.
     fn transferred(&mut self, result: Transferred) -> bool {
+        if result == Transferred::Idle {
+            // There is nothing to be released, unless it has been asked for meanwhile.
+            return matches!(self.session.sm.ran, Ran::Releasing { .. }) && self.step(Input::Deactivate);
+        }
         let called = std::mem::take(&mut self.session.calling);
         match result {
-            Transferred::Initiated => false,
+            Transferred::Initiated | Transferred::Idle => false,
             // The RAN was not asked: it is when the UE comes back.
             Transferred::Attempting => called && self.step(Input::Deactivate),
             Transferred::Unreachable => {

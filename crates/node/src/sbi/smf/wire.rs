@@ -1,14 +1,14 @@
 //! What the AMF asks an SMF, read; and what the SMF answers and asks, written.
 
-use crate::sbi::amf::STALE;
+use crate::sbi::amf::{IN_IDLE_STATE, STALE};
 use crate::sbi::is_uri;
 use crate::sbi::translate::{self, References, info_type, references, supi_of, supi_text, told, with_parts};
 use serde::{Deserialize, Serialize};
 use vireo_core::chain::{Told, Transferred};
 use vireo_core::session::{Input, N2Sm};
 use vireo_sbi::amf::{
-    self, CreatedSmContext, N1MessageContainer, N1N2MessageTransferReqData, N1N2MessageTransferRspData,
-    N2InfoContainer, N2InfoContent, N2SmInformation, TransferCause,
+    self, CreatedSmContext, N1MessageContainer, N1N2MessageTransferError, N1N2MessageTransferReqData,
+    N1N2MessageTransferRspData, N2InfoContainer, N2InfoContent, N2SmInformation, TransferCause,
 };
 use vireo_sbi::common::ProblemDetails;
 use vireo_sbi::smf::{
@@ -328,8 +328,15 @@ pub(super) fn transferred(result: Result<Reply, ClientError>) -> Transferred {
             }
         }
         Ok(reply) if reply.status == 404 => Transferred::Unknown,
+        Ok(reply) if is_idle(&reply) => Transferred::Idle,
         Ok(_) => Transferred::Unreachable,
     }
+}
+
+fn is_idle(reply: &Reply) -> bool {
+    let error = reply.message.value().map(|answer: N1N2MessageTransferError| answer.error);
+    let error = error.or_else(|_| reply.message.value::<ProblemDetails>());
+    reply.status == 409 && error.is_ok_and(|error| error.cause.as_deref() == Some(IN_IDLE_STATE))
 }
 
 /// The SM context is not there any more.

@@ -7,6 +7,7 @@ use crate::upf::control_planes::Permit;
 use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
 use tracing::{info, warn};
+use vireo_datapath::Use;
 use vireo_types::{Duration, Instant};
 use vireo_wire::pfcp::{self, *};
 
@@ -178,9 +179,11 @@ impl Upf {
         let association = self.associations.entry(request.node_id).or_insert_with(new);
         if !association.hosts.contains(&from.ip()) {
             if association.hosts.len() >= HOSTS {
-                association.hosts.remove(0);
+                let gone = association.hosts.remove(0);
+                plane.change(|tables, _| tables.set_peer(gone, Use::ControlPlane, false));
             }
             association.hosts.push(from.ip());
+            plane.change(|tables, _| tables.set_peer(from.ip(), Use::ControlPlane, true));
         }
         let moved = association.address.ip() != from.ip();
         (association.address, association.recovery) = (from, recovery);
@@ -229,6 +232,9 @@ impl Upf {
         };
         self.contests -= usize::from(association.contest.is_some());
         self.note_node();
+        for host in &association.hosts {
+            plane.change(|tables, _| tables.set_peer(*host, Use::ControlPlane, false));
+        }
         self.responses.forget(|from| association.hosts.contains(&from.ip()));
         if association.used {
             self.remove_all(|session| session.node == *node_id, plane);

@@ -9,6 +9,7 @@ use crate::upf::stored::{element, elements};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use tracing::warn;
+use vireo_datapath::Use;
 use vireo_wire::pfcp::*;
 
 /// What the node's record begins with: another one is of a release that has other fields.
@@ -133,6 +134,9 @@ impl Upf {
         let highest = sessions.iter().map(|(seid, ..)| *seid as u32).max().unwrap_or(0);
         self.seids.go_on_after(highest.into());
         for Known { node, address, hosts, recovery, holder, answers } in node.associations {
+            for host in &hosts {
+                plane.change(|tables, _| tables.set_peer(*host, Use::ControlPlane, true));
+            }
             let holder = holder.map(|KnownHolder { address, from }| Holder { address, from });
             let mut supervision = Supervision::new(now.instant);
             supervision.answers = answers;

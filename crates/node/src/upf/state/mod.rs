@@ -150,6 +150,8 @@ pub struct PfcpStats {
     pub no_room: u64,
     /// Datagrams that got no answer because they deserve none.
     pub discarded: u64,
+    /// Datagrams that were ignored because they came from addresses of UEs.
+    pub from_ues: u64,
     /// Requests that came again and got the answer they had got.
     pub repeated: u64,
     /// Reports sent, without repetitions.

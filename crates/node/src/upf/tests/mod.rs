@@ -1,5 +1,6 @@
 //! A scripted control plane and RAN against the state machine and the datapath in memory.
 
+mod access;
 mod control_planes;
 mod habits;
 mod limits;
@@ -58,7 +59,7 @@ fn bench_of(pools: Vec<crate::upf::Pool>, limits: Limits) -> Bench {
         ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
         ipv6: Some((Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0, 0, 0, 0, 0), 48)),
         mtu: 1400,
-        dns: vec![],
+        ..Pool::default()
     };
     let limits = Limits { records: 64, ..limits };
     let settings = Settings {
@@ -79,11 +80,18 @@ fn bench_of(pools: Vec<crate::upf::Pool>, limits: Limits) -> Bench {
     };
     Bench {
         upf: Upf::new(settings),
-        plane: Memory::new(Tables::new(vec![pool], limits), UPF.into()),
+        plane: plane(pool, limits),
         now: Now { instant: Instant(1_000_000), ntp: STARTED + 100 },
         sequence: 0,
         from: Bench::smf(),
     }
+}
+
+/// A user plane to which the gNB is known from N2.
+fn plane(pool: Pool, limits: Limits) -> Memory {
+    let mut tables = Tables::new(vec![pool], limits);
+    tables.set_peer(GNB.into(), vireo_datapath::Use::Node, true);
+    Memory::new(tables, UPF.into())
 }
 
 impl Bench {

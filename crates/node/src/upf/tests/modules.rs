@@ -10,7 +10,7 @@ fn two_modules() -> Bench {
     b.upf = Upf::new(Settings { n3: n3.to_vec(), ..b.upf.settings.clone() });
     let pool = Pool { ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)), mtu: 1400, ..Pool::default() };
     let limits = Limits { records: 64, modules: 2, ..Limits::default() };
-    b.plane = Memory::new(Tables::new(vec![pool], limits), UPF.into());
+    b.plane = plane(pool, limits);
     b.associate();
     b
 }

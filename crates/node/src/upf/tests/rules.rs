@@ -183,7 +183,7 @@ fn networks_behind_the_ue_are_reached_through_it() {
 
 fn pool(name: &str, network: [u8; 4]) -> crate::upf::Pool {
     let dnn = name.parse().expect("a name");
-    crate::upf::Pool { dnn, ipv4: Some((network.into(), 29)), ipv6: None, mtu: 1400, dns: vec![] }
+    crate::upf::Pool { dnn, ipv4: Some((network.into(), 29)), ipv6: None, mtu: 1400, dns: vec![], isolated: false }
 }
 
 #[test]

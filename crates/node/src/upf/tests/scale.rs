@@ -27,7 +27,7 @@ fn roomy(sessions: usize) -> Bench {
     let limits = Limits { records: sessions, ..Limits::default() };
     let settings = Settings { max_sessions: sessions, ..b.upf.settings.clone() };
     b.upf = Upf::new(settings);
-    b.plane = Memory::new(Tables::new(vec![pool], limits), UPF.into());
+    b.plane = plane(pool, limits);
     b.associate();
     b
 }

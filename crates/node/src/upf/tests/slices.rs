@@ -126,7 +126,7 @@ fn a_whole_slice_moves_in_pieces_and_others_get_their_turns() {
     let sessions = 600;
     b.upf = Upf::new(Settings { max_sessions: 1_000, ..b.upf.settings.clone() });
     let pool = Pool { ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)), mtu: 1400, ..Pool::default() };
-    b.plane = Memory::new(Tables::new(vec![pool], Limits { records: 2_000, ..Limits::default() }), UPF.into());
+    b.plane = plane(pool, Limits { records: 2_000, ..Limits::default() });
     b.plane.tables.divide();
     b.associate();
     let mut seids = vec![];

@@ -16,7 +16,7 @@ use crate::lab::Interrupt;
 use crate::lab::process::{in_turns, on_processors};
 use std::time::{Duration, Instant};
 use vireo_datapath::DropReason;
-use vireo_traffic::circuit::{Circuit, CircuitError, Direction};
+use vireo_traffic::circuit::{Circuit, CircuitError, Direction, Teids};
 use vireo_types::Teid;
 
 /// Packets that are made in one go.
@@ -90,8 +90,9 @@ type Both = [f64; 2];
 
 impl Bed<'_> {
     /// A load that comes to its end at the far ends.
-    fn load(&self, teid: Teid) -> Result<Circuit, Failure> {
-        Ok(self.network.outside(|| Circuit::load(&self.network.ours, self.network.packets(teid)))??)
+    fn load(&self, teids: impl Into<Teids>) -> Result<Circuit, Failure> {
+        let packets = self.network.packets(teids);
+        Ok(self.network.outside(|| Circuit::load(&self.network.ours, packets))??)
     }
 
     /// The time of a packet in ns, from where it is made to where `arrived` counts it.
@@ -167,8 +168,8 @@ impl Bed<'_> {
         let mut upf = Upf::start(self.network, self.beside, self.sessions, toml, self.interrupt)?;
         upf.workers_on(self.processor)?;
         on_processors(&[self.processor], || upf.establish(0..self.sessions, false))??;
-        let teid = upf.teid.ok_or_else(|| Failure("the UPF has no sessions".into()))?;
-        let both = self.far(&self.load(teid)?, ahead)?;
+        let teids = upf.teids.take().ok_or_else(|| Failure("the UPF has no sessions".into()))?;
+        let both = self.far(&self.load(teids)?, ahead)?;
         upf.stop()?;
         Ok(both)
     }

@@ -2,7 +2,6 @@
 //! frames in memory. Sessions are random, batches are of 32.
 
 use super::network::{FIRST_UE, GNB, Network, POOL, SERVER, UPF_N3};
-use super::process::TEID_STEP;
 use crate::cli::Failure;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use vireo_datapath::{
     ALL_FLOWS, Action, DownlinkId, DownlinkRule, Limits, Locking, MemoryFrames, NextHop, Pool, Rate, Released,
     SharedTables, Tables, Tunnel, UplinkRule,
 };
-use vireo_traffic::circuit::{Direction, Packets};
+use vireo_traffic::circuit::{Direction, Packets, Teids};
 use vireo_types::{Instant, SessionAddress, Teid};
 
 /// Frames of a batch.
@@ -108,7 +107,7 @@ impl Node for () {
 pub(crate) struct Compute {
     frames: MemoryFrames,
     templates: [Vec<u8>; 2],
-    teid: Teid,
+    teids: Teids,
     sessions: u32,
     /// Those that have packets; none = all.
     active: Vec<u32>,
@@ -152,8 +151,12 @@ impl Compute {
         let mut released = Released::default();
         let add = |session| add_as(kind, &mut tables, session, &mut released);
         let users = (0..sessions).map(add).collect::<Result<Vec<User>, Failure>>()?;
-        let teid = users.first().ok_or_else(|| Failure("there are no sessions".into()))?.teid;
-        Ok((Compute::of(network, tables, sessions, network.packets(teid), GNB)?, users))
+        let first = users.first().ok_or_else(|| Failure("there are no sessions".into()))?;
+        let mut teids = Teids::with(0, first.teid);
+        if !users.iter().all(|user| teids.add(user.session, user.teid)) {
+            return Err(Failure("the tables give TEIDs out of order, so there can be no load".into()));
+        }
+        Ok((Compute::of(network, tables, sessions, &network.packets(teids), GNB)?, users))
     }
 
     /// One of these tables; uplink packets come as `packets` says, those for the RAN leave for `ran`.
@@ -161,7 +164,7 @@ impl Compute {
         network: &Network,
         tables: Tables,
         sessions: u32,
-        packets: Packets,
+        packets: &Packets,
         ran: Ipv4Addr,
     ) -> Result<Self, Failure> {
         let [uplink, downlink] =
@@ -169,7 +172,7 @@ impl Compute {
         let hop = |to: Ipv4Addr, port| NextHop { to: to.into(), port, macs: [2; 12] };
         let frames = MemoryFrames::new(tables, &[UPF_N3.into()], &[hop(ran, 0), hop(SERVER, 1)]);
         let templates = [uplink?, downlink?];
-        Ok(Compute { frames, templates, teid: packets.teid, sessions, active: vec![], random: 1 })
+        Ok(Compute { frames, templates, teids: packets.teids.clone(), sessions, active: vec![], random: 1 })
     }
 
     /// Has only these sessions send and receive from now on; none = all.
@@ -238,8 +241,7 @@ impl Compute {
             let at = if way == 0 { UE_AT[0] } else { UE_AT[1] };
             frame[at..at + 4].copy_from_slice(&ue);
             if way == 0 {
-                let teid = self.teid.0.wrapping_add(session.wrapping_mul(TEID_STEP));
-                frame[TEID_AT..TEID_AT + 4].copy_from_slice(&teid.to_be_bytes());
+                frame[TEID_AT..TEID_AT + 4].copy_from_slice(&self.teids.of(session).0.to_be_bytes());
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::cli::Failure;
 use crate::lab::Interrupt;
 use crate::lab::process::on_processors;
 use vireo_datapath::{Bare, FrameIo, FramesConfig, Limits, Pool, Sockets, SocketsConfig, Tunnel, XdpMode};
-use vireo_traffic::circuit::{Circuit, Direction};
+use vireo_traffic::circuit::{Circuit, Direction, Teids};
 use vireo_types::Teid;
 
 /// A driver of user space.
@@ -71,6 +71,7 @@ impl Driver {
             limits: Limits { records: 1, ..Limits::default() },
             workers: 1,
             nat: false,
+            access: vireo_datapath::Access::default(),
             host_routes: false,
             xdp: None,
             frames: self.io.map(|io| FramesConfig { interfaces, io, ..FramesConfig::default() }),
@@ -86,11 +87,11 @@ impl Driver {
     fn both(
         &self,
         network: &Network,
-        teid: Teid,
+        teids: &Teids,
         sessions: u32,
         (processor, spans): (usize, Spans),
     ) -> Result<Both, Failure> {
-        let mut load = network.outside(|| Circuit::load(&network.ours, network.packets(teid)))??;
+        let mut load = network.outside(|| Circuit::load(&network.ours, network.packets(teids.clone())))??;
         let mut one = |direction| {
             let mut round = Round::default();
             // on a machine that does something else meanwhile, a queue on the way may overflow
@@ -117,7 +118,7 @@ impl Driver {
     ) -> Result<Run, Failure> {
         let floor = || {
             let _bare = self.bare(network, processor, true)?;
-            self.both(network, Teid(0x0000_0001), 1, (processor, spans))
+            self.both(network, &Teid(1).into(), 1, (processor, spans))
         };
         let before = floor()?;
         interrupt.check()?;
@@ -125,8 +126,8 @@ impl Driver {
         let mut upf = Upf::start(network, beside, sessions, &toml, interrupt)?;
         upf.workers_on(processor)?;
         on_processors(&[processor], || upf.establish(0..sessions, false))??;
-        let teid = upf.teid.ok_or_else(|| Failure("the UPF has no sessions".into()))?;
-        let ours = [1, sessions].map(|sessions| self.both(network, teid, sessions, (processor, spans)));
+        let teids = upf.teids.take().ok_or_else(|| Failure("the UPF has no sessions".into()))?;
+        let ours = [1, sessions].map(|sessions| self.both(network, &teids, sessions, (processor, spans)));
         let [one, many] = ours;
         let ours = [one?, many?];
         upf.stop()?;

@@ -255,10 +255,10 @@ fn in_kernel(network: &Network, args: &Args, size: Size, interrupt: &Interrupt) 
     let memory = upf.memory()? as f64 / f64::from(size.many);
     upf.establish(size.many..sessions, true)?;
     upf.establish_filtered(filtered, true, FILTERS)?;
-    let teid = upf.teid.ok_or_else(|| Failure("the UPF has no sessions".into()))?;
-    let packets = network.packets(teid);
-    let mut load = network.outside(|| Circuit::load(&network.ours, packets))??;
-    let mut bare_load = network.outside(|| Circuit::load(&network.bare, packets))??;
+    let teids = upf.teids.take().ok_or_else(|| Failure("the UPF has no sessions".into()))?;
+    let packets = network.packets(teids);
+    let mut load = network.outside(|| Circuit::load(&network.ours, packets.clone()))??;
+    let mut bare_load = network.outside(|| Circuit::load(&network.bare, packets.clone()))??;
     let _bare = Circuit::bare(&network.bare, packets)?;
     let mut runs = vec![];
     for run in 1..=args.runs() {

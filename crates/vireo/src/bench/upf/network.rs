@@ -10,8 +10,7 @@
 use crate::cli::Failure;
 use crate::lab::netns::{self, Netns};
 use std::net::Ipv4Addr;
-use vireo_traffic::circuit::{Ends, Interface, Packets};
-use vireo_types::Teid;
+use vireo_traffic::circuit::{Ends, Interface, Packets, Teids};
 
 /// The UPF on N3.
 pub(crate) const UPF_N3: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 1);
@@ -76,8 +75,8 @@ impl Network {
     }
 
     /// The packets of the load, for sessions whose first has this TEID.
-    pub(crate) fn packets(&self, teid: Teid) -> Packets {
-        Packets { length: LENGTH, gnb: GNB, upf: UPF_N3, server: SERVER, ue: FIRST_UE, teid, qfi: 1 }
+    pub(crate) fn packets(&self, teids: impl Into<Teids>) -> Packets {
+        Packets { length: LENGTH, gnb: GNB, upf: UPF_N3, server: SERVER, ue: FIRST_UE, teids: teids.into(), qfi: 1 }
     }
 }
 

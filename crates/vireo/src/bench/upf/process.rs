@@ -8,21 +8,20 @@ use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
-use vireo_traffic::pfcp::{Handovers, Session};
+use vireo_traffic::circuit::Teids;
+use vireo_traffic::pfcp::{Established, Handovers, Session};
 use vireo_types::Teid;
 
 /// Requests that are unanswered at a time.
 const WINDOW: usize = 64;
 /// A limit that the load never reaches.
 const MBR_KBPS: u64 = 100_000_000;
-/// The steps from session to session between TEIDs: an index, and 8 bits of generation.
-pub(super) const TEID_STEP: u32 = 256;
 
 /// A running UPF.
 pub(crate) struct Upf {
     upf: lab::Upf,
-    /// The uplink TEID of session 0.
-    pub(crate) teid: Option<Teid>,
+    /// The uplink TEIDs of the sessions.
+    pub(crate) teids: Option<Teids>,
     /// The UPF's SEIDs.
     seids: Vec<u64>,
 }
@@ -41,7 +40,7 @@ impl Upf {
             "[upf]\nn4 = \"{N4}\"\nn3 = [\"{UPF_N3}\"]\nmax-sessions = {sessions}\n[dnn.internet]\nipv4-pool = \
              \"{base}/{length}\"\n[api]\nlisten = \"off\"\n[log]\nlevel = \"warn\"\n{datapath}\n"
         );
-        Ok(Upf { upf: lab::Upf::start(&network.upf, processors, &config, interrupt)?, teid: None, seids: vec![] })
+        Ok(Upf { upf: lab::Upf::start(&network.upf, processors, &config, interrupt)?, teids: None, seids: vec![] })
     }
 
     /// Sets up the sessions of these numbers; gives how many a second.
@@ -77,21 +76,21 @@ impl Upf {
             measured,
             filters,
         };
-        let (mut first, mut odd) = (self.teid, None);
+        let (mut teids, mut odd) = (self.teids.take(), None);
         let count = sessions.len();
         self.seids.reserve(count);
         let (plane, seids, began) = (&mut self.upf.plane, &mut self.seids, Instant::now());
         plane.establish(sessions, WINDOW, build, |established| {
-            seids.push(established.seid);
-            let zero = Teid(established.teid.0.wrapping_sub(established.session.wrapping_mul(TEID_STEP)));
-            if *first.get_or_insert(zero) != zero {
-                odd = Some(established);
+            let Established { session, teid, seid, .. } = established;
+            seids.push(seid);
+            if !teids.get_or_insert_with(|| Teids::with(session, teid)).add(session, teid) {
+                odd = Some((session, teid));
             }
         })?;
         let seconds = began.elapsed().as_secs_f64();
-        self.teid = first;
+        self.teids = teids;
         match odd {
-            // the program in the kernel has no room for a list of a million
+            // the program in the kernel has a list of generations only
             Some(odd) => Err(Failure(format!("the UPF gives TEIDs out of order: {odd:?}, so there can be no load"))),
             None => Ok(count as f64 / seconds),
         }

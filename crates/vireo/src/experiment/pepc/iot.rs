@@ -131,8 +131,9 @@ fn in_kernel(plane: &Plane, profile: &str) -> Result<(Cost, f64), Failure> {
     };
     let half = establish(&mut upf, 0, users / 2)?;
     let all = establish(&mut upf, users / 2, users)?;
-    let teid = upf.teid.ok_or_else(|| Failure("the UPF has no sessions".into()))?;
-    let mut load = plane.network.outside(|| Circuit::load(&plane.network.ours, plane.network.packets(teid)))??;
+    let teids = upf.teids.take().ok_or_else(|| Failure("the UPF has no sessions".into()))?;
+    let packets = plane.network.packets(teids);
+    let mut load = plane.network.outside(|| Circuit::load(&plane.network.ours, packets))??;
     let (warm_up, window) = if plane.quick { (30, 100) } else { (150, 1_000) };
     let spans = Spans { warm_up: Duration::from_millis(warm_up), window: Duration::from_millis(window) };
     let cost = kernel::both(&plane.network, &mut load, (0, users), data, spans)?;

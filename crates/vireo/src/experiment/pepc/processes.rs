@@ -48,11 +48,11 @@ pub(super) fn measure(
 ) -> Result<Seen, Failure> {
     let mut upf = Upf::start(&plane.network, &[control], users, &xdp(&plane.network), &plane.interrupt)?;
     upf.establish(0..users, false)?;
-    let teid = upf.teid.ok_or_else(|| Failure("the UPF has no sessions".into()))?;
+    let teids = upf.teids.take().ok_or_else(|| Failure("the UPF has no sessions".into()))?;
     // what the program leaves to the sockets stays on the processor of packets
     upf.workers_on(data)?;
     upf.signalling_on(control)?;
-    let packets = plane.network.packets(teid);
+    let packets = plane.network.packets(teids);
     let mut load = plane.network.outside(|| Circuit::load(&plane.network.ours, packets))??;
     load.run(0, users)?;
     plane.network.outside(|| on_processors(&[data], || load.inject(Direction::Downlink, 0, FRAMES)))???;

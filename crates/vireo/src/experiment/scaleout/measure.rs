@@ -8,14 +8,12 @@ use crate::lab::process::on_processors;
 use crate::lab::upf::Upf;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
-use vireo_traffic::circuit::{Circuit, Counted, Direction};
+use vireo_traffic::circuit::{Circuit, Counted, Direction, Teids};
 use vireo_traffic::pfcp;
 use vireo_types::Teid;
 
 /// Session requests that are unanswered at a time.
 const WINDOW: usize = 64;
-/// The steps from session to session between TEIDs: an index, and 8 bits of generation.
-const TEID_STEP: u32 = 256;
 /// Frames in flight of a module, in each direction: what one poll of a veth interface takes.
 const FRAMES: usize = 64;
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -49,8 +47,8 @@ pub(super) fn measure(
     let per_place = users / network.ends.len() as u32;
     let teids = establish(network, &mut upf, per_place)?;
     let mut loads = vec![];
-    for (place, (ends, teid)) in network.ends.iter().zip(teids).enumerate() {
-        let packets = network.packets(place, first_ue(place, per_place), teid);
+    for (place, (ends, teids)) in network.ends.iter().zip(teids).enumerate() {
+        let packets = network.packets(place, first_ue(place, per_place), teids);
         loads.push(network.outside(|| Circuit::load(ends, packets))??);
     }
     let window = Duration::from_millis(if session.quick { 200 } else { 2000 });
@@ -64,8 +62,8 @@ fn first_ue(place: usize, per_place: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(FIRST_UE.to_bits() + place as u32 * per_place)
 }
 
-/// Sets up so many sessions for each place; gives the TEID of the first of each.
-fn establish(network: &Network<'_>, upf: &mut Upf, per_place: u32) -> Result<Vec<Teid>, Failure> {
+/// Sets up so many sessions for each place; gives the TEIDs of each.
+fn establish(network: &Network<'_>, upf: &mut Upf, per_place: u32) -> Result<Vec<Teids>, Failure> {
     let places = network.ends.len() as u32;
     let build = |session: u32| {
         let place = network.place(session);
@@ -80,19 +78,19 @@ fn establish(network: &Network<'_>, upf: &mut Upf, per_place: u32) -> Result<Vec
             filters: 0,
         }
     };
-    let mut first: Vec<Option<Teid>> = vec![None; places as usize];
+    let mut teids: Vec<Option<Teids>> = vec![None; places as usize];
     let mut odd = None;
     upf.plane.establish(0..per_place * places, WINDOW, build, |established| {
         let place = network.place(established.session);
         let local = established.session / places;
-        let zero = Teid(established.teid.0.wrapping_sub(local.wrapping_mul(TEID_STEP)));
-        if *first[place].get_or_insert(zero) != zero || established.upf != network.n3(place) {
+        let of_place = teids[place].get_or_insert_with(|| Teids::with(local, established.teid));
+        if !of_place.add(local, established.teid) || established.upf != network.n3(place) {
             odd = Some(established);
         }
     })?;
-    match (odd, first.into_iter().collect::<Option<Vec<_>>>()) {
-        (None, Some(first)) => Ok(first),
-        // the program in the kernel has no room for a list of them
+    match (odd, teids.into_iter().collect::<Option<Vec<_>>>()) {
+        (None, Some(teids)) => Ok(teids),
+        // the program in the kernel has a list of generations only
         (odd, _) => Err(Failure(format!("the UPF gives F-TEIDs out of order: {odd:?}, so there can be no load"))),
     }
 }

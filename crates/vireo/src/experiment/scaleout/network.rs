@@ -12,8 +12,7 @@ use crate::cli::Failure;
 use crate::lab::Lab;
 use crate::lab::netns::{self, Netns};
 use std::net::Ipv4Addr;
-use vireo_traffic::circuit::{Ends, Interface, Packets};
-use vireo_types::Teid;
+use vireo_traffic::circuit::{Ends, Interface, Packets, Teids};
 
 /// Octets of the users' packets, as the paper's.
 pub(in crate::experiment) const LENGTH: u16 = 128;
@@ -127,10 +126,10 @@ impl<'l> Network<'l> {
         of_n3(place, 2)
     }
 
-    /// The packets of the sessions of a place, whose first has this UE address and TEID.
-    pub(in crate::experiment) fn packets(&self, place: usize, ue: Ipv4Addr, teid: Teid) -> Packets {
+    /// The packets of the sessions of a place, whose first has this UE address.
+    pub(in crate::experiment) fn packets(&self, place: usize, ue: Ipv4Addr, teids: Teids) -> Packets {
         let (gnb, upf, server) = (of_n3(place, 2), of_n3(place, 1), of_n6(place, 2));
-        Packets { length: LENGTH, gnb, upf, server, ue, teid, qfi: 1 }
+        Packets { length: LENGTH, gnb, upf, server, ue, teids, qfi: 1 }
     }
 
     /// Where the load runs.

@@ -7,6 +7,7 @@ mod handover;
 mod here;
 mod implied;
 mod late;
+mod lost;
 mod memory;
 mod reports;
 mod shared;

@@ -58,7 +58,7 @@ impl Split {
         let records = users + VISITORS;
         let tables = compute::tables(records, Locking::Fine);
         let packets = circuit::Packets { upf: relay::S1, ..network.packets(Teid::from_index(0, 1)) };
-        let compute = Compute::of(network, tables, users, packets, relay::S5)?;
+        let compute = Compute::of(network, tables, users, &packets, relay::S5)?;
         let ((mme_side, sgw_side), (pgw_side, core_side)) = (link::link(carrier)?, link::link(carrier)?);
         let pgw = Pgw::new(compute.tables().clone(), records, core_side);
         let mut gateways = Gateways { compute, sgw: Sgw::new(records, sgw_side, pgw_side), pgw };

@@ -1,0 +1,149 @@
+//! G-PDUs from addresses that are not known yet, held for a moment.
+//!
+//! After a handover by Xn the target sends uplink packets before the path switch names its address on N4. They are held
+//! until it does, and dropped where it does not. Only packets are held that name a tunnel and whose inner source is the
+//! tunnel's UE: an attacker must know both, and then takes room from that tunnel alone.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use vireo_types::{Duration, Instant, Teid};
+
+/// How long a packet is held: the path switch takes milliseconds, its retransmission on N2 or N4 up to a second.
+const HELD: Duration = Duration::from_secs(1);
+/// Octets that are held in all, and for one tunnel.
+const OCTETS: usize = 8 << 20;
+const TUNNEL_OCTETS: usize = 1 << 20;
+/// What a packet counts beside its octets.
+const OVERHEAD: usize = 128;
+
+/// A datagram that came to an N3 address of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HeldDatagram {
+    pub(crate) from: SocketAddr,
+    pub(crate) local: IpAddr,
+    pub(crate) datagram: Box<[u8]>,
+    teid: Teid,
+    since: Instant,
+}
+
+impl HeldDatagram {
+    /// When it came.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
+    }
+
+    fn octets(&self) -> usize {
+        self.datagram.len() + OVERHEAD
+    }
+}
+
+/// What is held, by the address that it came from.
+#[derive(Debug, Default)]
+pub(crate) struct HeldDatagrams {
+    sources: HashMap<IpAddr, Vec<HeldDatagram>>,
+    tunnels: HashMap<Teid, usize>,
+    octets: usize,
+}
+
+impl HeldDatagrams {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.octets == 0
+    }
+
+    /// How many datagrams are held.
+    #[cfg(test)]
+    pub(crate) fn packets(&self) -> usize {
+        self.sources.values().map(Vec::len).sum()
+    }
+
+    /// Holds a datagram for a tunnel; `false` if there is no room.
+    pub(crate) fn hold(
+        &mut self,
+        (from, local): (SocketAddr, IpAddr),
+        teid: Teid,
+        datagram: &[u8],
+        now: Instant,
+    ) -> bool {
+        let octets = datagram.len() + OVERHEAD;
+        let of_tunnel = self.tunnels.get(&teid).copied().unwrap_or(0);
+        if self.octets + octets > OCTETS || of_tunnel + octets > TUNNEL_OCTETS {
+            return false;
+        }
+        let held = HeldDatagram { from, local, datagram: datagram.into(), teid, since: now };
+        self.sources.entry(from.ip()).or_default().push(held);
+        self.tunnels.insert(teid, of_tunnel + octets);
+        self.octets += octets;
+        true
+    }
+
+    /// Takes what came from an address, in its order.
+    pub(crate) fn take(&mut self, from: IpAddr) -> Vec<HeldDatagram> {
+        let taken = self.sources.remove(&from).unwrap_or_default();
+        self.release(&taken);
+        taken
+    }
+
+    /// Takes what was held too long: the addresses that it came from, with how many packets.
+    pub(crate) fn expire(&mut self, now: Instant) -> Vec<(IpAddr, u64)> {
+        let mut gone = vec![];
+        let mut expired = vec![];
+        for (from, held) in &mut self.sources {
+            let old = held.iter().take_while(|datagram| now.since(datagram.since) >= HELD).count();
+            if old > 0 {
+                gone.push((*from, old as u64));
+                expired.extend(held.drain(..old));
+            }
+        }
+        self.release(&expired);
+        self.sources.retain(|_, held| !held.is_empty());
+        gone
+    }
+
+    fn release(&mut self, taken: &[HeldDatagram]) {
+        for datagram in taken {
+            self.octets -= datagram.octets();
+            if let Some(octets) = self.tunnels.get_mut(&datagram.teid) {
+                *octets -= datagram.octets();
+                if *octets == 0 {
+                    self.tunnels.remove(&datagram.teid);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(n: u8) -> (SocketAddr, IpAddr) {
+        (SocketAddr::from(([192, 0, 2, n], 2152)), IpAddr::from([192, 0, 2, 1]))
+    }
+
+    #[test]
+    fn datagrams_come_back_in_order_or_expire() {
+        let mut held = HeldDatagrams::default();
+        let at = |ms: u64| Instant(1_000_000) + Duration::from_millis(ms);
+        assert!(held.hold(from(7), Teid(1), b"a", at(0)) && held.hold(from(8), Teid(1), b"b", at(0)));
+        assert!(held.hold(from(7), Teid(2), b"c", at(600)));
+        assert_eq!(held.expire(at(999)), []);
+        let taken = held.take(from(7).0.ip());
+        assert_eq!(taken.iter().map(|held| &held.datagram[..]).collect::<Vec<_>>(), [b"a", b"c"]);
+        assert_eq!(held.take(from(7).0.ip()), []);
+        assert_eq!(held.expire(at(1_000)), [(from(8).0.ip(), 1)]);
+        assert!(held.is_empty() && held.tunnels.is_empty() && held.sources.is_empty());
+    }
+
+    #[test]
+    fn a_flood_takes_room_from_one_tunnel_alone() {
+        let mut held = HeldDatagrams::default();
+        let (packet, now) = ([7; 1_400], Instant(1));
+        let flood = (0..2_000).filter(|_| held.hold(from(7), Teid(1), &packet, now)).count();
+        assert_eq!(flood, TUNNEL_OCTETS / (1_400 + OVERHEAD));
+        assert!(held.hold(from(7), Teid(2), &packet, now));
+        let all = (3..100).flat_map(|teid| std::iter::repeat_n(teid, 1_000));
+        let refused = all.filter(|teid| !held.hold(from(9), Teid(*teid), &packet, now)).count();
+        assert!(refused > 0);
+        assert!(held.octets <= OCTETS && held.octets > OCTETS - 2_000);
+    }
+}

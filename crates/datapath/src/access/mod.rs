@@ -1,0 +1,389 @@
+//! Where UEs may not send to, and where G-PDUs may come from.
+//!
+//! No packet of a UE reaches an address of this machine, of the core or of a RAN node: a UE that could would set up NG to
+//! the AMF, PFCP to the control plane, or tunnels to a RAN node. A G-PDU is accepted from addresses that N4 has named in
+//! F-TEIDs, that the core knows from N2, or that the configuration names. From another address it is held for a moment
+//! (`held`): after a handover by Xn the target sends before N4 has named it.
+//!
+//! The verdict checks every packet against one table (`table`), which workers, their processes and the program in the
+//! kernel share. [`KnownAddresses`] is what its owner keeps of each address.
+
+mod change;
+pub(crate) mod held;
+pub(crate) mod local;
+pub(crate) mod table;
+
+pub use change::PeerBinding;
+
+use crate::filter::Network;
+use crate::sys::shared::Shared;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use table::{ADDRESSES, AddressTable, Bits, Line, PREFIXES, PROTECTED, RAN};
+use tracing::warn;
+
+/// What the configuration says of addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Prefixes that no UE may send to, beside this machine's addresses and known RAN nodes and control planes.
+    pub protected: Vec<Network>,
+    /// Addresses of this machine that UEs may send to nonetheless.
+    pub reachable: Vec<Network>,
+    /// Prefixes that G-PDUs may come from, beside known peers. No UE may send there, unless the length is 0.
+    pub ran: Vec<Network>,
+}
+
+impl Access {
+    /// Prefixes of each list at most; single addresses do not count.
+    pub const PREFIXES: usize = 20;
+
+    /// G-PDUs are accepted from anywhere: for loads and tests whose senders no F-TEID names.
+    pub fn from_anywhere() -> Self {
+        let any = [IpAddr::from([0; 4]), IpAddr::from([0; 16])];
+        Access { ran: any.map(|address| Network { address, length: 0 }).to_vec(), ..Access::default() }
+    }
+}
+
+/// Prefixes that a UE's packets are never forwarded to: this network and link-local addresses (RFC 6890, RFC 3927 7),
+/// loopback, multicast and broadcast.
+const NEVER: [([u8; 4], u8); 5] =
+    [([0; 4], 8), ([127, 0, 0, 0], 8), ([169, 254, 0, 0], 16), ([224, 0, 0, 0], 4), ([255; 4], 32)];
+const NEVER_V6: [(u16, u8); 1] = [(0xff00, 8)];
+
+/// What packets are checked against, without a lock.
+#[derive(Debug)]
+pub(crate) struct Checks {
+    pub(crate) table: AddressTable,
+    /// See [`crate::Limits::own_peer_only`].
+    pub(crate) own_peer_only: bool,
+}
+
+impl Checks {
+    /// Over this memory of [`table::LINES`] lines.
+    pub(crate) fn over(lines: Shared<Line>) -> Self {
+        Checks { table: AddressTable::over(lines), own_peer_only: false }
+    }
+}
+
+/// Why an address is in the table.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    /// By the configuration.
+    configured: u32,
+    /// This machine's.
+    local: bool,
+    /// PFCP associations from there.
+    control_planes: u32,
+    /// Associations on N2 from there.
+    nodes: u32,
+    /// Tunnels to there.
+    tunnels: u32,
+    /// A RAN node is, or was, there.
+    ran: bool,
+    /// Since when there is no association and no tunnel, in rounds of [`KnownAddresses::age`].
+    unused_since: u64,
+}
+
+impl Entry {
+    fn flags(&self) -> u32 {
+        let protected = self.local || self.control_planes > 0 || self.ran;
+        let ran = if self.ran { RAN } else { 0 };
+        self.configured | ran | if protected { PROTECTED } else { 0 }
+    }
+
+    fn is_used(&self) -> bool {
+        self.nodes > 0 || self.tunnels > 0
+    }
+}
+
+/// Rounds of [`KnownAddresses::age`], one a second, that a RAN node's address is known after its last use: a day.
+const REMEMBERED: u64 = 24 * 3600;
+/// Rounds between two searches for addresses that are to be forgotten.
+const FORGETTING: u64 = 60;
+
+/// Which use of an address begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// An association on N2.
+    Node,
+    /// A PFCP association.
+    ControlPlane,
+    /// A tunnel to there.
+    Tunnel,
+}
+
+/// All addresses in the table, and why they are there. At most [`ADDRESSES`].
+#[derive(Debug, Default)]
+pub(crate) struct KnownAddresses {
+    entries: HashMap<IpAddr, Entry>,
+    access: Access,
+    local: Vec<Network>,
+    rounds: u64,
+    /// Addresses that found no room since this was logged.
+    left_out: u64,
+}
+
+impl KnownAddresses {
+    /// Goes by this configuration.
+    pub(crate) fn configure(&mut self, access: Access, checks: &Checks) {
+        self.access = access;
+        let single: Vec<_> = self.configured().filter(|(network, _)| is_single(network)).collect();
+        for (address, entry) in &mut self.entries {
+            entry.configured = 0;
+            checks.table.set(Bits::of(*address), entry.flags());
+        }
+        for (network, flags) in single {
+            self.change(network.address, checks, |entry| entry.configured |= flags);
+        }
+        self.set_prefixes(checks);
+    }
+
+    /// What the configuration says, with flags.
+    fn configured(&self) -> impl Iterator<Item = (Network, u32)> {
+        let ran =
+            self.access.ran.iter().map(|network| (*network, if network.length == 0 { RAN } else { RAN | PROTECTED }));
+        let protected = self.access.protected.iter().map(|network| (*network, PROTECTED));
+        let never = NEVER.map(|(octets, length)| Network { address: octets.into(), length });
+        let never_v6 = NEVER_V6.map(|(first, length)| Network { address: [first, 0, 0, 0, 0, 0, 0, 0].into(), length });
+        never
+            .into_iter()
+            .chain(never_v6)
+            .map(|network| (network, PROTECTED))
+            .chain(ran)
+            .chain(protected)
+            .collect::<Vec<_>>()
+            .into_iter()
+    }
+
+    fn set_prefixes(&mut self, checks: &Checks) {
+        let local = self.local.iter().map(|network| (*network, PROTECTED));
+        let prefixes: Vec<_> = self.configured().chain(local).filter(|(network, _)| !is_single(network)).collect();
+        if prefixes.len() > PREFIXES {
+            warn!(count = prefixes.len(), most = PREFIXES, "too many protected prefixes; the last ones are left out");
+        }
+        checks.table.set_prefixes(&prefixes);
+    }
+
+    /// These are the addresses of the machine from now on.
+    pub(crate) fn set_local(&mut self, local: &[Network], checks: &Checks) {
+        let reachable = |network: &Network| self.access.reachable.iter().any(|r| r.contains(network.address));
+        let local: Vec<Network> = local.iter().copied().filter(|network| !reachable(network)).collect();
+        if local == self.local {
+            return;
+        }
+        let single =
+            |networks: &[Network]| networks.iter().filter(|n| is_single(n)).map(|n| n.address).collect::<Vec<_>>();
+        let (before, now) = (single(&self.local), single(&local));
+        self.local = local;
+        // new ones first: what moves from one interface to another is there all the time
+        for address in &now {
+            self.change(*address, checks, |entry| entry.local = true);
+        }
+        for address in before.iter().filter(|address| !now.contains(address)) {
+            self.change(*address, checks, |entry| entry.local = false);
+        }
+        self.set_prefixes(checks);
+    }
+
+    /// A use of an address begins. Whether G-PDUs from there are accepted that were not before.
+    pub(crate) fn begin(&mut self, address: IpAddr, what: Use, checks: &Checks) -> bool {
+        let known = self.entries.get(&address).is_some_and(|entry| entry.ran);
+        self.change(address, checks, |entry| {
+            match what {
+                Use::Node => entry.nodes += 1,
+                Use::Tunnel => entry.tunnels += 1,
+                Use::ControlPlane => entry.control_planes += 1,
+            }
+            entry.ran |= what != Use::ControlPlane;
+        });
+        !known && what != Use::ControlPlane
+    }
+
+    /// A use of an address ends. That of a RAN node is known for [`REMEMBERED`] more.
+    pub(crate) fn end(&mut self, address: IpAddr, what: Use, checks: &Checks) {
+        let rounds = self.rounds;
+        if !self.entries.contains_key(&address) {
+            return;
+        }
+        self.change(address, checks, |entry| {
+            let count = match what {
+                Use::Node => &mut entry.nodes,
+                Use::Tunnel => &mut entry.tunnels,
+                Use::ControlPlane => &mut entry.control_planes,
+            };
+            *count = count.saturating_sub(1);
+            entry.unused_since = rounds;
+        });
+    }
+
+    /// Changes an entry, and the table with it.
+    fn change(&mut self, address: IpAddr, checks: &Checks, change: impl FnOnce(&mut Entry)) {
+        if !self.entries.contains_key(&address) && !self.make_room(checks) {
+            self.left_out += 1;
+            return;
+        }
+        let entry = self.entries.entry(address).or_default();
+        let before = entry.flags();
+        change(entry);
+        let flags = entry.flags();
+        if flags != before && !checks.table.set(Bits::of(address), flags) {
+            self.left_out += 1;
+        }
+        if flags == 0 && !entry.is_used() {
+            self.entries.remove(&address);
+        }
+    }
+
+    /// Whether there is room for one more address: the RAN node's that was not used for longest goes.
+    fn make_room(&mut self, checks: &Checks) -> bool {
+        if self.entries.len() < ADDRESSES {
+            return true;
+        }
+        let idle = self.entries.iter().filter(|(_, entry)| entry.ran && !entry.is_used());
+        let Some(oldest) = idle.min_by_key(|(_, entry)| entry.unused_since).map(|(address, _)| *address) else {
+            return false;
+        };
+        self.forget(oldest, checks);
+        self.entries.len() < ADDRESSES
+    }
+
+    fn forget(&mut self, address: IpAddr, checks: &Checks) {
+        self.change(address, checks, |entry| entry.ran = false);
+    }
+
+    /// Forgets addresses of RAN nodes that were not used for long. To be called once a second.
+    pub(crate) fn age(&mut self, checks: &Checks) {
+        self.rounds += 1;
+        if !self.rounds.is_multiple_of(FORGETTING) {
+            return;
+        }
+        let is_old = |entry: &Entry| entry.ran && !entry.is_used() && self.rounds - entry.unused_since > REMEMBERED;
+        let old: Vec<IpAddr> = self.entries.iter().filter(|(_, entry)| is_old(entry)).map(|(a, _)| *a).collect();
+        old.into_iter().for_each(|address| self.forget(address, checks));
+        let left_out = std::mem::take(&mut self.left_out);
+        if left_out > 0 {
+            warn!(count = left_out, most = ADDRESSES, "addresses of RAN nodes are not protected; there are too many");
+        }
+    }
+
+    /// How many addresses of RAN nodes are known.
+    pub(crate) fn nodes(&self) -> usize {
+        self.entries.values().filter(|entry| entry.ran).count()
+    }
+}
+
+/// Whether it is one address.
+fn is_single(network: &Network) -> bool {
+    network.length >= if network.address.is_ipv4() { 32 } else { 128 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn checks() -> Checks {
+        Checks::over(Shared::private(table::LINES))
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    fn network(text: &str) -> Network {
+        let (address, length) = text.split_once('/').expect("a prefix");
+        Network { address: ip(address), length: length.parse().expect("a length") }
+    }
+
+    fn is_protected(checks: &Checks, address: &str) -> bool {
+        checks.table.is_protected(Bits::of(ip(address)))
+    }
+
+    fn is_known(checks: &Checks, address: &str) -> bool {
+        checks.table.source(Bits::of(ip(address))) != table::SourceEntry::Unknown
+    }
+
+    #[test]
+    fn configuration_protects_and_allows_prefixes() {
+        let (checks, mut known) = (checks(), KnownAddresses::default());
+        known.configure(Access::default(), &checks);
+        for never in ["0.1.2.3", "127.0.0.9", "169.254.169.254", "224.0.0.1", "255.255.255.255", "ff05::2"] {
+            assert!(is_protected(&checks, never), "{never}");
+        }
+        assert!(!is_protected(&checks, "198.51.100.7") && !is_known(&checks, "198.51.100.7"));
+        let access = Access {
+            protected: vec![network("10.1.0.0/16"), network("2001:db8:1::5/128")],
+            ran: vec![network("10.2.0.0/16"), network("10.3.0.1/32")],
+            ..Access::default()
+        };
+        known.configure(access, &checks);
+        for protected in ["10.1.9.9", "2001:db8:1::5", "10.2.0.1", "10.3.0.1"] {
+            assert!(is_protected(&checks, protected), "{protected}");
+        }
+        assert!(is_known(&checks, "10.2.7.7") && is_known(&checks, "10.3.0.1"));
+        assert!(!is_known(&checks, "10.1.9.9") && !is_protected(&checks, "10.3.0.2"));
+        known.configure(Access::from_anywhere(), &checks);
+        assert!(is_known(&checks, "203.0.113.1") && is_known(&checks, "2001:db8::1"));
+        assert!(!is_protected(&checks, "203.0.113.1") && !is_protected(&checks, "10.3.0.1"));
+    }
+
+    #[test]
+    fn local_addresses_are_protected_while_they_are() {
+        let (checks, mut known) = (checks(), KnownAddresses::default());
+        known.configure(Access { reachable: vec![network("10.45.0.1/32")], ..Access::default() }, &checks);
+        known.set_local(&[network("192.0.2.1/32"), network("10.45.0.1/32"), network("10.9.0.0/24")], &checks);
+        assert!(is_protected(&checks, "192.0.2.1") && is_protected(&checks, "10.9.0.77"));
+        assert!(!is_protected(&checks, "10.45.0.1"), "the configuration says that UEs reach it");
+        // a RAN node at an address of this machine
+        known.begin(ip("192.0.2.1"), Use::Tunnel, &checks);
+        known.set_local(&[network("192.0.2.2/32")], &checks);
+        assert!(is_protected(&checks, "192.0.2.1") && is_protected(&checks, "192.0.2.2"));
+        assert!(!is_protected(&checks, "10.9.0.77"));
+    }
+
+    #[test]
+    fn ran_addresses_are_known_for_a_day_after_their_last_use() {
+        let (checks, mut known) = (checks(), KnownAddresses::default());
+        assert!(known.begin(ip("192.0.2.9"), Use::Tunnel, &checks));
+        assert!(!known.begin(ip("192.0.2.9"), Use::Node, &checks), "known already");
+        assert!(!known.begin(ip("192.0.2.5"), Use::ControlPlane, &checks));
+        assert!(is_known(&checks, "192.0.2.9") && is_protected(&checks, "192.0.2.9"));
+        assert!(!is_known(&checks, "192.0.2.5") && is_protected(&checks, "192.0.2.5"));
+        known.end(ip("192.0.2.9"), Use::Tunnel, &checks);
+        known.end(ip("192.0.2.5"), Use::ControlPlane, &checks);
+        assert!(!is_protected(&checks, "192.0.2.5"));
+        for _ in 0..2 * REMEMBERED {
+            known.age(&checks);
+        }
+        assert!(is_known(&checks, "192.0.2.9"), "it has an association");
+        known.end(ip("192.0.2.9"), Use::Node, &checks);
+        for _ in 0..REMEMBERED {
+            known.age(&checks);
+        }
+        assert!(is_known(&checks, "192.0.2.9"));
+        for _ in 0..2 * FORGETTING {
+            known.age(&checks);
+        }
+        assert!(!is_known(&checks, "192.0.2.9") && known.entries.is_empty());
+    }
+
+    #[test]
+    fn the_address_unused_longest_makes_room() {
+        let (checks, mut known) = (checks(), KnownAddresses::default());
+        let address = |n: u32| IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + n));
+        for n in 0..ADDRESSES as u32 {
+            known.begin(address(n), Use::Tunnel, &checks);
+        }
+        known.begin(ip("192.0.2.9"), Use::Tunnel, &checks);
+        assert!(!is_known(&checks, "192.0.2.9"), "all are used");
+        assert_eq!(known.left_out, 1);
+        known.end(ip("192.0.2.9"), Use::Tunnel, &checks);
+        known.age(&checks);
+        known.end(address(7), Use::Tunnel, &checks);
+        known.age(&checks);
+        known.end(address(3), Use::Tunnel, &checks);
+        known.begin(ip("192.0.2.9"), Use::Tunnel, &checks);
+        assert!(is_known(&checks, "192.0.2.9") && is_known(&checks, "10.0.0.3") && !is_known(&checks, "10.0.0.7"));
+        assert_eq!(known.nodes(), ADDRESSES);
+    }
+}

@@ -1,0 +1,101 @@
+//! What the owner of the sessions changes a running user plane by.
+
+use super::{Clock, EventSink, Rare, View, send};
+use crate::counters::{DropReason, Stats};
+use crate::host_routes::HostRoutes;
+use crate::pipeline::{self, Said};
+use crate::sys::tun::Tun;
+use crate::sys::udp::Socket;
+use crate::tables::{Released, Tables};
+use std::net::IpAddr;
+use std::sync::Arc;
+use tracing::warn;
+use vireo_types::SessionAddress;
+
+/// What the owner of the sessions changes a running user plane by, from any thread.
+#[derive(Clone)]
+pub struct Editor {
+    pub(super) view: View,
+    /// Those of the first worker, to send what changes let go.
+    pub(super) sockets: Arc<[Socket]>,
+    tun: Arc<Tun>,
+    routes: Option<Arc<HostRoutes>>,
+    events: EventSink,
+}
+
+impl std::fmt::Debug for Editor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Editor").field("view", &self.view).finish_non_exhaustive()
+    }
+}
+
+impl Editor {
+    pub(super) fn new(
+        view: View,
+        (sockets, tun): (Arc<[Socket]>, Tun),
+        routes: Option<Arc<HostRoutes>>,
+        events: EventSink,
+    ) -> Self {
+        Editor { view, sockets, tun: Arc::new(tun), routes, events }
+    }
+
+    /// Brings the packets of a UE to this user plane, or not any more, where its UEs have routes of their own.
+    pub fn lead(&self, ue: SessionAddress, here: bool) {
+        if let Some(routes) = &self.routes {
+            routes.lead(ue, here);
+        }
+    }
+
+    /// Looks at the tables.
+    pub fn look<R>(&self, look: impl FnOnce(&Tables) -> R) -> R {
+        self.view.look(look)
+    }
+
+    /// Changes the tables. What the change lets go is sent before any later packet.
+    pub fn change<R>(&self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
+        let mut stats = Stats::default();
+        let result = self.view.tables.change_and_decide(change, |tables, released| {
+            for (to, datagram) in &released.datagrams {
+                if !send(&self.sockets, released.sources, *to, datagram) {
+                    stats.drop(DropReason::N3Send);
+                }
+            }
+            stats.drops[DropReason::Action as usize] += released.dropped;
+            self.pass_held(tables, released, &mut stats);
+        });
+        self.view.counters.flush(&mut stats);
+        result
+    }
+
+    /// Decides on the datagrams that were held until their sender was known.
+    fn pass_held(&self, tables: &Tables, released: &mut Released, stats: &mut Stats) {
+        let now = Clock::default().now();
+        for held in released.take_uplinks() {
+            let own = self.sockets.iter().find(|socket| socket.local == held.local);
+            let mut rare = Rare { own, sockets: &self.sockets, events: &self.events };
+            match pipeline::uplink(tables, held.from, held.local, &held.datagram, now, stats, &mut rare) {
+                Said::Leaves(packet) => match self.tun.write(packet) {
+                    Ok(()) => stats.uplink.add(packet.len()),
+                    Err(_) => stats.drop(DropReason::N6Send),
+                },
+                // the tables know what becomes of any packet
+                Said::Done | Said::Ask => {}
+            }
+        }
+    }
+
+    /// Logs that packets were dropped because no control plane has named their senders: one line for all of a round.
+    /// Returns how many packets.
+    pub(super) fn note_unknown(&self, expired: &[(IpAddr, u64)]) -> u64 {
+        let packets = expired.iter().map(|(_, packets)| packets).sum();
+        if let Some((peer, _)) = expired.first() {
+            warn!(
+                %peer,
+                peers = expired.len(),
+                packets,
+                "G-PDUs from unknown addresses dropped; add an address to upf.n3-allow if a RAN node sends from there"
+            );
+        }
+        packets
+    }
+}

@@ -1,0 +1,71 @@
+//! A balancer with peers in memory and no host.
+
+use super::*;
+use std::net::{Ipv4Addr, SocketAddr};
+use vireo_datapath::Network as Pool;
+use vireo_sctp::memory::Network;
+use vireo_sctp::{Config, Event as Sctp};
+use vireo_wire::pfcp::RecoveryTimeStamp;
+
+const POOL: Pool = Pool { address: IpAddr::V4(Ipv4Addr::new(10, 45, 0, 0)), length: 16 };
+const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 7, 7);
+const NODE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
+const AMF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 38412);
+
+fn n2(address: IpAddr, port: u16) -> Config {
+    Config { addresses: vec![address], port, listen: port != 0, ..Config::default() }
+}
+
+/// What a peer has heard of its association.
+fn heard(peer: &mut dyn Endpoint) -> (usize, usize) {
+    let (mut up, mut down) = (0, 0);
+    let polled = peer.poll(Some(Duration::ZERO), &mut |event| match event {
+        Sctp::Up { .. } => up += 1,
+        Sctp::Down { .. } => down += 1,
+        _ => {}
+    });
+    polled.expect("it is polled");
+    (up, down)
+}
+
+/// From its session's address a UE would set up NG like a RAN node.
+#[test]
+fn association_from_ue_pool_is_aborted() {
+    let network = Network::new();
+    let endpoint = network.bind(&n2(AMF.ip(), AMF.port())).expect("it binds");
+    let local = (Ipv4Addr::LOCALHOST, 0).into();
+    let config = n4::Config::new(Ipv4Addr::LOCALHOST.into(), vec![], RecoveryTimeStamp(1), 1);
+    let n4 = n4::Endpoint::bind(local, n4::Config { ue_pools: vec![POOL], ..config }, None).expect("a UDP port");
+    let (door, inputs) = Door::alone();
+    let metrics = Arc::new(Metrics::new());
+    let (mut balancer, _outbound, _) = Balancer::new(endpoint, n4, door, Arc::clone(&metrics)).expect("it starts");
+    let (named, nodes) = crossbeam_channel::bounded(16);
+    balancer.tell_of_nodes(move |address, there| named.send((address, there)).expect("the test listens"));
+    let [mut ue, mut node] = [UE, NODE].map(|address| network.bind(&n2(address.into(), 0)).expect("it binds"));
+    let [from_ue, from_node] = [&mut ue, &mut node].map(|peer| peer.connect(AMF).expect("it connects"));
+    // what comes with the association is not read either
+    let _ = ue.send(from_ue, 0, PPID_NGAP, &[1]);
+    let (mut of_ue, mut of_node) = ((0, 0), (0, 0));
+    let until = Monotonic::now() + Duration::from_secs(10);
+    while of_ue.1 == 0 || of_node.0 == 0 {
+        assert!(Monotonic::now() < until, "{of_ue:?} {of_node:?}");
+        balancer.poll(Duration::ZERO).expect("it polls");
+        for (peer, sum) in [(&mut ue, &mut of_ue), (&mut node, &mut of_node)] {
+            let (up, down) = heard(&mut **peer);
+            *sum = (sum.0 + up, sum.1 + down);
+        }
+    }
+    balancer.poll(Duration::ZERO).expect("it polls");
+    assert_eq!(of_node, (1, 0), "the RAN node stays");
+    let inputs: Vec<Input> = inputs.try_iter().collect();
+    let of_host = |input: &Input| matches!(input, Input::Up { peer, .. } if peer.ip() == IpAddr::V4(NODE));
+    assert!(inputs.len() == 1 && inputs.iter().all(of_host), "the host hears of the RAN node alone: {inputs:?}");
+    assert!(metrics.render().contains(r#"{fault="sctp-from-ue"} 1"#), "{}", metrics.render());
+    assert_eq!(nodes.try_iter().collect::<Vec<_>>(), [(NODE.into(), true)]);
+    node.shutdown(from_node);
+    while !matches!(nodes.try_recv(), Ok((address, false)) if address == IpAddr::V4(NODE)) {
+        assert!(Monotonic::now() < until, "the end of the association is not told");
+        heard(&mut *node);
+        balancer.poll(Duration::ZERO).expect("it polls");
+    }
+}
