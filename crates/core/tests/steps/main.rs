@@ -8,4 +8,5 @@ mod layout;
 mod paging;
 mod procedures;
 mod relocate;
+mod stale;
 mod view;

@@ -21,6 +21,7 @@ mod leftovers;
 mod nodes;
 mod overload;
 pub(crate) mod pools;
+mod stale;
 mod status;
 mod stored;
 mod takeover;
@@ -327,6 +328,7 @@ pub struct Host {
     /// The rings of the workers that are there.
     rings: Vec<Workers>,
     nodes: Nodes,
+    stale: stale::Budgets,
     timers: timers::Timers,
     udm: Udm,
     rng: StdRng,
@@ -458,6 +460,7 @@ impl Host {
             pools,
             rings: Vec::new(),
             nodes: Nodes::default(),
+            stale: stale::Budgets::default(),
             timers: timers::Timers::default(),
             udm,
             rng,

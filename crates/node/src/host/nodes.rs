@@ -48,6 +48,8 @@ impl Host {
                 } else {
                     self.nodes.gone.push((node, ues));
                 }
+                let nodes = &self.nodes;
+                self.stale.retain(|node| nodes.get(node).is_some());
                 self.post_nodes();
             }
         }
