@@ -8,9 +8,7 @@ use crate::subscription::AuthenticationRequest;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use vireo_types::{
-    AmfUeNgapId, AssocId, Dnn, Instant, Ltmsi, RanUeNgapId, SessionAddress, SessionIndex, Supi, Tmsi,
-};
+use vireo_types::{AmfUeNgapId, AssocId, Dnn, Instant, Ltmsi, RanUeNgapId, SessionAddress, SessionIndex, Supi, Tmsi};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType as Header, NasFGmmCause, NasFGmmStatus};
 
 /// What is done after a step's commit, in order, and never before it.

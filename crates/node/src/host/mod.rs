@@ -13,6 +13,7 @@ mod cluster;
 mod controller;
 mod door;
 mod egress;
+mod entry;
 mod forward;
 mod frame;
 mod gauge;
