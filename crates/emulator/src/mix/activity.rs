@@ -74,6 +74,8 @@ pub enum Activity {
     Registration,
     /// The same with a PDU session.
     RegistrationSession,
+    /// A connected UE sends its group's echoes. The time between answers of two of them is measured for each UE.
+    Data,
 }
 
 const FRESH: Step = Step::Register(Registration::Fresh);
@@ -86,7 +88,7 @@ const SECOND_DOWN: Step = Step::Release { psi: SECOND_PSI };
 
 impl Activity {
     /// All of them.
-    pub const ALL: [Activity; 8] = [
+    pub const ALL: [Activity; 9] = [
         Activity::ServiceRequest,
         Activity::PeriodicUpdate,
         Activity::MobilityUpdate,
@@ -95,6 +97,7 @@ impl Activity {
         Activity::Session,
         Activity::Registration,
         Activity::RegistrationSession,
+        Activity::Data,
     ];
 
     /// Its name on the command line and in files.
@@ -108,6 +111,7 @@ impl Activity {
             Activity::Session => "session",
             Activity::Registration => "registration",
             Activity::RegistrationSession => "registration-session",
+            Activity::Data => "data",
         }
     }
 
@@ -115,7 +119,7 @@ impl Activity {
     pub fn home(self) -> Home {
         match self {
             Activity::ServiceRequest | Activity::PeriodicUpdate | Activity::MobilityUpdate => Home::Idle,
-            Activity::XnHandover | Activity::N2Handover | Activity::Session => Home::Connected,
+            Activity::XnHandover | Activity::N2Handover | Activity::Session | Activity::Data => Home::Connected,
             Activity::Registration | Activity::RegistrationSession => Home::Off,
         }
     }
@@ -135,6 +139,7 @@ impl Activity {
             Activity::N2Handover => Procedure::N2Handover,
             Activity::Session => Procedure::Session,
             Activity::Registration | Activity::RegistrationSession => Procedure::Registration,
+            Activity::Data => Procedure::Data,
         }
     }
 
@@ -157,6 +162,8 @@ impl Activity {
             (Activity::N2Handover, _) => &[Connect, Breathe, Step::N2Handover, Data, Dwell, Idle],
             (Activity::Session, Home::Connected) => &[Connect, SECOND, Dwell, Connect, SECOND_DOWN],
             (Activity::Session, _) => &[Connect, SECOND, Dwell, Connect, SECOND_DOWN, Idle],
+            (Activity::Data, Home::Connected) => &[Connect, Data],
+            (Activity::Data, _) => &[Connect, Data, Dwell, Idle],
             (Activity::Registration, Home::Off) => &[FRESH, Dwell, Deregister],
             (Activity::RegistrationSession, Home::Off) => &[FRESH, SESSION, Data, Dwell, Deregister],
             (Activity::Registration | Activity::RegistrationSession, Home::Idle) => {

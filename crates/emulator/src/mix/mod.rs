@@ -151,6 +151,13 @@ impl Steady {
             return Some("the load has no procedures: give --rate, and procedures with a weight above 0".into());
         }
         let sizes = self.sizes(ues);
+        let silent = |choice: &Choice| {
+            let group = self.groups.get(usize::from(choice.group));
+            choice.activity == Activity::Data && group.is_none_or(|group| group.data.echoes == 0)
+        };
+        if self.choices().any(silent) {
+            return Some("the procedure data is of profiles with echoes: use --mix, and set echoes there".into());
+        }
         for choice in self.choices().filter(|choice| choice.weight > 0.0) {
             let Some(group) = self.groups.get(usize::from(choice.group)) else {
                 return Some("a procedure of the load belongs to no UEs".into());
