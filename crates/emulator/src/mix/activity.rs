@@ -76,6 +76,8 @@ pub enum Activity {
     RegistrationSession,
     /// A connected UE sends its group's echoes. The time between answers of two of them is measured for each UE.
     Data,
+    /// An idle UE comes up and goes idle, is paged for a downlink packet and, after a dwell time, goes idle again.
+    Paging,
 }
 
 const FRESH: Step = Step::Register(Registration::Fresh);
@@ -88,7 +90,7 @@ const SECOND_DOWN: Step = Step::Release { psi: SECOND_PSI };
 
 impl Activity {
     /// All of them.
-    pub const ALL: [Activity; 9] = [
+    pub const ALL: [Activity; 10] = [
         Activity::ServiceRequest,
         Activity::PeriodicUpdate,
         Activity::MobilityUpdate,
@@ -98,6 +100,7 @@ impl Activity {
         Activity::Registration,
         Activity::RegistrationSession,
         Activity::Data,
+        Activity::Paging,
     ];
 
     /// Its name on the command line and in files.
@@ -112,13 +115,16 @@ impl Activity {
             Activity::Registration => "registration",
             Activity::RegistrationSession => "registration-session",
             Activity::Data => "data",
+            Activity::Paging => "paging",
         }
     }
 
     /// Where the UEs rest that do only this.
     pub fn home(self) -> Home {
         match self {
-            Activity::ServiceRequest | Activity::PeriodicUpdate | Activity::MobilityUpdate => Home::Idle,
+            Activity::ServiceRequest | Activity::PeriodicUpdate | Activity::MobilityUpdate | Activity::Paging => {
+                Home::Idle
+            }
             Activity::XnHandover | Activity::N2Handover | Activity::Session | Activity::Data => Home::Connected,
             Activity::Registration | Activity::RegistrationSession => Home::Off,
         }
@@ -140,13 +146,14 @@ impl Activity {
             Activity::Session => Procedure::Session,
             Activity::Registration | Activity::RegistrationSession => Procedure::Registration,
             Activity::Data => Procedure::Data,
+            Activity::Paging => Procedure::Paging,
         }
     }
 
     /// What a UE does that rests at `home`, from there and back. A UE that is not connected where the procedure needs
     /// it to be comes up by service request first, and one that has to be off leaves first.
     pub(crate) fn script(self, home: Home) -> &'static [Step] {
-        use Step::{Breathe, Connect, Data, Deregister, Dwell, Idle, Leave, Released, Roam, Service};
+        use Step::{AwaitPage, Breathe, Connect, Data, Deregister, Dwell, Idle, Leave, Released, Roam, Service};
         const UPDATE: Step = Step::Register(Registration::Periodic);
         const MOVED: Step = Step::Register(Registration::Mobility);
         match (self, home) {
@@ -163,6 +170,8 @@ impl Activity {
             (Activity::Session, Home::Connected) => &[Connect, SECOND, Dwell, Connect, SECOND_DOWN],
             (Activity::Session, _) => &[Connect, SECOND, Dwell, Connect, SECOND_DOWN, Idle],
             (Activity::Data, Home::Connected) => &[Connect, Data],
+            (Activity::Paging, Home::Idle) => &[Connect, Idle, AwaitPage, Service, Data, Dwell, Idle],
+            (Activity::Paging, _) => &[Connect, Idle, AwaitPage, Service, Data],
             (Activity::Data, _) => &[Connect, Data, Dwell, Idle],
             (Activity::Registration, Home::Off) => &[FRESH, Dwell, Deregister],
             (Activity::RegistrationSession, Home::Off) => &[FRESH, SESSION, Data, Dwell, Deregister],

@@ -1,8 +1,8 @@
 //! `--churn`: hosts join and are killed in turn, under traffic and with the configuration of a cluster that says nothing else.
 //!
 //! More hosts join than there are parts of the UE addresses (`cluster.address-parts`), so parts of hosts that are gone are given
-//! again. Some UEs stay connected and send without a pause, some come back from idle again and again, and some register anew
-//! and get other addresses.
+//! again. Some UEs stay connected and send without a pause, some come back from idle again and again, by themselves and by paging,
+//! and some register anew and get other addresses.
 
 use super::Args;
 use super::events::Event;
@@ -32,7 +32,8 @@ fn mix() -> String {
         "[[profile]]\nname = \"streaming\"\nshare = 5\nstay-connected = true\nechoes = 1\n\
          procedures.data = {{ every = \"{SENDS_EVERY_MS}ms\" }}\n\
          [[profile]]\nname = \"reporting\"\nshare = 4\ndwell = \"300ms\"\nechoes = 1\n\
-         procedures.service-request = {{ every = \"2s\" }}\n\
+         procedures.service-request = {{ every = \"4s\" }}\n\
+         procedures.paging = {{ every = \"4s\" }}\n\
          [[profile]]\nname = \"renewing\"\nshare = {RENEWING}\ndwell = \"300ms\"\n\
          procedures.registration-session = {{ every = \"4s\" }}\n"
     )

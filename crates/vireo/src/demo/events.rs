@@ -473,7 +473,10 @@ fn happen(
         std::thread::sleep(LOOK_EVERY / 2);
     }
     match script.now.map(|now| now.event).or(script.to_come.front().copied()) {
-        Some(event) => Err(Failure(format!("the UEs were done before this was over: {event}; see above"))),
+        Some(event) => {
+            let complaints = emulator.result()?.complaints().join(", ");
+            Err(Failure(format!("the UEs were done before this was over: {event} ({complaints}); see above")))
+        }
         None => emulator.result(),
     }
 }
