@@ -579,10 +579,10 @@ fn only_balancer_killed_successor_keeps_contexts() {
     }
     assert_eq!(cluster.registered(), UES);
     kill_process(Pid::from_child(&emulator), Signal::TERM).expect("it is ours");
-    let status = emulator.wait().expect("it is ours");
+    emulator.wait().expect("it is ours");
     let report = fs::read_to_string(&report).unwrap_or_default();
-    assert!(status.success(), "{report}\n{}", cluster.logs());
-    let counts: Value = serde_json::from_str(&report).expect("JSON");
-    assert_eq!((&counts["lost"], &counts["failed_procedures"]), (&0.into(), &0.into()), "{report}");
+    let counts: Value = serde_json::from_str(&report).unwrap_or_default();
+    let good = ["lost", "failed_procedures"].map(|name| counts[name] == 0) == [true; 2];
+    assert!(good && counts["completed"] == counts["procedures"], "{report}\n{}", cluster.logs());
     assert!(cluster.hosts.iter_mut().all(|host| host.process.try_wait().expect("it is ours").is_none()));
 }
