@@ -25,7 +25,9 @@ fn weights_make_groups_where_the_procedures_begin() {
 #[test]
 fn data_without_echoes_is_refused() {
     let mix = |echoes| {
-        let text = format!("[[profile]]\nname = \"a\"\nstay-connected = true\n{echoes}procedures.data = {{ every = \"1s\" }}\n");
+        let text = format!(
+            "[[profile]]\nname = \"a\"\nstay-connected = true\n{echoes}procedures.data = {{ every = \"1s\" }}\n"
+        );
         text.parse::<Mix>().expect("a mix").steady(10, None, None)
     };
     assert_eq!(mix("echoes = 1\n").fault(10, 1), None);

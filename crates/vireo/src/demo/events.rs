@@ -10,7 +10,7 @@ use crate::lab::members::Fate;
 use crate::lab::{Interrupt, Lab, create, fabric};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::fs::File;
 use std::io::Write;
@@ -270,9 +270,7 @@ impl Script {
         if happening.took.is_none() {
             let is_so = match event {
                 Event::Add => core.host_status(who)?.is_some_and(|host| host.buckets > 0),
-                Event::Balancer | Event::Holder => {
-                    core.standing().is_ok_and(|now| now.balancers < self.balancers)
-                }
+                Event::Balancer | Event::Holder => core.standing().is_ok_and(|now| now.balancers < self.balancers),
                 Event::Controller => back && core.standing().is_ok_and(|now| now.hosts == core.hosts_there()),
                 _ => core.host_status(who)?.is_none(),
             };
@@ -338,6 +336,8 @@ struct Report {
     echoes_lost: u64,
     /// The longest time without an answer of a UE that sends without a pause, in milliseconds.
     longest_gap_ms: f64,
+    /// The slowest of each kind of procedure, in milliseconds.
+    slowest_ms: BTreeMap<String, f64>,
     events: Vec<Told>,
 }
 
@@ -373,6 +373,7 @@ impl Report {
             p99_ms: latency.p99 as f64 / 1e3,
             echoes: result.user_plane.echoes,
             echoes_lost: result.user_plane.echoes_lost,
+            slowest_ms: result.latency_us.iter().map(|(name, l)| (name.clone(), l.max as f64 / 1e3)).collect(),
             longest_gap_ms: result.user_plane.longest_gap_us as f64 / 1e3,
             events: told.collect(),
         }
@@ -382,7 +383,11 @@ impl Report {
     fn complete(&self) -> bool {
         let good = self.succeeded == self.ues && self.completed == self.procedures && self.procedures > 0;
         let packets = self.echoes_lost == 0;
-        good && packets && self.failed_procedures == 0 && self.lost == 0 && self.violations == 0 && !self.events.is_empty()
+        good && packets
+            && self.failed_procedures == 0
+            && self.lost == 0
+            && self.violations == 0
+            && !self.events.is_empty()
     }
 }
 
