@@ -6,7 +6,7 @@
 //! over goes on from the copies: it does what the last commit of a UE wanted done once more (the balancer drops what was
 //! sent), and gets the inputs that the dead host was not done with again (it drops those that a copy is the result of).
 
-use super::census::Census;
+use super::census::{Census, GoneParts};
 use super::entry::Unsure;
 use super::nodes::way_to;
 use super::stored::{Loading, gained};
@@ -91,11 +91,9 @@ pub(super) struct Cluster {
     /// Addresses that UEs have taken along to other hosts.
     pub(super) census: Census,
     balancers: Vec<BalancerId>,
-    /// How many numbers hosts were given; parts whose hosts are gone of which no UE here has an address, and those of which the
-    /// controller was told, of an epoch, that some have.
+    /// How many numbers hosts were given.
     joined: u16,
-    pub(super) unused: FxHashSet<u16>,
-    pub(super) parts_told: Option<(u64, Vec<u16>)>,
+    pub(super) parts: GoneParts,
     /// Whether the controller was told that hosts do not take copies.
     complained: bool,
     reported: Instant,
@@ -129,8 +127,7 @@ impl Cluster {
             census: Census::default(),
             balancers: Vec::new(),
             joined: 0,
-            unused: FxHashSet::default(),
-            parts_told: None,
+            parts: GoneParts::default(),
             complained: false,
             reported: clock(),
             asked: clock(),
@@ -504,6 +501,9 @@ impl Host {
         }
         for session in &ue.sessions {
             self.ids.adopt(slot, &session.dnn, &session.address);
+            if let Some(cluster) = self.cluster.as_mut() {
+                cluster.parts.come(self.ids.parts_of(&session.dnn, &session.address));
+            }
         }
         let mut seen = Snapshot::default();
         self.region.read(slot, &mut seen);
