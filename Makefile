@@ -17,12 +17,16 @@ CRASH_STOPS ?= 1000
 SEEDS ?= 1..1000
 MUTATIONS ?= 300000
 SEED ?= 1
+# Hosts that join and hosts that are killed.
+CHURN ?= 50
+CHURN_UES ?= 200
 
-.PHONY: help setup build demo cluster-demo test test-experiments test-stores check lint licences bench crash faults flood mutate-pfcp test-kernel-sctp fuzz-smoke clean
+.PHONY: help setup build demo cluster-demo cluster-churn test test-experiments test-stores check lint licences bench crash faults flood mutate-pfcp test-kernel-sctp fuzz-smoke clean
 
 help:
 	@echo 'make demo              build, then 100 devices register, exchange traffic and leave, in namespaces of their own'
 	@echo 'make cluster-demo      build, then a cluster with 2,000 devices loses and gets hosts and more, and no device'
+	@echo 'make cluster-churn     $(CHURN) hosts join a cluster under traffic and $(CHURN) are killed (CHURN=N), and no device is lost'
 	@echo 'make build             the release binary: $(VIREO)'
 	@echo 'make test              every test, with the independent witnesses (pycrate, tshark)'
 	@echo 'make test-experiments  the short form of each measured experiment that make test leaves out, some three minutes'
@@ -49,6 +53,9 @@ demo: build
 cluster-demo: build
 	@scripts/setup cluster
 	$(VIREO) demo --cluster --ues 2000 $(ARGS)
+
+cluster-churn: build
+	$(VIREO) demo --churn $(CHURN) --ues $(CHURN_UES) --gnbs 4 $(ARGS)
 
 check: lint licences
 

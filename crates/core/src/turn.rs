@@ -8,7 +8,7 @@ use crate::subscription::AuthenticationRequest;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use vireo_types::{AmfUeNgapId, AssocId, Dnn, Instant, Ltmsi, SessionAddress, SessionIndex, Supi, Tmsi};
+use vireo_types::{AmfUeNgapId, AssocId, Dnn, Instant, Ltmsi, RanUeNgapId, SessionAddress, SessionIndex, Supi, Tmsi};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType as Header, NasFGmmCause, NasFGmmStatus};
 
 /// What is done after a step's commit, in order, and never before it.
@@ -21,6 +21,16 @@ pub enum Effect {
         /// The encoded PDU.
         #[serde(with = "octets")]
         pdu: Vec<u8>,
+    },
+    /// Has a RAN node release a UE-associated logical connection that it has and this context has not (TS 38.413 10.6): by
+    /// it the UE would never be served. It goes to this node alone, and to nobody if there are too many of the kind.
+    ReleaseStale {
+        /// The RAN node's association.
+        assoc: AssocId,
+        /// The AMF-UE-NGAP-ID that the node has used.
+        amf_id: AmfUeNgapId,
+        /// The node's own number.
+        ran_id: RanUeNgapId,
     },
     /// A PFCP message to a UPF; the N4 endpoint fills the sequence number of a request in.
     Pfcp {

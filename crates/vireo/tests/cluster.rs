@@ -2,7 +2,7 @@
 //! and comes back, a host joins and another is drained, a balancer dies, a host dies; UEs are served by whoever is left. With
 //! a UPF, sessions and what is asked of it survive the balancer that talks to it. The first cluster's members know each other by
 //! certificates; the second's slice wants no copies. In a third one balancer is cut off from all other members, though not from
-//! RAN nodes.
+//! RAN nodes. A fourth has one balancer, which is the controller, too, and is killed and started again.
 
 mod ran;
 
@@ -95,6 +95,16 @@ impl Part {
 
     fn status(&self) -> Option<Value> {
         serde_json::from_str(&self.ask("/status?limit=0")?).ok()
+    }
+
+    /// How often a procedure has succeeded at this host.
+    fn procedures(&self, name: &str) -> f64 {
+        let metrics = self.ask("/metrics").unwrap_or_default();
+        let wanted = |line: &&str| {
+            let has = |label: &str| line.contains(label);
+            line.starts_with("vireo_procedure_total") && has(&format!("procedure=\"{name}\"")) && has("=\"success\"")
+        };
+        metrics.lines().filter(wanted).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
     /// Octets of copies that it has sent to other hosts.
@@ -203,6 +213,27 @@ fn certify(path: &Path) {
     }
 }
 
+fn provision(database: &Path) {
+    let added = Command::new(VIREO)
+        .args(["subscriber", "--database"])
+        .arg(database)
+        .args(["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC, "--count", "100"])
+        .output()
+        .expect("vireo subscriber runs");
+    assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+}
+
+/// What a UPF of the calling thread's network is told.
+fn upf_variables() -> [(&'static str, String); 5] {
+    [
+        ("VIREO_UPF__ENABLED", "true".to_owned()),
+        ("VIREO_UPF__N4", format!("{UPF}:{PFCP_PORT}")),
+        ("VIREO_UPF__N3", format!("[\"{UPF}\"]")),
+        ("VIREO_UPF__NAT", "false".to_owned()),
+        ("VIREO_UPF__MAX_SESSIONS", "1000".to_owned()),
+    ]
+}
+
 impl Cluster {
     /// Starts one; the first balancer of one that has one apart is another network's.
     fn start(setting: Setting, apart: Option<&Space>) -> Self {
@@ -239,13 +270,7 @@ impl Cluster {
             if with_upf { 0 } else { 1 },
         );
         fs::write(path.join("vireo.toml"), config).expect("a configuration");
-        let added = Command::new(VIREO)
-            .args(["subscriber", "--database"])
-            .arg(&database)
-            .args(["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC, "--count", "100"])
-            .output()
-            .expect("vireo subscriber runs");
-        assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+        provision(&database);
         let controller = start(path, "controller", "controller", &[]);
         let udp = free_udp_port();
         let balancers = (0..2).map(|n| {
@@ -291,14 +316,7 @@ impl Cluster {
 
     /// The UPF, which waits for whoever talks to it.
     fn start_upf(&self) -> Part {
-        let variables = [
-            ("VIREO_UPF__ENABLED", "true".to_owned()),
-            ("VIREO_UPF__N4", format!("{UPF}:{PFCP_PORT}")),
-            ("VIREO_UPF__N3", format!("[\"{UPF}\"]")),
-            ("VIREO_UPF__NAT", "false".to_owned()),
-            ("VIREO_UPF__MAX_SESSIONS", "1000".to_owned()),
-        ];
-        start(self.directory.path(), "upf", "upf", &variables)
+        start(self.directory.path(), "upf", "upf", &upf_variables())
     }
 
     /// Which balancer talks to UPFs.
@@ -537,4 +555,107 @@ fn ues_go_on_by_another_balancer_when_theirs_is_cut_off() {
     // Where others are again, it learns that they have gone on without it.
     space.run("ip link set fabric up");
     cluster.balancers[0].fails();
+}
+
+/// A cluster of one balancer, which is its controller, too.
+struct Single {
+    directory: tempfile::TempDir,
+    udp: u16,
+    balancer: Part,
+    hosts: Vec<Part>,
+    upf: Part,
+}
+
+impl Single {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, database) = (directory.path(), directory.path().join("subscribers.db"));
+        let udp = free_udp_port();
+        let config = format!(
+            "[n2]\ndriver = \"userspace-udp\"\nudp-port = {udp}\n[n4]\nlisten = \"127.0.1.1:{PFCP_PORT}\"\n\
+             [upf]\nenabled = false\n[[external-upf]]\nn4 = \"{UPF}:{PFCP_PORT}\"\n\
+             [cluster]\nbalancer = \"{}\"\nhosts = 2\nmisses = 20\n[replication]\nmode = \"hot\"\n\
+             [pools]\nkey = \"wildcard\"\nworkers = 1\nidle = 0\n[subscribers]\ndatabase = \"{}\"\n",
+            free(),
+            database.display(),
+        );
+        fs::write(path.join("vireo.toml"), config).expect("a configuration");
+        provision(&database);
+        let balancer = start(path, "balancer", "balancer", &[]);
+        let hosts = (0..2).map(|n| start(path, &format!("host-{n}"), "host", &[])).collect();
+        let upf = start(path, "upf", "upf", &upf_variables());
+        Single { directory, udp, balancer, hosts, upf }
+    }
+
+    fn logs(&self) -> String {
+        let parts = self.hosts.iter().chain([&self.balancer, &self.upf]);
+        parts.map(|part| format!("-- {}\n{}", part.log.display(), part.log())).collect()
+    }
+
+    /// Waits until the hosts together have done so much of a procedure.
+    fn wait_for(&self, procedure: &str, most: f64) {
+        let deadline = Instant::now() + WITHIN;
+        while self.hosts.iter().map(|host| host.procedures(procedure)).sum::<f64>() < most {
+            assert!(Instant::now() < deadline, "{procedure}: not {most}\n{}", self.logs());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn registered(&self) -> u64 {
+        let of = |host: &Part| host.status().and_then(|status| status["counts"]["registered"].as_u64()).unwrap_or(0);
+        self.hosts.iter().map(of).sum()
+    }
+}
+
+/// Its successor has the same configuration, and keeps nothing: what it knows it has learnt from the hosts.
+#[test]
+fn only_balancer_killed_successor_keeps_contexts() {
+    let (Some(space), Some(network)) = (Space::new(), Space::new()) else {
+        eprintln!("skipped: only root may make network namespaces here");
+        return;
+    };
+    // The data network, from which UEs are paged.
+    space.join("n6", "10.99.0.1/24", &network, "n6", "10.99.0.2/24");
+    space.run("sysctl -q -w net.ipv4.ip_forward=1");
+    network.run("ip route add 10.45.0.0/16 via 10.99.0.1");
+    space.enter();
+    let mut cluster = Single::start();
+    let epoch = cluster.balancer.wait_for(2, 1);
+    cluster.upf.wait_until(|upf| upf["associated"] == true);
+    let mix = "[[profile]]\nname = \"idle\"\ndwell = \"100ms\"\nechoes = 1\n\
+               procedures.service-request = { every = \"1s\" }\nprocedures.paging = { every = \"1s\" }\n";
+    let (mix_file, report) = (cluster.directory.path().join("mix.toml"), cluster.directory.path().join("report"));
+    fs::write(&mix_file, mix).expect("a mix");
+    let load = "emulate --core 127.0.0.1 --sctp userspace-udp --echo-v4 10.99.0.2 --echo-tries 20 --retry 2s \
+                --reattach 30s --duration 60s --timeout 30 --quiet";
+    let mut emulator = Command::new(VIREO)
+        .args(load.split_whitespace())
+        .args(["--sctp-udp-peer-port", &cluster.udp.to_string(), "--ues", &UES.to_string(), "--json"])
+        .args([report.as_path(), Path::new("--mix"), mix_file.as_path()])
+        .spawn()
+        .expect("vireo emulate runs");
+    cluster.wait_for("service-request", 2.0 * UES as f64);
+    cluster.wait_for("paging", UES as f64);
+
+    cluster.balancer.kill();
+    cluster.balancer = start(cluster.directory.path(), "balancer", "balancer", &[]);
+    let next = cluster.balancer.wait_for(2, 1);
+    assert!(next > epoch, "{next} is not after {epoch}");
+    let done = |name| cluster.hosts.iter().map(|host| host.procedures(name)).sum::<f64>();
+    let [requests, pages] = ["service-request", "paging"].map(done);
+    cluster.wait_for("service-request", requests + 3.0 * UES as f64);
+    cluster.wait_for("paging", pages + 2.0 * UES as f64);
+    for host in &cluster.hosts {
+        let gnbs = host.ask("/status?limit=9").and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        let gnbs = gnbs.map(|status| status["gnbs"].clone()).unwrap_or_default();
+        assert_eq!(gnbs.as_array().map(Vec::len), Some(1), "the gNB, which has set NG up anew: {gnbs}");
+    }
+    assert_eq!(cluster.registered(), UES);
+    kill_process(Pid::from_child(&emulator), Signal::TERM).expect("it is ours");
+    emulator.wait().expect("it is ours");
+    let report = fs::read_to_string(&report).unwrap_or_default();
+    let counts: Value = serde_json::from_str(&report).unwrap_or_default();
+    let good = ["lost", "failed_procedures"].map(|name| counts[name] == 0) == [true; 2];
+    assert!(good && counts["completed"] == counts["procedures"], "{report}\n{}", cluster.logs());
+    assert!(cluster.hosts.iter_mut().all(|host| host.process.try_wait().expect("it is ours").is_none()));
 }

@@ -181,6 +181,26 @@ fn no_ue_is_lost_while_a_cluster_has_no_controller_or_loses_a_balancer_or_a_link
     assert!(report["events"][1]["worst_ms"].as_f64().unwrap() < 10_000.0, "{report}");
 }
 
+/// Hosts join a cluster under traffic, and after each of them one is killed. `make cluster-churn` does far more.
+#[test]
+fn no_ue_is_lost_while_hosts_join_and_are_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("out.json");
+    let mut command = Command::new(VIREO);
+    command.args(["demo", "--churn", "2", "--ues", "40", "--json"]).arg(&json);
+    let output = command.output().unwrap();
+    if refused(&output.stderr) {
+        return;
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.trim_end().ends_with("lost: 0"), "{text}");
+    let report: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    assert_eq!((report["events"].as_array().map(Vec::len), &report["echoes_lost"]), (Some(4), &0.into()), "{report}");
+    let gap_ms = report["longest_gap_ms"].as_f64().unwrap();
+    assert!(gap_ms > 0.0 && gap_ms < 10_000.0, "{report}");
+}
+
 /// The same with an XDP program in the core, in the network driver and in the kernel's stack. The demo itself fails
 /// where the program leaves most packets to the sockets.
 #[test]

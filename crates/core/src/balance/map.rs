@@ -112,6 +112,11 @@ impl BucketMap {
         self.epoch
     }
 
+    /// The same of an epoch that is later by so much.
+    pub fn later(self, by: u64) -> Self {
+        BucketMap { epoch: self.epoch.saturating_add(by), ..self }
+    }
+
     /// The hosts of a bucket.
     #[inline]
     pub fn owners(&self, bucket: Bucket) -> Owners {

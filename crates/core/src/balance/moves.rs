@@ -134,7 +134,8 @@ impl BucketMap {
     }
 }
 
-/// Who has not said yet that a replica has all copies that an epoch wants it to have, or of itself that it has all UEs.
+/// Who has not said yet that a replica has all copies that an epoch wants it to have, or of itself that it has all UEs and
+/// knows all RAN nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CatchUp {
     epoch: u64,
@@ -142,12 +143,16 @@ pub struct CatchUp {
 }
 
 impl CatchUp {
-    /// Everybody, of this map.
-    pub fn of(map: &BucketMap) -> Self {
-        CatchUp { epoch: map.epoch(), waiting: map.pairs() }
+    /// Everybody, of this map of these hosts. A host that owns nothing yet says of itself that it knows the RAN nodes: nothing
+    /// is switched to it before.
+    pub fn of(map: &BucketMap, hosts: impl IntoIterator<Item = HostId>) -> Self {
+        let mut waiting = map.pairs();
+        waiting.extend(hosts.into_iter().map(|host| (host, host)));
+        CatchUp { epoch: map.epoch(), waiting }
     }
 
-    /// An owner has said of an epoch that a replica has all of its copies, or itself all that was handed over to it.
+    /// An owner has said of an epoch that a replica has all of its copies, or a host of itself that it has all that was handed over
+    /// to it and knows the RAN nodes.
     pub fn said(&mut self, owner: HostId, epoch: u64, replica: HostId) {
         if epoch == self.epoch {
             self.waiting.remove(&(owner, replica));
@@ -311,8 +316,11 @@ mod tests {
 
         /// All replicas are up to date.
         fn catch_up(&mut self) {
-            let mut catch_up = CatchUp::of(&self.map);
-            for (owner, replica) in self.map.pairs() {
+            let hosts: BTreeSet<HostId> =
+                self.parts.iter().flat_map(|part| &part.hosts).map(|host| host.host).collect();
+            let mut catch_up = CatchUp::of(&self.map, hosts.iter().copied());
+            let themselves = hosts.into_iter().map(|host| (host, host));
+            for (owner, replica) in self.map.pairs().into_iter().chain(themselves).collect::<BTreeSet<_>>() {
                 assert!(!catch_up.is_over());
                 catch_up.said(owner, self.map.epoch() - 1, replica);
                 assert!(!catch_up.is_over(), "of an epoch before");

@@ -2,7 +2,9 @@
 
 use super::Map;
 use super::parts::{Part, Parts, lost, part_of};
+use super::record::{Past, Record, Secrets};
 use super::scaling::{Load, Scaler, Scaling, Step};
+use super::succession::Succession;
 use crate::balance::map::{BucketMap, SlicePart};
 use crate::balance::moves::CatchUp;
 use crate::balance::ring::Weighted;
@@ -37,40 +39,8 @@ pub struct Settings {
     /// How long a controller that knows of nothing waits for members of a cluster that there is already, before it makes
     /// another one.
     pub listens: Duration,
-}
-
-/// What all hosts of a cluster share as long as it lives.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Secrets {
-    /// The key of the 5G-TMSIs.
-    pub tmsi_key: [u8; 16],
-    /// The recovery time stamp of its N4 (TS 29.244 8.2.65): seconds since 1900.
-    pub recovery: u32,
-}
-
-impl std::fmt::Debug for Secrets {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // the key is nobody's business
-        f.debug_struct("Secrets").field("recovery", &self.recovery).finish_non_exhaustive()
-    }
-}
-
-/// What outlives a controller, where it is kept.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
-    /// What hosts share.
-    pub secrets: Secrets,
-    /// The last map.
-    pub map: Option<Map>,
-}
-
-/// What a member knows that joins again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Past<Id> {
-    /// Its number.
-    pub id: Id,
-    /// What it was told, the last map it knows included.
-    pub record: Record,
+    /// Whether it is in one process with the only balancer: when it begins, the balancer before is dead.
+    pub alone: bool,
 }
 
 /// A member.
@@ -97,6 +67,9 @@ pub enum Refusal {
     /// Too many balancers.
     #[error("there are {} balancers, and no more can be told apart", BalancerId::COUNT)]
     Balancers,
+    /// It knows of a cluster, and this controller has begun another one, in which nothing has happened.
+    #[error("the controller does not know the cluster that this member is of: it starts anew, and learns it")]
+    Unlearned,
     /// Of another cluster.
     #[error("it is of another cluster than this controller's: start it anew, without what it has")]
     OtherCluster,
@@ -169,6 +142,9 @@ pub struct Controller {
     early: bool,
     /// Until when it may find that there is a cluster already; nothing was told anybody before.
     listens: Option<Instant>,
+    succession: Succession,
+    /// There is a cluster that it does not know.
+    ignorant: bool,
     dismissed: Vec<(Member, Refusal)>,
     /// What has been decided on the number of hosts since somebody looked.
     scaled: Option<Step>,
@@ -205,6 +181,8 @@ impl Controller {
             waits: now,
             early: true,
             listens,
+            succession: Succession::default(),
+            ignorant: false,
             dismissed: Vec::new(),
             scaled: None,
             catch_up: CatchUp::default(),
@@ -235,11 +213,14 @@ impl Controller {
             let new = || Host { copies: *copies, stage: Stage::Serving, seen, unreached: BTreeSet::new() };
             self.hosts.entry(*host).or_insert_with(new);
         }
-        for (balancer, address) in &map.balancers {
+        // The only balancer of the map, if that is another process, has died with its controller.
+        for (balancer, address) in map.balancers.iter().filter(|_| !self.settings.alone) {
             let new = || Balancer { address: *address, stage: Stage::Serving, seen, unheard: BTreeSet::new() };
             self.balancers.entry(*balancer).or_insert_with(new);
         }
         self.order.retain(|balancer| !map.has_balancer(*balancer));
+        // The next number is another one than those that members know.
+        self.last_balancer = map.balancers.last().map_or(self.last_balancer, |(balancer, _)| balancer.0);
         self.waits = now + self.settings.patience;
         self.early = true;
         self.draining = map.leaving.iter().copied().collect();
@@ -251,7 +232,7 @@ impl Controller {
 
     /// From here on a map holds: who is to have copies by it has said nothing yet.
     fn hold(&mut self, map: Map) {
-        self.catch_up = CatchUp::of(&map.buckets);
+        self.catch_up = CatchUp::of(&map.buckets, map.hosts.iter().map(|(host, _)| *host));
         self.settled = false;
         self.map = Some(map);
     }
@@ -273,7 +254,20 @@ impl Controller {
 
     /// Whether members have to find this controller, and nobody is taken for dead.
     pub fn waits(&self) -> bool {
-        self.looked < self.waits && !(self.early && self.is_complete())
+        self.looked < self.succession.until(self.waits, self.has_most_hosts()) && !(self.early && self.is_complete())
+    }
+
+    /// Whether most hosts of the map are there.
+    fn has_most_hosts(&self) -> bool {
+        let Some(map) = &self.map else { return true };
+        let here = |host: &HostId| self.hosts.get(host).is_some_and(|host| host.seen.here);
+        map.hosts.iter().filter(|(host, _)| here(host)).count() * 2 > map.hosts.len()
+    }
+
+    /// Returns true if a member knows of a cluster that this controller should have learned before it began another one: it is to
+    /// be started anew, and its members too.
+    pub fn is_ignorant(&self) -> bool {
+        self.ignorant
     }
 
     /// Whether a member is ready; `None` if there is no such member.
@@ -363,7 +357,9 @@ impl Controller {
 
     /// Takes what somebody who joins knows of the cluster.
     fn recall(&mut self, record: Option<Record>, now: Instant) -> Result<(), Refusal> {
-        let Some(record) = record else {
+        // Who was in no map has nothing to tell before it is clear that nobody has.
+        let tells = |record: &Record| record.map.is_some() || self.listens.is_none_or(|until| now >= until);
+        let Some(record) = record.filter(tells) else {
             return match self.listens {
                 Some(until) if now < until => Err(Refusal::NotYet),
                 _ => {
@@ -372,10 +368,12 @@ impl Controller {
                 }
             };
         };
-        if self.listens.take().is_some() {
+        let learns = self.listens.take().is_some();
+        if learns {
             self.secrets = record.secrets;
         } else if record.secrets != self.secrets {
-            return Err(Refusal::OtherCluster);
+            self.ignorant |= self.latest().is_none() && record.map.is_some();
+            return Err(if self.ignorant { Refusal::Unlearned } else { Refusal::OtherCluster });
         }
         // Newer than what is known here is what a controller without a memory has said and this one does not know.
         let known = self.latest().map_or(0, Map::epoch);
@@ -390,6 +388,9 @@ impl Controller {
             self.next = None;
             self.hosts.retain(|host, known| known.stage != Stage::Serving || map.has_host(*host));
             self.follow(map, now);
+            if learns || self.succession.is_on() {
+                self.succession.learned(now, self.settings.patience);
+            }
         }
         Ok(())
     }
@@ -483,7 +484,8 @@ impl Controller {
         }
     }
 
-    /// An owner has said of an epoch that a replica has all of its copies, or itself all that was handed over to it.
+    /// An owner has said of an epoch that a replica has all of its copies, or a host of itself that it has all that was handed over
+    /// to it and knows the RAN nodes of the map's balancers.
     pub fn caught_up(&mut self, owner: HostId, epoch: u64, replica: HostId) {
         self.catch_up.said(owner, epoch, replica);
     }
@@ -590,6 +592,7 @@ impl Controller {
         if self.waits() {
             return;
         }
+        self.succession.is_over();
         self.bury(now);
         self.judge();
         self.judge_hosts();
@@ -721,6 +724,7 @@ impl Controller {
         match buckets {
             Some(buckets) => {
                 let ids: Vec<HostId> = hosts.iter().map(|(host, _)| *host).collect();
+                let buckets = self.succession.next(buckets);
                 let lost = self.map.as_ref().map_or_else(Vec::new, |map| lost(map, &ids, &self.settings, self.settled));
                 self.next = Some(Map { hosts, buckets, balancers, joined: self.joined, lost, leaving });
             }

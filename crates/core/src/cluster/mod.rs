@@ -3,17 +3,20 @@
 //!
 //! A map holds once it is written where the controller keeps it, and is told to nobody before ([`Controller::to_write`],
 //! [`Controller::written`]): one that dies in between is followed by one that tells it. Where nothing is kept, members
-//! bring what they were told when they join again. A controller that hears nobody takes itself for cut off, and nobody for
-//! dead; nothing stops while there is none.
+//! bring what they were told when they join again (`succession`). A controller that hears nobody takes itself for cut off, and
+//! nobody for dead; nothing stops while there is none.
 
 mod controller;
 mod parts;
+mod record;
 mod scaling;
+mod succession;
 #[cfg(test)]
 mod tests;
 
-pub use controller::{Controller, Member, Past, Record, Refusal, Secrets, Settings};
+pub use controller::{Controller, Member, Refusal, Settings};
 pub use parts::part_of;
+pub use record::{Past, Record, Secrets};
 pub use scaling::{Load, Scaling, Step};
 
 use crate::balance::map::{BucketMap, FIRST_EPOCH};

@@ -287,6 +287,12 @@ impl UeContext {
         self.connection.map(|c| c.amf_id).into_iter().chain(target).chain(source)
     }
 
+    /// The associations of the nodes that the UE is connected by, or is about to be.
+    pub fn associations(&self) -> impl Iterator<Item = AssocId> {
+        let target = self.handover.as_ref().and_then(handover::Handover::target).map(|target| target.assoc);
+        self.connection.map(|connection| connection.assoc).into_iter().chain(target)
+    }
+
     /// UE aggregate maximum bit rate of the subscription.
     pub fn ambr(&self) -> Ambr {
         self.subscription.as_ref().map(|s| s.ambr).unwrap_or_default()

@@ -336,6 +336,7 @@ fn ngap(turn: &mut Turn<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu: &[u8]
     let read = n2::ue_message(pdu);
     // The answer to a release of an earlier connection, and what is said about errors, is never answered with an error.
     let silent = matches!(read, Ok((_, UeMessage::ReleaseComplete | UeMessage::Error(_) | UeMessage::NonDelivery)));
+    let connected = read.as_ref().ok().and_then(|(ran_id, message)| ran_id.filter(|_| message.has_connection()));
     let read = read.and_then(|(ran_id, message)| {
         let message = handover::elsewhere(turn, assoc, amf_id, ran_id, message)?;
         message.map(|message| named(turn, assoc, amf_id, ran_id).map(|_| message)).transpose()
@@ -346,11 +347,24 @@ fn ngap(turn: &mut Turn<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu: &[u8]
         Err(_) if silent => {}
         Err(fault) => {
             turn.note(Note::fault(fault.kind));
-            if let Some(pdu) = fault.answer() {
+            if let Some(ran_id) = connected.filter(|ran_id| fault.is_unknown_ue() && is_stale(turn, assoc, *ran_id)) {
+                turn.effect(Effect::ReleaseStale { assoc, amf_id, ran_id });
+            } else if let Some(pdu) = fault.answer() {
                 turn.effect(Effect::Ngap { assoc, pdu });
             }
         }
     }
+}
+
+/// Whether the RAN node has a connection of the UE that this context has not: the context is idle, or connected by another
+/// node or under another number of this one. An Error Indication (TS 38.413 10.6) would leave the UE there, connected and
+/// served by nobody. A connection that the context does have stays, whatever AMF-UE-NGAP-ID came with its number.
+fn is_stale(turn: &Turn<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) -> bool {
+    let is_it = |connection: &Connection| (connection.assoc, connection.ran_id) == (assoc, ran_id);
+    let target = turn.ue.handover.as_ref().and_then(procedures::handover::Handover::target);
+    let serving = turn.ue.connection.as_ref().is_some_and(is_it);
+    let source = turn.ue.source.as_ref().is_some_and(|source| is_it(&source.connection));
+    !serving && !source && target.is_none_or(|target| (target.assoc, target.ran_id) != (assoc, Some(ran_id)))
 }
 
 fn ue_message(turn: &mut Turn<'_, '_>, message: UeMessage) {

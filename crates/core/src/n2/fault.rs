@@ -72,6 +72,11 @@ impl Fault {
         })
     }
 
+    /// Returns true if the message named a connection that the UE has not (10.6).
+    pub(crate) fn is_unknown_ue(&self) -> bool {
+        self.cause == Some(Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID))
+    }
+
     /// The Error Indication, if one is due.
     pub fn answer(&self) -> Option<Vec<u8>> {
         let cause = self.cause.clone()?;

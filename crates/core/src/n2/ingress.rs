@@ -112,6 +112,22 @@ pub enum UeMessage {
     StatusTransfer(Vec<u8>),
 }
 
+impl UeMessage {
+    /// Returns true if the node that sends it has a UE-associated logical connection afterwards. Failures and completed
+    /// releases end theirs, and a first message names none.
+    pub(crate) fn has_connection(&self) -> bool {
+        !matches!(
+            self,
+            UeMessage::Initial(_)
+                | UeMessage::ContextSetupFailure { .. }
+                | UeMessage::HandoverFailure { .. }
+                | UeMessage::ReleaseComplete
+                | UeMessage::NonDelivery
+                | UeMessage::Error(_)
+        )
+    }
+}
+
 /// PATH SWITCH REQUEST (TS 38.413 9.2.3.8).
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathSwitch {

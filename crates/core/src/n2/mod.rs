@@ -15,7 +15,7 @@ pub use ingress::{Initial, PathSwitch, Required, SessionItems, UeMessage, ue_ids
 pub use route::{Establishment, Route, View, route, view};
 pub use send::{
     ContextSetup, SessionSetup, context_release_command, context_setup_request, downlink_nas_transport,
-    session_modify_request, session_release_command, session_setup_request,
+    session_modify_request, session_release_command, session_setup_request, stale_release_command,
 };
 pub(crate) use send::{ambr_to, capability_to, encode};
 

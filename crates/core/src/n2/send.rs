@@ -3,7 +3,7 @@
 use super::{Cause, plmn_to, snssai_to};
 use crate::context::{Capability, Connection};
 use crate::subscription::Ambr;
-use vireo_types::{Guami, Snssai};
+use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai};
 use vireo_wire::ngap::{self, Message, *};
 
 /// The octets of a PDU that was built from values within their constraints.
@@ -28,7 +28,18 @@ pub fn downlink_nas_transport(connection: &Connection, nas: Vec<u8>) -> Vec<u8> 
 
 /// UE CONTEXT RELEASE COMMAND (9.2.2.5).
 pub fn context_release_command(connection: &Connection, cause: Cause) -> Vec<u8> {
-    let pair = UENGAPIDPair::new(AMFUENGAPID(connection.amf_id.get()), RANUENGAPID(connection.ran_id.0), None);
+    release_command(connection.amf_id, connection.ran_id, cause)
+}
+
+/// UE CONTEXT RELEASE COMMAND for a connection that a RAN node has and the AMF has not: both numbers as the node has used
+/// them, so that a node which has another UE under one of them releases nothing (10.6).
+pub fn stale_release_command(amf_id: AmfUeNgapId, ran_id: RanUeNgapId) -> Vec<u8> {
+    let cause = CauseRadioNetwork::release_due_to_5gc_generated_reason;
+    release_command(amf_id, ran_id, Cause::radioNetwork(cause))
+}
+
+fn release_command(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, cause: Cause) -> Vec<u8> {
+    let pair = UENGAPIDPair::new(AMFUENGAPID(amf_id.get()), RANUENGAPID(ran_id.0), None);
     encode(build_ngap!(
         InitiatingMessage,
         UEContextRelease,

@@ -191,6 +191,8 @@ pub(super) mod tests {
             primary.adopt(self.maps[1].clone(), self.hosts[1..].to_vec());
             primary.entered(Default::default());
             primary.look_again();
+            let question = primary.asks_for_nodes().expect("of the map");
+            assert!(primary.introduced(question).is_some());
             primary
         }
     }

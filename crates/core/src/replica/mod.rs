@@ -18,6 +18,7 @@
 //! 5. What a dead host's last copies have left at one host alone, which nobody acknowledged, goes when the next owner has sent all
 //!    that it has ([`Whole`]).
 //! 6. Which of two contexts of a subscriber counts, all hosts know for a while ([`Claims`]).
+//! 7. Nobody owns a UE whose RAN node it does not know ([`Primary::asks_for_nodes`]).
 
 mod claims;
 mod flight;
@@ -25,6 +26,7 @@ mod handover;
 mod left;
 mod leftovers;
 mod message;
+mod nodes;
 mod primary;
 mod shadows;
 #[cfg(test)]
@@ -36,6 +38,7 @@ pub use handover::{Handed, Sorted, Synced};
 pub use left::{ASKED_EVERY, Gone};
 pub use leftovers::{NAMED, Whole};
 pub use message::{Copy, Ways};
+pub use nodes::Origin;
 pub use primary::{Acknowledged, Again, Commit, Place, Primary};
 pub use shadows::{DONE_AGAIN, Fenced, Kept, Shadow, Shadows, Taken, Undone};
 

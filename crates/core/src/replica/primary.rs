@@ -3,6 +3,7 @@
 use super::handover::Leaving;
 use super::left::Left;
 use super::leftovers::{Until, Whole};
+use super::nodes::Nodes;
 use super::{Copy, Mode, ReplicationConfig, Ways};
 use crate::balance::HostId;
 use crate::balance::map::{BucketMap, Owners};
@@ -104,6 +105,7 @@ pub struct Primary<S, P> {
     /// The number of the last question whether the balancers have done all.
     syncs: u64,
     pub(super) left: Left,
+    pub(super) nodes: Nodes,
 }
 
 impl<S: Place, P> Primary<S, P> {
@@ -125,6 +127,7 @@ impl<S: Place, P> Primary<S, P> {
             stalled: false,
             syncs: 0,
             left: Left::default(),
+            nodes: Nodes::default(),
         }
     }
 
@@ -177,7 +180,7 @@ impl<S: Place, P> Primary<S, P> {
 
     /// Whether effects may leave that have waited, or somebody has all copies of which that was not said.
     pub fn is_news(&self, acknowledged: &impl Acknowledged) -> bool {
-        let caught_up = || self.coming.is_empty() && self.uncaught.iter().any(|u| has_caught_up(u, acknowledged));
+        let caught_up = || self.coming.is_empty() && self.uncaught.iter().any(|u| self.has_caught_up(u, acknowledged));
         self.is_next_there(acknowledged) || caught_up()
     }
 
@@ -411,6 +414,7 @@ impl<S: Place, P> Primary<S, P> {
     /// bucket any more, or has it of another owner, has nothing of it.
     pub fn entered(&mut self, awaited: FxHashSet<Bucket>) {
         self.coming = awaited;
+        self.coming.extend(self.nodes.buckets());
         let mut known = std::mem::take(&mut self.known);
         known.retain(|host, known| {
             let has = |bucket: Bucket| self.works_for(bucket) && self.owners(bucket).has(*host);
@@ -427,7 +431,9 @@ impl<S: Place, P> Primary<S, P> {
         let replicas = map.pairs_of(own).into_iter().map(|(_, host)| host);
         // Without copies, all that another host is to have it gets when a bucket is handed over.
         let until = |host| if !copies || host == own { Until::Kept(0) } else { Until::Looked };
-        self.uncaught = replicas.map(|host| (host, until(host))).collect();
+        // It knows the RAN nodes, whether it owns anything or not.
+        let others = replicas.filter(|host| *host != own).map(|host| (host, until(host)));
+        self.uncaught = others.chain([(own, until(own))]).collect();
         let to = self.hosts.iter().filter(|host| copies && **host != own);
         self.behind = to.map(|host| (*host, 0)).collect();
     }
@@ -459,15 +465,22 @@ impl<S: Place, P> Primary<S, P> {
         self.ask_for_others(to)
     }
 
-    /// Hosts that have all copies since this was asked last: the controller is told, with the epoch.
+    /// Hosts that have all copies since this was asked last: the controller is told, with the epoch. Of this host itself:
+    /// it has what was handed over to it, and knows the RAN nodes of the map's balancers.
     pub fn caught_up(&mut self, acknowledged: &impl Acknowledged) -> SmallVec<[HostId; 2]> {
         if !self.coming.is_empty() || self.uncaught.is_empty() {
             return SmallVec::new();
         }
-        let (have, have_not) = self.uncaught.iter().partition(|uncaught| has_caught_up(uncaught, acknowledged));
+        let uncaught = std::mem::take(&mut self.uncaught);
+        let (have, have_not) = uncaught.iter().partition(|uncaught| self.has_caught_up(uncaught, acknowledged));
         let have: Vec<(HostId, Until)> = have;
         self.uncaught = have_not;
         have.into_iter().map(|(host, _)| host).collect()
+    }
+
+    fn has_caught_up(&self, (host, until): &(HostId, Until), acknowledged: &impl Acknowledged) -> bool {
+        let knows = *host != self.own || self.knows_nodes();
+        knows && matches!(until, Until::Kept(until) if acknowledged.kept(*host) >= *until)
     }
 
     /// The host to which a UE that goes is to be sent once more before it is handed over: one that is not copied at each
@@ -478,10 +491,6 @@ impl<S: Place, P> Primary<S, P> {
         let known = self.known.get(&to).is_some_and(|known| known.contains_key(&slot));
         (asks || !each || !known).then_some(to)
     }
-}
-
-fn has_caught_up((host, until): &(HostId, Until), acknowledged: &impl Acknowledged) -> bool {
-    matches!(until, Until::Kept(until) if acknowledged.kept(*host) >= *until)
 }
 
 /// Where a UE is at its host: a small key.

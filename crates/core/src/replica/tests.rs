@@ -113,6 +113,8 @@ fn a_host_that_is_to_have_copies_is_told_caught_up_when_it_has_all() {
     let (mut primary, map, bucket) = owner(Ack::One);
     let (mut said, ltmsi) = (Said::default(), Ltmsi::new(bucket, 1));
     let first = map.owners(bucket).replicas().next().expect("a replica");
+    let question = primary.asks_for_nodes().expect("of the map");
+    assert!(primary.caught_up(&said).is_empty() && primary.introduced(question).is_some());
     assert_eq!(primary.caught_up(&said).to_vec(), [OWN], "it has its own");
     let context = record(ltmsi);
     let (mut sent, mut asked) = (Vec::new(), Vec::new());

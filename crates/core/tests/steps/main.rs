@@ -12,4 +12,5 @@ mod procedures;
 mod protection;
 mod relocate;
 mod security_mode;
+mod stale;
 mod view;

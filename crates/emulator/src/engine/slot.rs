@@ -106,6 +106,8 @@ pub(super) struct Slot {
     pub(super) sent_us: u64,
     pub(super) began_us: u64,
     pub(super) flows: Vec<Flow>,
+    /// When the data of its last [`Activity::Data`] was answered, in microseconds; 0: there was none.
+    pub(super) data_us: u64,
 }
 
 impl Slot {
@@ -133,6 +135,7 @@ impl Slot {
             sent_us: 0,
             began_us: 0,
             flows: Vec::new(),
+            data_us: 0,
         }
     }
 

@@ -4,6 +4,7 @@ use super::slot::{Fate, Life, flag};
 use super::timers::Kind;
 use super::worker::Worker;
 use crate::gnb::NgState;
+use crate::mix::{Activity, Steady};
 use crate::options::Retry;
 use crate::report::{Procedure, Times};
 use crate::scenario::Step;
@@ -246,9 +247,10 @@ impl Worker<'_> {
         }
     }
 
-    /// Lists the UE under its 5G-TMSI, for paging. UEs of a steady load are not paged.
+    /// Lists the UE under its 5G-TMSI, for paging. UEs of most steady loads are not paged.
     fn list(&mut self, owner: u32) {
-        let Some(guti) = self.slots[owner as usize].ue.guti().filter(|_| self.steady.is_none()) else { return };
+        let is_paged = self.options.steady.as_ref().is_none_or(Steady::pages);
+        let Some(guti) = self.slots[owner as usize].ue.guti().filter(|_| is_paged) else { return };
         let before = self.slots[owner as usize].tmsi.replace(guti.tmsi);
         if before != Some(guti.tmsi) {
             before.and_then(|before| self.listed.remove(&before.0));
@@ -431,6 +433,12 @@ impl Worker<'_> {
             }
             Some(Step::XnHandover) => self.record(owner, Procedure::XnHandover),
             Some(Step::N2Handover) => self.record(owner, Procedure::N2Handover),
+            Some(Step::Data) if self.slots[owner as usize].activity == Some(Activity::Data) => {
+                self.record(owner, Procedure::Data);
+                let last = std::mem::replace(&mut self.slots[owner as usize].data_us, self.now_us);
+                let gap = if last > 0 { self.now_us.saturating_sub(last) } else { 0 };
+                self.n3.counts.longest_gap_us = self.n3.counts.longest_gap_us.max(gap);
+            }
             Some(Step::AwaitPage) => self.record(owner, Procedure::Paging),
             Some(Step::Idle) => self.record(owner, Procedure::Release),
             Some(Step::Release { .. }) => self.record(owner, Procedure::SessionRelease),

@@ -74,6 +74,10 @@ pub enum Activity {
     Registration,
     /// The same with a PDU session.
     RegistrationSession,
+    /// A connected UE sends its group's echoes. The time between answers of two of them is measured for each UE.
+    Data,
+    /// An idle UE comes up and goes idle, is paged for a downlink packet and, after a dwell time, goes idle again.
+    Paging,
 }
 
 const FRESH: Step = Step::Register(Registration::Fresh);
@@ -86,7 +90,7 @@ const SECOND_DOWN: Step = Step::Release { psi: SECOND_PSI };
 
 impl Activity {
     /// All of them.
-    pub const ALL: [Activity; 8] = [
+    pub const ALL: [Activity; 10] = [
         Activity::ServiceRequest,
         Activity::PeriodicUpdate,
         Activity::MobilityUpdate,
@@ -95,6 +99,8 @@ impl Activity {
         Activity::Session,
         Activity::Registration,
         Activity::RegistrationSession,
+        Activity::Data,
+        Activity::Paging,
     ];
 
     /// Its name on the command line and in files.
@@ -108,14 +114,18 @@ impl Activity {
             Activity::Session => "session",
             Activity::Registration => "registration",
             Activity::RegistrationSession => "registration-session",
+            Activity::Data => "data",
+            Activity::Paging => "paging",
         }
     }
 
     /// Where the UEs rest that do only this.
     pub fn home(self) -> Home {
         match self {
-            Activity::ServiceRequest | Activity::PeriodicUpdate | Activity::MobilityUpdate => Home::Idle,
-            Activity::XnHandover | Activity::N2Handover | Activity::Session => Home::Connected,
+            Activity::ServiceRequest | Activity::PeriodicUpdate | Activity::MobilityUpdate | Activity::Paging => {
+                Home::Idle
+            }
+            Activity::XnHandover | Activity::N2Handover | Activity::Session | Activity::Data => Home::Connected,
             Activity::Registration | Activity::RegistrationSession => Home::Off,
         }
     }
@@ -135,13 +145,15 @@ impl Activity {
             Activity::N2Handover => Procedure::N2Handover,
             Activity::Session => Procedure::Session,
             Activity::Registration | Activity::RegistrationSession => Procedure::Registration,
+            Activity::Data => Procedure::Data,
+            Activity::Paging => Procedure::Paging,
         }
     }
 
     /// What a UE does that rests at `home`, from there and back. A UE that is not connected where the procedure needs
     /// it to be comes up by service request first, and one that has to be off leaves first.
     pub(crate) fn script(self, home: Home) -> &'static [Step] {
-        use Step::{Breathe, Connect, Data, Deregister, Dwell, Idle, Leave, Released, Roam, Service};
+        use Step::{AwaitPage, Breathe, Connect, Data, Deregister, Dwell, Idle, Leave, Released, Roam, Service};
         const UPDATE: Step = Step::Register(Registration::Periodic);
         const MOVED: Step = Step::Register(Registration::Mobility);
         match (self, home) {
@@ -157,6 +169,10 @@ impl Activity {
             (Activity::N2Handover, _) => &[Connect, Breathe, Step::N2Handover, Data, Dwell, Idle],
             (Activity::Session, Home::Connected) => &[Connect, SECOND, Dwell, Connect, SECOND_DOWN],
             (Activity::Session, _) => &[Connect, SECOND, Dwell, Connect, SECOND_DOWN, Idle],
+            (Activity::Data, Home::Connected) => &[Connect, Data],
+            (Activity::Paging, Home::Idle) => &[Connect, Idle, AwaitPage, Service, Data, Dwell, Idle],
+            (Activity::Paging, _) => &[Connect, Idle, AwaitPage, Service, Data],
+            (Activity::Data, _) => &[Connect, Data, Dwell, Idle],
             (Activity::Registration, Home::Off) => &[FRESH, Dwell, Deregister],
             (Activity::RegistrationSession, Home::Off) => &[FRESH, SESSION, Data, Dwell, Deregister],
             (Activity::Registration | Activity::RegistrationSession, Home::Idle) => {

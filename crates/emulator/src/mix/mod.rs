@@ -112,6 +112,11 @@ impl Steady {
         self.groups.iter().any(|group| group.data.echoes > 0)
     }
 
+    /// Whether its UEs are paged.
+    pub(crate) fn pages(&self) -> bool {
+        self.choices().any(|choice| choice.activity == Activity::Paging)
+    }
+
     /// Procedures in a second, in the mean.
     pub fn rate(&self) -> f64 {
         self.streams.iter().map(|stream| stream.rate).sum()
@@ -151,6 +156,14 @@ impl Steady {
             return Some("the load has no procedures: give --rate, and procedures with a weight above 0".into());
         }
         let sizes = self.sizes(ues);
+        let silent = |choice: &Choice| {
+            let group = self.groups.get(usize::from(choice.group));
+            let needs = matches!(choice.activity, Activity::Data | Activity::Paging);
+            needs && group.is_none_or(|group| group.data.echoes == 0)
+        };
+        if self.choices().any(silent) {
+            return Some("data and paging are of profiles with echoes: use --mix, and set echoes there".into());
+        }
         for choice in self.choices().filter(|choice| choice.weight > 0.0) {
             let Some(group) = self.groups.get(usize::from(choice.group)) else {
                 return Some("a procedure of the load belongs to no UEs".into());

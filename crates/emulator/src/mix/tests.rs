@@ -23,6 +23,19 @@ fn weights_make_groups_where_the_procedures_begin() {
 }
 
 #[test]
+fn data_without_echoes_is_refused() {
+    let mix = |echoes| {
+        let text = format!(
+            "[[profile]]\nname = \"a\"\nstay-connected = true\n{echoes}procedures.data = {{ every = \"1s\" }}\n"
+        );
+        text.parse::<Mix>().expect("a mix").steady(10, None, None)
+    };
+    assert_eq!(mix("echoes = 1\n").fault(10, 1), None);
+    assert!(mix("").fault(10, 1).is_some_and(|why| why.contains("set echoes")));
+    assert!(weighted(&[(Activity::Data, 1.0)]).fault(10, 1).is_some());
+}
+
+#[test]
 fn every_group_gets_its_ues() {
     let steady = weighted(&[(Activity::ServiceRequest, 0.999), (Activity::XnHandover, 0.001)]);
     assert_eq!(steady.sizes(10), [9, 1]);

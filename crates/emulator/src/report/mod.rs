@@ -43,10 +43,12 @@ pub enum Procedure {
     Departure,
     /// From an echo to its answer.
     Echo,
+    /// From when a connected UE was to send its data to the answer to the last packet of these.
+    Data,
 }
 
 /// All procedures, in the order of the table.
-pub const PROCEDURES: [Procedure; 14] = [
+pub const PROCEDURES: [Procedure; 15] = [
     Procedure::Registration,
     Procedure::PeriodicUpdate,
     Procedure::MobilityUpdate,
@@ -61,6 +63,7 @@ pub const PROCEDURES: [Procedure; 14] = [
     Procedure::Deregistration,
     Procedure::Departure,
     Procedure::Echo,
+    Procedure::Data,
 ];
 
 impl Procedure {
@@ -81,6 +84,7 @@ impl Procedure {
             Procedure::Deregistration => "deregistration",
             Procedure::Departure => "departure",
             Procedure::Echo => "echo",
+            Procedure::Data => "data",
         }
     }
 }
@@ -147,6 +151,9 @@ pub struct UserPlane {
     pub resent: u64,
     /// Echoes given up.
     pub echoes_lost: u64,
+    /// Of UEs that do [`crate::mix::Activity::Data`]: the longest time from one answer of the data network to the next of the same
+    /// UE, in microseconds. It has the time in which nothing was due in it.
+    pub longest_gap_us: u64,
     /// Tunnels for which the core named another end at a UPF (PDU SESSION RESOURCE MODIFY REQUEST).
     pub tunnels_moved: u64,
 }
@@ -319,6 +326,9 @@ impl fmt::Display for Report {
                 "user plane: {} packets ({} octets) up, {} ({}) down, {} bad; {} of {} echoes answered",
                 u.up_packets, u.up_octets, u.down_packets, u.down_octets, u.bad_packets, u.echoes_answered, u.echoes
             )?;
+            if u.longest_gap_us > 0 {
+                writeln!(f, "longest time without an answer: {:.0} ms", u.longest_gap_us as f64 / 1e3)?;
+            }
         }
         for (what, count) in &self.failures {
             writeln!(f, "failed: {count} x {what}")?;

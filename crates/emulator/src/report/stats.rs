@@ -159,6 +159,7 @@ impl Stats {
         u.tunnels_moved += v.tunnels_moved;
         u.resent += v.resent;
         u.echoes_lost += v.echoes_lost;
+        u.longest_gap_us = u.longest_gap_us.max(v.longest_gap_us);
         if let Some((start, end)) = other.span {
             self.lived(start, end);
         }

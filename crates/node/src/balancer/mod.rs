@@ -585,6 +585,7 @@ impl Balancer {
             | Command::Epoch { .. }
             | Command::CaughtUp { .. }
             | Command::Back { .. }
+            | Command::Introduce { .. }
             | Command::Return { .. }
             | Command::Node(_)
             | Command::Unreached(_)

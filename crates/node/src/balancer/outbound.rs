@@ -93,6 +93,12 @@ pub enum Command {
         /// The number of the question.
         number: u64,
     },
+    /// To all balancers of the map, also those that are not connected yet: the host is to be told when each has sent all that it
+    /// knows.
+    Introduce {
+        /// The number of the question.
+        number: u64,
+    },
     /// To a cluster's balancer: an input is for a UE of another host.
     Back {
         /// The balancer's number of it.

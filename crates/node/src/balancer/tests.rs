@@ -2,12 +2,12 @@
 
 use super::*;
 use std::net::{Ipv4Addr, SocketAddr};
-use vireo_datapath::Network as Pool;
+use vireo_types::Network as Pool;
 use vireo_sctp::memory::Network;
 use vireo_sctp::{Config, Event as Sctp};
 use vireo_wire::pfcp::RecoveryTimeStamp;
 
-const POOL: Pool = Pool { address: IpAddr::V4(Ipv4Addr::new(10, 45, 0, 0)), length: 16 };
+const POOL: Pool = Pool::new(IpAddr::V4(Ipv4Addr::new(10, 45, 0, 0)), 16);
 const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 7, 7);
 const NODE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 const AMF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 38412);

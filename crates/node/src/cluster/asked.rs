@@ -11,8 +11,11 @@ use vireo_wire::pfcp::{Message, MessageType};
 /// How long a request may be without an answer: longer than it is repeated (T1 N1 times, TS 29.244 6.4), and by far less
 /// than the UPF remembers.
 const KEPT: Duration = Duration::from_secs(5);
+/// How long one may wait that no balancer was told, because none is there: no UPF has it, so it is as good later. Without a
+/// balancer there are no RAN nodes either, and nobody waits for what it is for.
+const UNTOLD: Duration = Duration::from_secs(300);
 /// Requests that are kept at most; then the oldest go.
-const MOST: usize = 1 << 16;
+const MOST: usize = 1 << 17;
 /// The requests that a session makes.
 const KINDS: [MessageType; 3] = [
     MessageType::SESSION_ESTABLISHMENT_REQUEST,
@@ -28,15 +31,21 @@ struct Request {
     seid: Option<Seid>,
     kind: MessageType,
     message: Vec<u8>,
-    /// Whether a balancer was told that holds N4 still, as far as is known.
+    /// Whether a balancer was told that holds N4 still, as far as is known, and whether any was.
     told: bool,
+    was_told: bool,
+}
+
+impl Request {
+    /// Returns true if it is not kept any longer.
+    fn is_over(&self, now: Instant) -> bool {
+        now.since(self.at) > if self.was_told { KEPT } else { UNTOLD }
+    }
 }
 
 /// The requests, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    /// Whether there may be another balancer to ask.
-    on: bool,
     last: u64,
     requests: BTreeMap<u64, Request>,
     /// By session and kind: a session has one request under way at a time (`vireo_core::session::N4`).
@@ -44,11 +53,6 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// None yet. Where there is only one balancer ever, none is kept.
-    pub(super) fn new(on: bool) -> Self {
-        Asked { on, ..Asked::default() }
-    }
-
     /// The host wants a message sent; whether it was `told` to who holds N4. Responses are not kept: UPFs ask again.
     pub(super) fn add(
         &mut self,
@@ -58,14 +62,14 @@ impl Asked {
         told: bool,
     ) {
         let Ok(kind) = Message::new(message).map(|message| message.message_type()) else { return };
-        if !self.on || !kind.is_request() {
+        if !kind.is_request() {
             return;
         }
         self.last += 1;
         // One of the same kind before this is this one, said again after a host's death, or is over.
         let before = seid.and_then(|seid| self.by_session.insert((seid, kind), self.last));
         before.into_iter().for_each(|number| drop(self.requests.remove(&number)));
-        let request = Request { at: now, upf, key, seid, kind, message: message.to_vec(), told };
+        let request = Request { at: now, upf, key, seid, kind, message: message.to_vec(), told, was_told: told };
         self.requests.insert(self.last, request);
         if self.requests.len() > MOST {
             self.remove_first();
@@ -99,9 +103,12 @@ impl Asked {
     }
 
     /// All of them, to be told to who holds N4 now.
-    pub(super) fn again(&mut self) -> impl Iterator<Item = ToBalancer<'_>> {
-        self.requests.values_mut().map(|request| {
+    pub(super) fn again(&mut self, now: Instant) -> impl Iterator<Item = ToBalancer<'_>> {
+        self.requests.values_mut().map(move |request| {
             request.told = true;
+            if !std::mem::replace(&mut request.was_told, true) {
+                request.at = now;
+            }
             let Request { upf, key, seid, message, .. } = request;
             ToBalancer::Pfcp { upf: *upf, key: *key, seid: *seid, message }
         })
@@ -110,7 +117,7 @@ impl Asked {
     /// Time passes. The sessions of requests that were told to nobody and are given up.
     pub(super) fn forget(&mut self, now: Instant) -> Vec<Seid> {
         let mut given_up = Vec::new();
-        while self.requests.first_key_value().is_some_and(|(_, request)| now.since(request.at) > KEPT) {
+        while self.requests.first_key_value().is_some_and(|(_, request)| request.is_over(now)) {
             let gone = self.remove_first();
             given_up.extend(gone.filter(|request| !request.told).and_then(|request| request.seid));
         }
@@ -166,12 +173,12 @@ mod tests {
             ToBalancer::Pfcp { key, .. } => key,
             other => panic!("{other:?}"),
         };
-        asked.again().map(key).collect()
+        asked.again(SECOND).map(key).collect()
     }
 
     #[test]
     fn what_is_not_answered_is_asked_again_in_its_order() {
-        let mut asked = Asked::new(true);
+        let mut asked = Asked::default();
         for key in [7, 3, 9, 5] {
             asked.add(SECOND, (upf(1), key, Some(seid(key as u32))), &deletion(), true);
         }
@@ -189,7 +196,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_of_its_kind_of_request() {
-        let (mut asked, mut modification) = (Asked::new(true), Vec::new());
+        let (mut asked, mut modification) = (Asked::default(), Vec::new());
         SessionModificationRequest::default().emit(&mut modification, 9, 0).expect("short");
         asked.add(SECOND, (upf(1), 1, Some(seid(1))), &modification, true);
         asked.add(SECOND, (upf(1), 2, Some(seid(1))), &deletion(), true);
@@ -198,15 +205,34 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_was_told_is_given_up_in_the_end() {
-        let mut asked = Asked::new(true);
+    fn requests_are_given_up_in_the_end() {
+        let mut asked = Asked::default();
         asked.add(Instant(0), (upf(1), 1, Some(seid(1))), &deletion(), true);
-        asked.add(Instant(1), (upf(1), 2, Some(seid(2))), &deletion(), false);
+        asked.add(Instant(1), (upf(1), 2, Some(seid(2))), &deletion(), true);
+        asked.requests.get_mut(&2).expect("the second").told = false;
         asked.add(SECOND, (upf(1), 3, Some(seid(3))), &deletion(), true);
         assert_eq!(asked.forget(Instant(5_000_001)), [], "somebody was told of the first, who says what becomes of it");
         assert_eq!(asked.forget(Instant(5_000_002)), [seid(2)]);
         asked.untold();
         assert_eq!(asked.forget(Instant(6_000_001)), [seid(3)]);
         assert_eq!((again(&mut asked).len(), asked.by_session.len()), (0, 0));
+    }
+
+    /// The only balancer is away for a minute.
+    #[test]
+    fn request_that_no_balancer_was_told_waits_for_one() {
+        let mut asked = Asked::default();
+        asked.add(Instant(0), (upf(1), 1, Some(seid(1))), &deletion(), true);
+        asked.untold();
+        asked.add(Instant(1), (upf(1), 2, Some(seid(2))), &deletion(), false);
+        let minute = Instant(60_000_000);
+        assert_eq!(asked.forget(minute), [seid(1)], "a UPF may have forgotten that it has had it");
+        assert_eq!(asked.again(minute).count(), 1);
+        assert_eq!(asked.forget(Instant(minute.0 + KEPT.as_micros())), []);
+        assert_eq!(asked.requests.len(), 1, "it may have to be asked once more");
+        asked.forget(Instant(minute.0 + KEPT.as_micros() + 1));
+        assert!(asked.requests.is_empty());
+        asked.add(Instant(0), (upf(1), 3, Some(seid(3))), &deletion(), false);
+        assert_eq!(asked.forget(Instant(UNTOLD.as_micros() + 1)), [seid(3)]);
     }
 }

@@ -6,6 +6,7 @@
 use super::ClusterConfig;
 use super::asked::Asked;
 use super::caller::{Caller, Me, Told};
+use super::introductions::Introductions;
 use super::pulse::{Audience, Pulse, Turns};
 use super::unsent::{Given, Unsent};
 use crate::balancer::{Command, Commands};
@@ -97,6 +98,8 @@ pub(crate) struct Link {
     adopted: Option<Box<Map>>,
     /// By the numbers of the host's questions: the balancers that have not answered.
     syncs: BTreeMap<u64, BTreeSet<BalancerId>>,
+    /// Questions that balancers which are not connected yet have to answer, too.
+    introductions: Introductions,
     /// When something last came to nobody, or may have, because a balancer was not there.
     broken: Option<Instant>,
     /// It has nothing any more that others have not, and may end.
@@ -177,11 +180,12 @@ impl Link {
             epoch: 0,
             was_in: false,
             holder: None,
-            asked: Asked::new(!config.controllers.is_empty()),
+            asked: Asked::default(),
             several: !config.controllers.is_empty(),
             maps: VecDeque::new(),
             adopted: None,
             syncs: BTreeMap::new(),
+            introductions: Introductions::default(),
             broken: None,
             left: false,
             held: VecDeque::new(),
@@ -296,6 +300,7 @@ impl Link {
             if let Some(mut way) = self.balancers.remove(&balancer) {
                 tracing::warn!(balancer = balancer.0, epoch = map.epoch(), "a balancer is gone");
                 self.breaks(true);
+                self.introductions.gone(balancer);
                 self.down(way.end(), door);
                 self.answered(balancer, None, door);
             }
@@ -322,7 +327,7 @@ impl Link {
     fn ask_again(&mut self) -> usize {
         let way = self.holder.and_then(|holder| self.balancers.get_mut(&holder));
         let Some(stream) = way.and_then(|way| way.stream.as_mut()) else { return 0 };
-        self.asked.again().map(|request| stream.put(&request)).count()
+        self.asked.again(clock()).map(|request| stream.put(&request)).count()
     }
 
     /// Connects to balancers where there is no connection.
@@ -338,6 +343,9 @@ impl Link {
                     stream.put(&ToBalancer::Host(host));
                     if let Some(map) = map {
                         stream.put(&ToBalancer::Map(map.clone()));
+                    }
+                    for number in self.introductions.of(*balancer) {
+                        stream.put(&ToBalancer::Sync { number });
                     }
                     way.stream = Some(stream);
                     holds |= self.holder == Some(*balancer);
@@ -388,6 +396,7 @@ impl Link {
                 Command::Epoch { epoch } => self.adopt(*epoch),
                 Command::CaughtUp { epoch, host } => self.caller.caught_up(*epoch, *host),
                 Command::Sync { number, .. } => self.sync(*number, door),
+                Command::Introduce { number } => self.introduce(*number, door),
                 Command::Back { number } => {
                     self.tell(BalancerId::of_input(*number).0, &ToBalancer::Back { number: *number });
                 }
@@ -461,6 +470,14 @@ impl Link {
         self.answered_all(door);
     }
 
+    /// The host asks to be told when all balancers of the map have sent what they know: one that is not connected is asked when
+    /// it is.
+    fn introduce(&mut self, number: u64, door: &Door) {
+        self.introductions.ask(number, self.balancers.keys().copied());
+        self.tell_all(&ToBalancer::Sync { number });
+        self.answered_all(door);
+    }
+
     /// A balancer has done its part of a question, or of all because it is gone.
     fn answered(&mut self, balancer: BalancerId, number: Option<u64>, door: &Door) {
         for (question, waits) in &mut self.syncs {
@@ -468,6 +485,7 @@ impl Link {
                 waits.remove(&balancer);
             }
         }
+        number.into_iter().for_each(|number| self.introductions.answered(balancer, number));
         self.answered_all(door);
     }
 
@@ -477,6 +495,10 @@ impl Link {
             // What came to nobody may be one of the effects of which copies know, as long as they know of them.
             let whole = self.broken.is_none_or(|broken| broken.elapsed() > Duration::from(DONE_AGAIN));
             self.offer(Input::Synced { number, whole }, door);
+            door.ring();
+        }
+        while let Some(number) = self.introductions.take_answered() {
+            self.offer(Input::Synced { number, whole: false }, door);
             door.ring();
         }
     }

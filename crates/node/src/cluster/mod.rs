@@ -5,6 +5,7 @@
 mod asked;
 mod caller;
 pub(crate) mod config;
+mod introductions;
 mod link;
 mod pulse;
 pub(crate) mod replicator;
@@ -112,9 +113,8 @@ impl BalancerNode {
         let security = secured_balancer(&cluster)?;
         let mut address = cluster.balancer;
         let mut running = None;
-        // Of several balancers, another one may take over.
-        let shared = !cluster.controllers.is_empty();
-        if cluster.controllers.is_empty() {
+        let several = !cluster.controllers.is_empty();
+        if !several {
             // It is found where hosts look for the balancer, and the balancer has another port.
             let fabric = |error| StartError::Fabric { address: cluster.balancer, error };
             let listener = TcpListener::bind(cluster.balancer).map_err(fabric)?;
@@ -131,10 +131,11 @@ impl BalancerNode {
             &config.slices,
             Arc::clone(&metrics),
         )?;
-        if !shared {
+        if !several {
             fleet.stays_alone();
         }
-        let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (fleet.seat().recovery, shared))?;
+        // Another one may take over, or another process if it is the only one.
+        let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (fleet.seat().recovery, true))?;
         let controller = running.clone();
         let (view, beside) = (fleet.view(), config.upf.clone());
         let source = BalancerSource { view, controller, upf: config.upf, started: Instant::now() };
@@ -181,8 +182,8 @@ impl BalancerNode {
         let driver = endpoint.driver().to_owned();
         let (listener, controller) = (taken.api(), taken.controller());
         // As it was: who has a controller elsewhere has none to go on with.
-        let shared = !config.cluster.controllers.is_empty();
-        if shared == controller.is_some() {
+        let several = !config.cluster.controllers.is_empty();
+        if several == controller.is_some() {
             return Err(HandoverError::Controller.into());
         }
         let controller = controller.map(|(listener, record)| {
@@ -190,7 +191,7 @@ impl BalancerNode {
         });
         let by = Successor {
             endpoint,
-            n4: n4_settings(&config.core, &config.n4, (taken.recovery(), shared)),
+            n4: n4_settings(&config.core, &config.n4, (taken.recovery(), true)),
             core: &config.core,
             slices: &config.slices,
             cluster: &config.cluster,

@@ -121,7 +121,8 @@ enum End {
 }
 
 impl Running {
-    /// Starts one that keeps nothing. One beside the cluster's only balancer does not wait for a cluster that there is already.
+    /// Starts one that keeps nothing, and learns from its members if there is a cluster already. One `beside` the cluster's only
+    /// balancer takes the balancer before for dead.
     ///
     /// # Errors
     ///
@@ -246,7 +247,8 @@ impl Setup {
             scaling: config.scaling.as_ref().map(|scaling| scaling.hosts),
             silence,
             patience: vireo_types::Duration(silence.0 * u64::from(crate::cluster::PATIENCE)),
-            listens: if beside { vireo_types::Duration(0) } else { LISTENS },
+            listens: LISTENS,
+            alone: beside,
         };
         let (waker, stop) = (Waker::new()?, Arc::new(AtomicBool::new(false)));
         let (view, drains) = (View::default(), bounded(DRAINS));
@@ -398,6 +400,11 @@ impl<'a> Shell<'a> {
     fn carry(&mut self) -> std::io::Result<End> {
         while !self.setup.is_stopped() {
             self.turn()?;
+            if self.controller.is_ignorant() {
+                // Its members go on looking for a controller; those that have joined this one end.
+                let why = "a cluster was found after this controller had begun another one: restart it, it then learns that one";
+                return Err(std::io::Error::other(why));
+            }
             if !self.hear_keeper() {
                 return Ok(End::Deposed);
             }
@@ -592,7 +599,7 @@ impl<'a> Shell<'a> {
         };
         let member = match joined {
             Ok(member) => member,
-            Err(Refusal::NotYet) => return,
+            Err(Refusal::NotYet | Refusal::Unlearned) => return,
             Err(why) => {
                 tracing::warn!(peer = ?connection.stream.peer(), %why, "somebody may not join");
                 return connection.refuse(why.to_string());

@@ -87,6 +87,32 @@ impl Census {
     }
 }
 
+/// What the controller is told of parts of the address pools whose hosts are gone.
+#[derive(Debug, Default)]
+pub(super) struct GoneParts {
+    /// Those of which no UE here has an address: to look for one takes long.
+    unused: FxHashSet<u16>,
+    /// Those of which the controller was told, of an epoch, that UEs here have some.
+    told: Option<(u64, Vec<u16>)>,
+}
+
+impl GoneParts {
+    /// A UE has come from another host with addresses of these parts.
+    pub(super) fn come(&mut self, parts: impl Iterator<Item = u16>) {
+        parts.for_each(|part| _ = self.unused.remove(&part));
+    }
+
+    /// Returns the used ones of these parts if the controller is to be told. `has` tells whether UEs here have addresses of one.
+    fn news(&mut self, epoch: u64, gone: &[u16], has: impl Fn(u16) -> bool) -> Option<Vec<u16>> {
+        // Nobody gives numbers of such a part, so without UEs that come it stays unused.
+        let is_unused = |part: &&u16| self.unused.contains(*part) || !has(**part);
+        let (unused, used): (Vec<u16>, Vec<u16>) = gone.iter().partition(is_unused);
+        self.unused = unused.into_iter().collect();
+        let is_news = self.told.as_ref().is_none_or(|(of, told)| (*of, told) != (epoch, &used));
+        is_news.then(|| self.told.insert((epoch, used)).1.clone())
+    }
+}
+
 impl Host {
     /// What other hosts have said beside copies, and what is to be asked and answered of addresses.
     pub(super) fn count_addresses(&mut self) {
@@ -129,12 +155,7 @@ impl Host {
         let Some(cluster) = self.cluster.as_mut() else { return };
         let Some(epoch) = cluster.primary.settled() else { return };
         let gone: Vec<u16> = cluster.gone_parts().collect();
-        // As long as nobody gives numbers of a part, it stays so.
-        let used = |part: &u16| !cluster.unused.contains(part) && self.ids.has_of(*part);
-        let parts: Vec<u16> = gone.iter().copied().filter(used).collect();
-        cluster.unused = gone.into_iter().filter(|part| !parts.contains(part)).collect();
-        if cluster.parts_told.as_ref().is_none_or(|(of, told)| (*of, told) != (epoch, &parts)) {
-            cluster.parts_told = Some((epoch, parts.clone()));
+        if let Some(parts) = cluster.parts.news(epoch, &gone, |part| self.ids.has_of(part)) {
             self.egress.send(Command::Parts { epoch, parts });
         }
     }
@@ -171,6 +192,17 @@ mod tests {
     use super::*;
 
     const OTHERS: [HostId; 2] = [HostId(1), HostId(2)];
+
+    #[test]
+    fn part_of_a_ue_that_comes_is_used_again() {
+        let mut parts = GoneParts::default();
+        assert_eq!(parts.news(7, &[0, 3], |part| part == 3), Some(vec![3]));
+        assert_eq!(parts.news(7, &[0, 3], |_| true), None, "no UE has come, so part 0 needs no look");
+        parts.come([0].into_iter());
+        assert_eq!(parts.news(8, &[0, 3], |_| true), Some(vec![0, 3]));
+        assert_eq!(parts.news(8, &[0], |_| false), Some(vec![]));
+        assert_eq!(parts.news(9, &[], |_| false), Some(vec![]), "each epoch is answered for");
+    }
 
     #[test]
     fn what_nobody_has_is_known_when_all_have_answered_of_one_epoch() {

@@ -6,7 +6,8 @@
 //! over goes on from the copies: it does what the last commit of a UE wanted done once more (the balancer drops what was
 //! sent), and gets the inputs that the dead host was not done with again (it drops those that a copy is the result of).
 
-use super::census::Census;
+use super::census::{Census, GoneParts};
+use super::entry::Unsure;
 use super::nodes::way_to;
 use super::stored::{Loading, gained};
 use super::{Follow, Host, Input};
@@ -27,7 +28,7 @@ use vireo_core::balance::map::BucketMap;
 use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::cluster::part_of;
 use vireo_core::context::UeContext;
-use vireo_core::replica::{self, ASKED_EVERY, Again, Commit, Primary, Shadow, Taken, Undone};
+use vireo_core::replica::{self, ASKED_EVERY, Again, Commit, Origin, Primary, Shadow, Taken, Undone};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::turn::Effect;
 use vireo_store::region::{Buffer, Key, Record, Slot, Snapshot};
@@ -78,6 +79,8 @@ pub(super) struct Cluster {
     pub(super) last_sync: Option<u64>,
     /// Whether it was.
     pub(super) has_left: bool,
+    /// UEs that were entered while a node of theirs was unknown.
+    pub(super) unsure: Vec<Unsure>,
     /// UEs that come from a database.
     pub(super) loading: Loading,
     /// Inputs that a dead host has carried out.
@@ -88,11 +91,9 @@ pub(super) struct Cluster {
     /// Addresses that UEs have taken along to other hosts.
     pub(super) census: Census,
     balancers: Vec<BalancerId>,
-    /// How many numbers hosts were given; parts whose hosts are gone of which no UE here has an address, and those of which the
-    /// controller was told, of an epoch, that some have.
+    /// How many numbers hosts were given.
     joined: u16,
-    pub(super) unused: FxHashSet<u16>,
-    pub(super) parts_told: Option<(u64, Vec<u16>)>,
+    pub(super) parts: GoneParts,
     /// Whether the controller was told that hosts do not take copies.
     complained: bool,
     reported: Instant,
@@ -118,6 +119,7 @@ impl Cluster {
             waiting: VecDeque::new(),
             last_sync: None,
             has_left: false,
+            unsure: Vec::new(),
             loading: Loading::default(),
             carried: FxHashSet::default(),
             carried_until: Instant::default(),
@@ -125,8 +127,7 @@ impl Cluster {
             census: Census::default(),
             balancers: Vec::new(),
             joined: 0,
-            unused: FxHashSet::default(),
-            parts_told: None,
+            parts: GoneParts::default(),
             complained: false,
             reported: clock(),
             asked: clock(),
@@ -246,6 +247,7 @@ impl Host {
         }
         self.catch_up();
         self.take_handed();
+        self.ask_for_nodes();
         self.end_leaving();
         self.count_addresses();
         if due {
@@ -395,7 +397,7 @@ impl Host {
         let mut awaited = std::mem::take(&mut taken.awaited);
         awaited.extend(&cluster.loading.buckets);
         cluster.primary.entered(awaited);
-        self.take_over_ues(taken);
+        self.take_over_ues(taken, false);
         // Workers give numbers in these buckets once those that are given are known.
         self.tell_own();
         if let Some(cluster) = self.cluster.as_mut() {
@@ -419,22 +421,28 @@ impl Host {
         primary.wait_for_others(read, &mut |to, copy| _ = replicator.send_copy(to, copy));
     }
 
-    /// Goes on with the UEs of a dead host, and with those that others have handed over.
-    fn take_over_ues(&mut self, taken: Taken) {
+    /// Goes on with the UEs of a dead host, and with those that others have handed over. Unless it is `sure` what nodes there are,
+    /// UEs of nodes that are unknown are kept back.
+    pub(super) fn take_over_ues(&mut self, taken: Taken, sure: bool) {
         let began = std::time::Instant::now();
         let now = clock();
         if let Some(cluster) = self.cluster.as_mut().filter(|_| !taken.inputs.is_empty()) {
             cluster.were_carried_out(taken.inputs.iter().copied(), now);
         }
         let lags = self.cluster.as_ref().is_some_and(|cluster| cluster.member.replication.may_lag());
-        let count = taken.ues.len();
+        let mut count = 0;
         for (ltmsi, shadow) in taken.ues {
             self.inputs.turn();
+            count += 1;
             if shadow.ephemeral.is_empty() {
                 self.do_again(None, &shadow, now);
                 continue;
             }
             match shadow.decode() {
+                Some(ue) if !sure && self.is_of_unknown_node(&ue) => {
+                    count -= 1;
+                    self.keep_back(ltmsi, shadow, Origin::Dead);
+                }
                 Some(ue) => {
                     let slot = self.take_over_context(ltmsi, ue, &shadow, (lags, now));
                     slot.into_iter().for_each(|slot| self.do_again(Some(slot), &shadow, now));
@@ -442,9 +450,9 @@ impl Host {
                 None => tracing::error!(%ltmsi, "the copy of a UE does not decode: the UE is lost; please report it"),
             }
         }
-        self.go_on(taken.handed, now);
+        self.go_on(taken.handed, sure, now);
         if count > 0 {
-            self.account.metrics.messages(Flow::Promoted, count as u64);
+            self.account.metrics.messages(Flow::Promoted, count);
             tracing::warn!(ues = count, took = ?began.elapsed(), "UEs of a dead host were taken over");
         }
     }
@@ -493,6 +501,9 @@ impl Host {
         }
         for session in &ue.sessions {
             self.ids.adopt(slot, &session.dnn, &session.address);
+            if let Some(cluster) = self.cluster.as_mut() {
+                cluster.parts.come(self.ids.parts_of(&session.dnn, &session.address));
+            }
         }
         let mut seen = Snapshot::default();
         self.region.read(slot, &mut seen);
@@ -511,7 +522,7 @@ impl Host {
         self.enter_supi(slot, ue, claimed);
         let summary = Summary::of(ue);
         self.totals.change(None, Some(summary));
-        self.moved(slot, None, Some(summary));
+        self.has_entered(slot, ltmsi, summary);
         if let Some(deadline) = ue.deadline() {
             self.timers.schedule(slot, deadline, now);
         }

@@ -259,6 +259,9 @@ impl Host {
                     let by = nodes::way_to(ways, node);
                     self.send_about((Some(slot), ltmsi), (node, by), key | n as u64 & 0xf, pdu);
                 }
+                Effect::ReleaseStale { assoc: node, amf_id, ran_id } => {
+                    self.release_stale((slot, ltmsi), node, (amf_id, ran_id), key | n as u64 & 0xf);
+                }
                 Effect::Pfcp { upf, message, .. } => {
                     let seid = seids.next().flatten();
                     self.egress.send(Command::Pfcp { upf, key: key | n as u64 & 0xf, seid, message });

@@ -12,7 +12,7 @@ use crate::nf::plan;
 use vireo_core::balance::HostId;
 use vireo_core::context::{self, Record as Parts};
 use vireo_core::n2::{Route, View};
-use vireo_core::replica::{Gone, Handed, Shadow, Sorted, Synced};
+use vireo_core::replica::{Gone, Handed, Origin, Shadow, Sorted, Synced};
 use vireo_core::turn::Effect;
 use vireo_store::region::{Slot, Snapshot, next_version};
 use vireo_types::{Instant, Ltmsi};
@@ -70,6 +70,7 @@ impl Host {
             self.input(input);
         }
         (self.arrived, self.input) = (clock(), 0);
+        self.disconnect_unsure();
     }
 
     /// Lets workers see of which buckets UEs get numbers here.
@@ -112,6 +113,7 @@ impl Host {
     /// The balancer has done all that was said before a question.
     pub(super) fn synced(&mut self, number: u64, whole: bool) {
         self.introduced(number);
+        self.knows_nodes(number);
         let Some(cluster) = self.cluster.as_mut() else { return };
         for Gone { to, number, until } in cluster.primary.left(number, whole) {
             cluster.member.replicator.send(to, number, &ToReplica::Left { number, until });
@@ -258,15 +260,20 @@ impl Host {
     }
 
     /// Goes on with UEs that hosts which live have handed over, who keep a copy of each as it is now, if they are to.
-    pub(super) fn go_on(&mut self, handed: Vec<(Option<HostId>, Ltmsi, Shadow)>, now: Instant) {
+    pub(super) fn go_on(&mut self, handed: Vec<(Option<HostId>, Ltmsi, Shadow)>, sure: bool, now: Instant) {
         let began = std::time::Instant::now();
-        let count = handed.len();
+        let mut count = handed.len();
         for (from, ltmsi, shadow) in handed.into_iter().filter(|(.., shadow)| !shadow.ephemeral.is_empty()) {
             self.inputs.turn();
             let Some(ue) = shadow.decode() else {
                 tracing::error!(%ltmsi, "the copy of a UE does not decode: the UE is lost; please report it");
                 continue;
             };
+            if !sure && self.is_of_unknown_node(&ue) {
+                count -= 1;
+                self.keep_back(ltmsi, shadow, Origin::Handed(from));
+                continue;
+            }
             let Some(slot) = self.take_over_context(ltmsi, ue, &shadow, (false, now)) else { continue };
             let primary = self.cluster.as_mut().map(|cluster| &mut cluster.primary);
             if let Some((from, primary)) = from.zip(primary).filter(|(from, p)| p.keeps_copies(*from, ltmsi.bucket())) {

@@ -13,6 +13,7 @@ mod cluster;
 mod controller;
 mod door;
 mod egress;
+mod entry;
 mod error;
 mod forward;
 mod frame;
@@ -24,6 +25,7 @@ mod nodes;
 mod overload;
 pub(crate) mod pools;
 mod reload;
+mod stale;
 mod status;
 mod stored;
 mod takeover;
@@ -304,6 +306,7 @@ pub struct Host {
     /// The rings of the workers that are there.
     rings: Vec<Workers>,
     nodes: Nodes,
+    stale: stale::Budgets,
     timers: timers::Timers,
     udm: Udm,
     rng: StdRng,
@@ -443,6 +446,7 @@ impl Host {
             pools,
             rings: Vec::new(),
             nodes: Nodes::new(config.allow),
+            stale: stale::Budgets::default(),
             timers: timers::Timers::default(),
             udm,
             rng,

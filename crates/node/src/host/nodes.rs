@@ -49,6 +49,8 @@ impl Host {
                 } else {
                     self.nodes.gone.push((node, ues));
                 }
+                let nodes = &self.nodes;
+                self.stale.retain(|node| nodes.get(node).is_some());
                 self.post_nodes();
             }
         }
@@ -126,12 +128,23 @@ impl Host {
         }
     }
 
-    fn connection_lost(&mut self, slot: Slot, assoc: AssocId) {
+    pub(super) fn connection_lost(&mut self, slot: Slot, assoc: AssocId) {
         self.deliver(slot, &Parcel::ConnectionLost { assoc }, NfKind::StateManagement);
     }
 
     /// A step has changed the connections of a UE.
     pub(super) fn moved(&mut self, slot: Slot, before: Option<Summary>, after: Option<Summary>) {
+        self.connected(slot, before, after);
+        for assoc in after.map(|s| s.associations()).unwrap_or_default().into_iter().flatten() {
+            // The association went while the step was under way.
+            if self.nodes.get(assoc).is_none() {
+                self.connection_lost(slot, assoc);
+            }
+        }
+    }
+
+    /// A UE has other connections than before.
+    pub(super) fn connected(&mut self, slot: Slot, before: Option<Summary>, after: Option<Summary>) {
         let associations = |s: Option<Summary>| s.map(|s| s.associations()).unwrap_or_default();
         self.half_open.changed(&self.nodes, slot, before, after);
         self.nodes.moved(slot, associations(before), associations(after));
@@ -142,12 +155,6 @@ impl Host {
             }
             if let Some((assoc, ran_id)) = new {
                 self.bind(slot, Key::Ran, ran_key(assoc, ran_id));
-            }
-        }
-        for assoc in associations(after).into_iter().flatten() {
-            // The association went while the step was under way.
-            if self.nodes.get(assoc).is_none() {
-                self.connection_lost(slot, assoc);
             }
         }
     }

@@ -4,6 +4,7 @@
 
 use super::cluster::Cluster;
 use super::{Host, Input};
+use crate::balancer::Command;
 use crate::clock::clock;
 use crate::fabric::message::Ways;
 use crate::metrics::{Flow, StateOperation, Transaction};
@@ -74,7 +75,7 @@ impl Host {
         if begins {
             let number = cluster.primary.ask();
             cluster.loading.question = Some(number);
-            self.egress.send(cluster.question(number));
+            self.egress.send(Command::Introduce { number });
         }
         let (alive, config) = (Arc::downgrade(&cluster.loading.alive), config.clone());
         let (door, region) = (self.door.clone(), self.region.clone());

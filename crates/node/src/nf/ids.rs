@@ -160,6 +160,11 @@ impl Giver {
         self.region.clear_taken(slot);
     }
 
+    /// The parts of the pools that a session's addresses are of.
+    pub(crate) fn parts_of(&self, dnn: &Dnn, address: &SessionAddress) -> impl Iterator<Item = u16> {
+        self.numbers_of(dnn, address).map(|(numbers, number)| self.part_of(&numbers, number))
+    }
+
     /// The numbers of a session's addresses, with their tables.
     fn numbers_of(&self, dnn: &Dnn, address: &SessionAddress) -> impl Iterator<Item = (Numbers, u32)> {
         let at = self.table(dnn).map(|(table, ranges)| {

@@ -188,6 +188,9 @@ impl Balancer {
                 wires.oracle.leaves(key, &pdu, counts);
                 ran::down(wires, assoc, pdu);
             }
+            Message::Stale { assoc, ran, ue, key, pdu } if self.emits(wires, at, Some(ue.bucket()), key) => {
+                wires.clock.after(0, Event::Ran(Happens::Stale { assoc, ran, pdu }));
+            }
             Message::Pfcp { key, seid, message } if self.emits(wires, at, seid.map(|s| s.ltmsi().bucket()), key) => {
                 let after = wires.delay();
                 wires.clock.after(after, Event::Ran(Happens::Pfcp { key, seid, message }));

@@ -58,6 +58,7 @@ impl Controller {
             silence: Duration(SILENCE),
             patience: Duration(4 * SILENCE),
             listens: Duration(0),
+            alone: false,
         };
         let secrets = Secrets { tmsi_key: wires.random.random(), recovery: 1 };
         let state = cluster::Controller::new(settings.clone(), secrets, wires.time(process));

@@ -1,5 +1,7 @@
 //! A host's shell: its connections, and what `core::replica` decides over its UEs (`ues`), carried out.
 
+mod entry;
+
 use super::Mutation;
 use super::controller::{self, BEAT, SILENCE};
 use super::message::{Input, Message};
@@ -14,8 +16,8 @@ use vireo_core::context;
 use vireo_core::engine;
 use vireo_core::n2::{self, Route, View};
 use vireo_core::replica::{
-    self, ASKED_EVERY, Acknowledged, Again, Claims, Commit, Copy, Gone, Handed, Kept, Primary, ReplicationConfig,
-    Shadow, Shadows, Sorted, Synced, Taken, Whole,
+    ASKED_EVERY, Acknowledged, Again, Claims, Commit, Copy, Gone, Handed, Kept, Primary, ReplicationConfig, Shadows,
+    Sorted, Synced, Whole,
 };
 use vireo_core::turn::Effect;
 use vireo_types::{AssocId, Bucket, Ltmsi};
@@ -77,6 +79,10 @@ pub(super) struct Host {
     /// What was said to be caught up by its map.
     caught_up: Vec<(u64, HostId)>,
     waiting: VecDeque<(u64, Input)>,
+    /// Questions that the balancer is asked once it is connected, and has not answered.
+    nodes_asked: BTreeSet<u64>,
+    /// UEs that were entered while their nodes were unknown.
+    pub(super) unsure: Vec<(u32, AssocId)>,
     pub(super) late: Vec<(Ltmsi, u64, What)>,
     carried: BTreeSet<u64>,
     pub(super) claims: Claims,
@@ -109,6 +115,8 @@ impl Host {
             incoming: BTreeMap::new(),
             caught_up: Vec::new(),
             waiting: VecDeque::new(),
+            nodes_asked: BTreeSet::new(),
+            unsure: Vec::new(),
             late: Vec::new(),
             carried: BTreeSet::new(),
             claims: Claims::default(),
@@ -270,6 +278,7 @@ impl Host {
         if let Some(map) = &self.map {
             wires.send(at, Message::Map(Rc::clone(map)));
         }
+        self.nodes_asked.iter().for_each(|number| wires.send(at, Message::Sync(*number)));
     }
 
     /// Takes a map, whoever tells it, if it is newer than what it has.
@@ -330,78 +339,6 @@ impl Host {
         primary.wait_for_others(read, &mut |to, copy| copies.push(encoded(to, &copy)));
     }
 
-    fn enter_taken(&mut self, wires: &mut Wires, mut taken: Taken) {
-        let Some(cluster) = self.cluster.as_mut() else { return };
-        cluster.primary.entered(std::mem::take(&mut taken.awaited));
-        self.carried.extend(taken.inputs.iter().copied());
-        let now = wires.time(self.process);
-        for (ltmsi, shadow) in taken.ues {
-            if wires.is(Mutation::CopiesForgotten) {
-                continue;
-            }
-            wires.taken += 1;
-            let mut slot = None;
-            if !shadow.ephemeral.is_empty() {
-                let Some(mut ue) = shadow.decode() else {
-                    wires.oracle.breaks(super::Broken::Baseless);
-                    continue;
-                };
-                let lags = self.replication.may_lag();
-                if lags {
-                    replica::skip(&mut ue);
-                }
-                let octets = if lags { shadow.followed_by(&ue) } else { shadow.record() };
-                slot = octets.map(|octets| self.enter(wires, (ltmsi, &shadow), octets, &ue));
-            }
-            self.do_again(wires, slot, &shadow, now);
-        }
-        for (from, ltmsi, shadow) in taken.handed.into_iter().filter(|(.., shadow)| !shadow.ephemeral.is_empty()) {
-            self.go_on(wires, from, ltmsi, &shadow);
-        }
-        if let Some(cluster) = self.cluster.as_mut() {
-            cluster.primary.look_again();
-            cluster.primary.sorts_again();
-        }
-        for (number, input) in std::mem::take(&mut self.waiting) {
-            self.input(wires, number, input);
-        }
-    }
-
-    /// What the last commits of a dead host's UE wanted done may not have been: it is done again, under the same names.
-    fn do_again(&mut self, wires: &mut Wires, slot: Option<u32>, shadow: &Shadow, now: vireo_types::Instant) {
-        for undone in shadow.undone(now) {
-            let Some(mut outbox) = Outbox::decode(undone.outbox) else { continue };
-            if undone.sent {
-                outbox.effects.retain(|effect| matches!(effect, Effect::Authenticate(_)));
-            }
-            self.send_effects(wires, slot, &outbox);
-            for effect in &outbox.effects {
-                if let (Some((supi, at)), Some(slot)) = (effect.binds(outbox.at), slot) {
-                    self.claim_again(wires, slot, supi, at);
-                }
-            }
-        }
-    }
-
-    /// Goes on with a UE that a host which lives has handed over.
-    fn go_on(&mut self, wires: &mut Wires, from: Option<HostId>, ltmsi: Ltmsi, shadow: &Shadow) {
-        let (Some(ue), Some(octets)) = (shadow.decode(), shadow.record()) else {
-            return wires.oracle.breaks(super::Broken::Baseless);
-        };
-        wires.handed += 1;
-        let slot = self.enter(wires, (ltmsi, shadow), octets, &ue);
-        if let (Some(cluster), Some(from)) = (self.cluster.as_mut(), from)
-            && cluster.primary.keeps_copies(from, ltmsi.bucket())
-        {
-            cluster.primary.knows(from, slot, ltmsi, shadow.perpetual_version());
-        }
-        for effect in shadow.last_outbox().and_then(Outbox::decode).into_iter().flat_map(|outbox| outbox.effects) {
-            if let Effect::Authenticate(request) = effect {
-                self.authenticate(wires, slot, request);
-            }
-        }
-    }
-
     /// An input of the balancer.
     fn input(&mut self, wires: &mut Wires, number: u64, input: Input) {
         let (bucket, of_node) = match &input {
@@ -414,7 +351,12 @@ impl Host {
             Input::Pfcp { seid, .. } => (Some(seid.ltmsi().bucket()), false),
         };
         let Some(cluster) = self.cluster.as_mut() else { return };
-        match cluster.primary.sort(bucket, of_node, number != 0, self.waiting.len() < 64) {
+        // What nodes there are is not kept back by UEs that may wait for it.
+        let sorted = match of_node && number == 0 {
+            true => Sorted::Here,
+            false => cluster.primary.sort(bucket, of_node, number != 0, self.waiting.len() < 64),
+        };
+        match sorted {
             Sorted::Waits => return self.waiting.push_back((number, input)),
             Sorted::Back => return self.tell(wires, Message::Back(number)),
             Sorted::Here => {}
@@ -558,6 +500,7 @@ impl Host {
         }
         self.catch_up();
         self.end_leaving(wires);
+        self.ask_for_nodes(wires);
         let Some(cluster) = self.cluster.as_mut() else { return };
         let epoch = cluster.primary.map().map_or(0, vireo_core::balance::map::BucketMap::epoch);
         let caught_up = cluster.primary.caught_up(&cluster.kept);
@@ -656,6 +599,7 @@ impl Host {
         if self.left == Some(number) {
             self.ended = true;
         }
+        self.introduced(wires, number);
         if let Some(Cluster { primary, copies, .. }) = self.cluster.as_mut() {
             let gone = primary.left(number, true).into_iter();
             copies.extend(gone.map(|Gone { to, number, until }| (to, number, Message::AllLeft { number, until })));

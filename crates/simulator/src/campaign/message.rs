@@ -5,7 +5,7 @@ use std::rc::Rc;
 use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::cluster::{Map, Past, Secrets};
 use vireo_core::replica::Claim;
-use vireo_types::{AssocId, Bucket, Ltmsi, Seid};
+use vireo_types::{AssocId, Bucket, Ltmsi, RanUeNgapId, Seid};
 
 /// An input, as a balancer gives it and keeps it until a host is done with it.
 #[derive(Clone, Debug)]
@@ -38,6 +38,7 @@ pub(super) enum Message {
     // from a host
     Host(HostId),
     Ngap { assoc: AssocId, ue: Option<Ltmsi>, key: u64, counts: Option<Counts>, pdu: Rc<[u8]> },
+    Stale { assoc: AssocId, ran: RanUeNgapId, ue: Ltmsi, key: u64, pdu: Rc<[u8]> },
     Pfcp { key: u64, seid: Option<Seid>, message: Rc<[u8]> },
     Done(u64),
     Claim(Claim),

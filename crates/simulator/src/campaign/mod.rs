@@ -39,11 +39,13 @@ pub enum Mutation {
     RepeatsSent,
     /// Who takes over does not enter the copies.
     CopiesForgotten,
+    /// Hosts go on with UEs whose RAN nodes they do not know, as if these were gone, and own UEs before they know any.
+    NodesNotAwaited,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 7] = [
+    pub const ALL: [Mutation; 8] = [
         Mutation::EffectsBeforeAcknowledgement,
         Mutation::FenceIgnored,
         Mutation::CountNotReserved,
@@ -51,6 +53,7 @@ impl Mutation {
         Mutation::NextHopNotTaken,
         Mutation::RepeatsSent,
         Mutation::CopiesForgotten,
+        Mutation::NodesNotAwaited,
     ];
 }
 
@@ -170,6 +173,7 @@ mod tests {
                 Mutation::NextHopNotTaken => [14, 33, 3],
                 Mutation::RepeatsSent => [3, 66, 35],
                 Mutation::CopiesForgotten => [76, 74, 32],
+                Mutation::NodesNotAwaited => [31, 50, 51],
             };
             assert!(
                 breaks(&known, 40, Setup { mutation: Some(mutation), ..with(Ack::One) }),

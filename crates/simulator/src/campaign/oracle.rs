@@ -37,6 +37,9 @@ pub enum Broken {
     /// A UE gets no answer although nothing has failed for long.
     #[error("UE {0} has had no procedure come to its end since the last fault: it is stuck")]
     Stuck(usize),
+    /// The core has no connection of a UE that is connected, although no association was lost.
+    #[error("UE {0} is connected at its gNB, and idle at the core")]
+    Disconnected(usize),
     /// A UE was told what the specifications do not allow.
     #[error("UE {0}: {1}")]
     Ue(usize, ue::Violation),

@@ -12,6 +12,7 @@ use vireo_core::RanNodes;
 use vireo_core::config::{
     Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
+use vireo_core::n2;
 use vireo_core::ran::{self, RanNode};
 use vireo_core::subscription::{
     Ambr, AuthenticationError, AuthenticationInfo, AuthenticationRequest, DnnSubscription, SliceSubscription,
@@ -57,6 +58,18 @@ pub(super) enum Happens {
     Answer {
         seid: Seid,
         message: Rc<[u8]>,
+    },
+    /// An uplink PDU comes to the balancer once more, if the gNB has this connection still.
+    Again {
+        gnb: usize,
+        ran: RanUeNgapId,
+        pdu: Rc<[u8]>,
+    },
+    /// The balancer releases a connection that no context has.
+    Stale {
+        assoc: AssocId,
+        ran: RanUeNgapId,
+        pdu: Rc<[u8]>,
     },
     /// gNBs set NG up.
     SetUp,
@@ -169,6 +182,11 @@ impl Nodes {
         });
         ran::step(&mut self.0[at].1, pdu, config).answer
     }
+
+    /// Returns true if the node has set NG up on this association, as far as this host has received.
+    pub(super) fn has(&self, assoc: AssocId) -> bool {
+        self.0.iter().any(|(own, node)| *own == assoc && node.is_some())
+    }
 }
 
 impl RanNodes for Nodes {
@@ -277,6 +295,17 @@ impl Ran {
             Happens::Up { gnb, pdu } => {
                 return Some(Input::Ngap { assoc: assoc(gnb), bucket: None, answers: true, pdu });
             }
+            Happens::Again { gnb, ran, pdu } => {
+                let stays = self.gnbs[gnb].owner(ran).is_some();
+                return stays.then_some(Input::Ngap { assoc: assoc(gnb), bucket: None, answers: true, pdu });
+            }
+            Happens::Stale { assoc: of, ran, pdu } => {
+                let connected = |device: &Device| assoc(device.at) == of && device.ran == Some(ran);
+                if let Some(n) = self.devices.iter().position(connected) {
+                    wires.oracle.breaks(Broken::Disconnected(n));
+                }
+                down(wires, of, pdu);
+            }
             Happens::Answer { seid, message } => return Some(Input::Pfcp { seid, message }),
             Happens::Down { gnb, pdu } => self.comes_down(wires, gnb, &pdu),
             Happens::Pfcp { key, seid, message } => self.upf(wires, key, seid, &message),
@@ -303,14 +332,18 @@ impl Ran {
             let at = (wires.clock.now() + wires.random.random_range(50..300)).max(self.up[gnb] + 1);
             self.up[gnb] = at;
             let pdu: Rc<[u8]> = pdu.into();
-            let is_uplink = |pdu: &[u8]| {
+            let uplink = |pdu: &[u8]| {
                 let kind = NGAP_PDU::decode_borrowed(pdu).map(|pdu| pdu.kind());
                 kind.is_ok_and(|kind| kind == NgapPduKind::Initiating_UplinkNASTransport)
             };
-            if is_uplink(&pdu) && wires.clock.now() < wires.faulty_until && wires.random.random_bool(0.05) {
+            let ran = n2::ue_ids(&pdu).1.filter(|_| uplink(&pdu)).map(RanUeNgapId);
+            if let Some(ran) = ran
+                && wires.clock.now() < wires.faulty_until
+                && wires.random.random_bool(0.05)
+            {
                 // Somebody says again what a UE has said.
                 let later = at + wires.random.random_range(MS..300 * MS);
-                wires.clock.at(later, Event::Ran(Happens::Up { gnb, pdu: Rc::clone(&pdu) }));
+                wires.clock.at(later, Event::Ran(Happens::Again { gnb, ran, pdu: Rc::clone(&pdu) }));
             }
             wires.clock.at(at, Event::Ran(Happens::Up { gnb, pdu }));
         }

@@ -37,6 +37,7 @@ pub(super) enum What {
     Deadline,
     Superseded,
     RanIdReused { assoc: AssocId, ran_id: RanUeNgapId },
+    ConnectionLost { assoc: AssocId },
 }
 
 /// What a committed step leaves, as it is stored beside the context.
@@ -318,6 +319,8 @@ impl Host {
         ue: &UeContext,
     ) -> u32 {
         let slot = self.ues.enter(wires, self.process, ltmsi, octets, ue);
+        let unknown = ue.associations().filter(|assoc| !self.ues.nodes.has(*assoc));
+        self.unsure.extend(unknown.map(|assoc| (slot, assoc)));
         let Some(supi) = ue.identity.supi else { return slot };
         let now = wires.time(self.process);
         let claims = |outbox: Outbox| outbox.effects.iter().filter_map(|e| e.binds(outbox.at)).map(|(_, at)| at).max();
@@ -541,6 +544,12 @@ impl Host {
         for (n, effect) in (0_u64..).zip(&outbox.effects) {
             let key = outbox.key | n & 0xf;
             match effect {
+                // A node that is gone has forgotten its UEs.
+                Effect::Ngap { assoc, .. } if !self.ues.nodes.has(*assoc) => {}
+                Effect::ReleaseStale { assoc, amf_id, ran_id } => {
+                    let (ran, pdu) = (*ran_id, n2::stale_release_command(*amf_id, *ran_id).into());
+                    self.tell(wires, Message::Stale { assoc: *assoc, ran, ue: outbox.ltmsi, key, pdu });
+                }
                 Effect::Ngap { assoc, pdu } => {
                     let (assoc, ue, pdu) = (*assoc, Some(outbox.ltmsi), pdu[..].into());
                     self.tell(wires, Message::Ngap { assoc, ue, key, counts: outbox.counts, pdu });
@@ -579,6 +588,7 @@ fn admitted<'a>(ue: Option<&UeContext>, what: &'a What) -> Option<Event<'a>> {
         What::Authentication(answer) => Some(Event::Authentication((**answer).clone())),
         What::Deadline => Some(Event::Deadline),
         What::Superseded => Some(Event::Superseded),
+        What::ConnectionLost { assoc } => Some(Event::ConnectionLost { assoc: *assoc }),
         What::RanIdReused { assoc, ran_id } => Some(Event::RanIdReused { assoc: *assoc, ran_id: *ran_id }),
     }
 }

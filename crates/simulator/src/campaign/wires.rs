@@ -81,6 +81,8 @@ struct Connection {
     open: [bool; 2],
     /// When the last that was sent from each end arrives.
     last: [u64; 2],
+    /// Nothing from each end arrives before.
+    held: [u64; 2],
 }
 
 #[derive(Debug)]
@@ -181,10 +183,18 @@ impl Wires {
         one.max(two).max(apart)
     }
 
+    /// Until when a connection that is opened now carries nothing in one direction: some begin late, so that what comes by
+    /// others overtakes all that is said first.
+    fn hold(&mut self) -> u64 {
+        let late = self.clock.now() < self.faulty_until && self.random.random_bool(0.2);
+        if late { self.clock.now() + self.random.random_range(MS..100 * MS) } else { 0 }
+    }
+
     /// A connection from one process to another, which learns of it by the first that is said.
     pub(super) fn open(&mut self, from: Process, to: Process) -> End {
         let open = [true, self.is_alive(to)];
-        self.connections.push(Connection { of: [from, to], open, last: [0; 2] });
+        let held = [self.hold(), self.hold()];
+        self.connections.push(Connection { of: [from, to], open, last: [0; 2], held });
         let end = End { connection: self.connections.len() - 1, side: 0 };
         if !open[1] {
             let after = self.delay();
@@ -215,8 +225,9 @@ impl Wires {
         let cut = self.cut_until(of);
         let left = if cut > now { cut + self.random.random_range(0..AGAIN) } else { now };
         let at = left + self.delay();
-        let last = &mut self.connections[from.connection].last[from.side];
-        *last = at.max(*last + 1);
+        let Connection { last, held, .. } = &mut self.connections[from.connection];
+        let last = &mut last[from.side];
+        *last = at.max(*last + 1).max(held[from.side]);
         *last
     }
 
@@ -245,7 +256,7 @@ impl Wires {
         self.processes[process.0].alive = false;
         for connection in 0..self.connections.len() {
             for side in 0..2 {
-                let Connection { of, open, last } = &mut self.connections[connection];
+                let Connection { of, open, last, .. } = &mut self.connections[connection];
                 if of[side] != process || !std::mem::take(&mut open[side]) {
                     continue;
                 }

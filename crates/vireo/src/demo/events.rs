@@ -1,8 +1,8 @@
 //! `--cluster`: a cluster goes through what can befall it while its UEs are busy, one event after the other, and no UE may be
 //! lost. An event begins when the one before is over, everybody is there, and there are copies of every UE again.
 
-use super::Args;
 use super::cluster::Replication;
+use super::{Args, churn};
 use crate::cli::Failure;
 use crate::lab::core::{Core, CoreOptions, Standing, UE_NETWORKS, UNSHED, etcd};
 use crate::lab::emulator::{self, Emulator, EmulatorOptions, EmulatorResult, Load};
@@ -10,7 +10,7 @@ use crate::lab::members::Fate;
 use crate::lab::{Interrupt, Lab, create, fabric};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::fs::File;
 use std::io::Write;
@@ -138,8 +138,10 @@ struct Happening {
 /// What happens, and how far that is.
 #[derive(Debug)]
 struct Script {
+    /// UEs that are registered at any time.
     ues: usize,
     gnbs: usize,
+    balancers: usize,
     to_come: VecDeque<Event>,
     now: Option<Happening>,
     over: Vec<Happening>,
@@ -157,11 +159,12 @@ struct Script {
 impl Script {
     fn new(args: &Args) -> Self {
         let now = Instant::now();
-        let (ues, gnbs) = (args.ues as usize, args.gnbs as usize);
+        let ues = args.churn.map_or(args.ues, |_| churn::settled(args.ues)) as usize;
         Script {
             ues,
-            gnbs,
-            to_come: events(args).iter().copied().collect(),
+            gnbs: args.gnbs as usize,
+            balancers: usize::from(balancers(args).max(1)),
+            to_come: events(args).into(),
             now: None,
             over: Vec::new(),
             look: now,
@@ -231,9 +234,9 @@ impl Script {
         // A member that has only just been started may not answer: it is asked again.
         self.seen = core.standing().unwrap_or_default();
         let Standing { epoch, hosts, balancers, registered, copies, associations, upfs } = self.seen;
-        let members = hosts == core.hosts_there() && balancers == usize::from(BALANCERS) && upfs == 1;
+        let members = hosts == core.hosts_there() && balancers == self.balancers && upfs == 1;
         let ues = registered >= self.ues && copies >= self.ues;
-        if !members || !ues || associations != self.gnbs * usize::from(BALANCERS) {
+        if !members || !ues || associations != self.gnbs * self.balancers {
             self.whole = None;
             // Before the first event UEs register.
             let waited = now.duration_since(self.ended);
@@ -267,9 +270,7 @@ impl Script {
         if happening.took.is_none() {
             let is_so = match event {
                 Event::Add => core.host_status(who)?.is_some_and(|host| host.buckets > 0),
-                Event::Balancer | Event::Holder => {
-                    core.standing().is_ok_and(|now| now.balancers < usize::from(BALANCERS))
-                }
+                Event::Balancer | Event::Holder => core.standing().is_ok_and(|now| now.balancers < self.balancers),
                 Event::Controller => back && core.standing().is_ok_and(|now| now.hosts == core.hosts_there()),
                 _ => core.host_status(who)?.is_none(),
             };
@@ -330,6 +331,13 @@ struct Report {
     /// Half of all service requests took less, and one in a hundred took more, in milliseconds.
     p50_ms: f64,
     p99_ms: f64,
+    /// Packets of UEs to the data network that were to be answered, and that never were.
+    echoes: u64,
+    echoes_lost: u64,
+    /// The longest time without an answer of a UE that sends without a pause, in milliseconds.
+    longest_gap_ms: f64,
+    /// The slowest of each kind of procedure, in milliseconds.
+    slowest_ms: BTreeMap<String, f64>,
     events: Vec<Told>,
 }
 
@@ -363,6 +371,10 @@ impl Report {
             violations: result.violations.values().sum(),
             p50_ms: latency.p50 as f64 / 1e3,
             p99_ms: latency.p99 as f64 / 1e3,
+            echoes: result.user_plane.echoes,
+            echoes_lost: result.user_plane.echoes_lost,
+            slowest_ms: result.latency_us.iter().map(|(name, l)| (name.clone(), l.max as f64 / 1e3)).collect(),
+            longest_gap_ms: result.user_plane.longest_gap_us as f64 / 1e3,
             events: told.collect(),
         }
     }
@@ -370,7 +382,12 @@ impl Report {
     /// Whether nobody has noticed more than that it took longer.
     fn complete(&self) -> bool {
         let good = self.succeeded == self.ues && self.completed == self.procedures && self.procedures > 0;
-        good && self.failed_procedures == 0 && self.lost == 0 && self.violations == 0 && !self.events.is_empty()
+        let packets = self.echoes_lost == 0;
+        good && packets
+            && self.failed_procedures == 0
+            && self.lost == 0
+            && self.violations == 0
+            && !self.events.is_empty()
     }
 }
 
@@ -386,9 +403,16 @@ impl fmt::Display for Report {
         writeln!(f, "  UEs {}, with a session {}", self.ues, self.succeeded)?;
         writeln!(
             f,
-            "  service requests {}: {} done (p50 {:.1} ms, p99 {:.1} ms), {} failed, {} repeated",
+            "  procedures {}: {} done (service requests p50 {:.1} ms, p99 {:.1} ms), {} failed, {} repeated",
             self.procedures, self.completed, self.p50_ms, self.p99_ms, self.failed_procedures, self.retries
         )?;
+        if self.echoes > 0 {
+            writeln!(
+                f,
+                "  packets of UEs {}: {} never answered; longest time of a sending UE without an answer {:.0} ms",
+                self.echoes, self.echoes_lost, self.longest_gap_ms
+            )?;
+        }
         write!(f, "  lost: {}", self.lost)
     }
 }
@@ -403,7 +427,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             "--cluster needs copies of UEs (--replication hot or cold): without them UEs are lost".into(),
         ));
     }
-    etcd::check()?;
+    let balancers = balancers(args);
+    if balancers > 0 {
+        etcd::check()?;
+    }
     // Before the namespaces: afterwards `/tmp` is another one, and a wrong path should not cost a run.
     let mut json = args.json.as_deref().map(create).transpose()?;
     let log = args.core_log.as_deref().map(create).transpose()?;
@@ -413,17 +440,17 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let options = CoreOptions {
         subscribers: args.ues.into(),
         hosts: HOSTS,
-        balancers: BALANCERS,
+        balancers,
         tables: super::cluster::tables(HOSTS, args.replication) + if cfg!(debug_assertions) { UNSHED } else { "" },
         ..CoreOptions::default()
     };
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
     core.wait_for_upfs(&interrupt)?;
-    eprintln!(
-        "demo: etcd, a controller, {BALANCERS} balancers, {HOSTS} hosts and a UPF are ready; {} UEs on {} gNBs register, then {} \
-         service requests a second",
-        args.ues, args.gnbs, args.rate
-    );
+    let parts = match balancers {
+        0 => "a balancer with the controller and a UPF,".to_owned(),
+        _ => format!("etcd, a controller, {balancers} balancers, a UPF and"),
+    };
+    eprintln!("demo: {parts} {HOSTS} hosts are ready; {} UEs on {} gNBs register", args.ues, args.gnbs);
     let mut script = Script::new(args);
     let happened = happen(args, &lab, &mut core, &mut script, &interrupt);
     let told = happened.and_then(|result| tell(&result, &script, json.as_mut()));
@@ -441,7 +468,7 @@ fn happen(
     script: &mut Script,
     interrupt: &Interrupt,
 ) -> Result<EmulatorResult, Failure> {
-    let mut emulator = Emulator::start(lab, &emulator_options(args))?;
+    let mut emulator = Emulator::start(lab, &emulator_options(args)?)?;
     let mut ends = false;
     while !emulator.has_ended(core, interrupt)? {
         script.work(lab, core)?;
@@ -451,7 +478,10 @@ fn happen(
         std::thread::sleep(LOOK_EVERY / 2);
     }
     match script.now.map(|now| now.event).or(script.to_come.front().copied()) {
-        Some(event) => Err(Failure(format!("the UEs were done before this was over: {event}; see above"))),
+        Some(event) => {
+            let complaints = emulator.result()?.complaints().join(", ");
+            Err(Failure(format!("the UEs were done before this was over: {event} ({complaints}); see above")))
+        }
         None => emulator.result(),
     }
 }
@@ -475,27 +505,39 @@ fn tell(result: &EmulatorResult, script: &Script, json: Option<&mut File>) -> Re
 }
 
 /// What is to happen.
-fn events(args: &Args) -> &[Event] {
-    if args.events.is_empty() { &EVENTS } else { &args.events }
+fn events(args: &Args) -> Vec<Event> {
+    match args.churn {
+        Some(count) => churn::events(count),
+        None if args.events.is_empty() => EVENTS.to_vec(),
+        None => args.events.clone(),
+    }
 }
 
-fn emulator_options(args: &Args) -> EmulatorOptions {
+/// Balancers with namespaces of their own.
+fn balancers(args: &Args) -> u8 {
+    if args.churn.is_some() { 0 } else { BALANCERS }
+}
+
+fn emulator_options(args: &Args) -> Result<EmulatorOptions, Failure> {
     // Events end before, or fail.
     let busy = LIMIT * 2 * (1 + events(args).len() as u32);
     let (duration, width) = (format!("{}s", busy.as_secs()), format!("{}ms", WIDTH_S * 1e3));
-    let associations = BALANCERS.to_string();
-    let load = ["--load", "service-request=1", "--duration", &duration, "--timeout", LAST];
-    let timeline = ["--timeline", TIMELINE, "--timeline-interval", &width, "--tnl-associations", &associations];
-    EmulatorOptions {
-        core: (0..BALANCERS).map(fabric::n2).collect(),
+    let load = ["--duration", &duration, "--timeout", LAST, "--timeline", TIMELINE, "--timeline-interval", &width];
+    let common = EmulatorOptions {
         gnbs: args.gnbs,
-        ues: args.ues,
-        load: Load::Rate(args.rate),
-        more: [&load[..], &timeline].concat().into_iter().map(str::to_owned).collect(),
+        more: load.map(str::to_owned).into(),
         // Far more than it takes: only to end a run in which somebody waits for ever.
         limit: busy + Duration::from_secs(120) + Duration::from_millis(20) * args.ues,
         ..EmulatorOptions::default()
+    };
+    if args.churn.is_some() {
+        return churn::emulator_options(args, common);
     }
+    let mut more = common.more;
+    more.extend(["--load", "service-request=1", "--tnl-associations"].map(str::to_owned));
+    more.push(BALANCERS.to_string());
+    let core = (0..BALANCERS).map(fabric::n2).collect();
+    Ok(EmulatorOptions { core, ues: args.ues, load: Load::Rate(args.rate), more, ..common })
 }
 
 #[cfg(test)]
@@ -545,7 +587,8 @@ mod tests {
     fn whoever_is_lost_or_not_served_spoils_it() {
         let good = Report::new(&result(), &[], &over());
         assert!(good.complete());
-        let broken: [fn(&mut Report); 6] = [
+        let broken: [fn(&mut Report); 7] = [
+            |r| r.echoes_lost = 1,
             |r| r.lost = 1,
             |r| r.failed_procedures = 1,
             |r| r.completed = 99,

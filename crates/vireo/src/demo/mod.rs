@@ -2,6 +2,7 @@
 //! register, get sessions, exchange packets with the data network and leave. Succeeds only if every UE did.
 
 mod chain;
+mod churn;
 mod cluster;
 mod events;
 mod kill;
@@ -106,6 +107,10 @@ pub(crate) struct Args {
     /// With --cluster: what happens, in this order [default: all, with hosts added meanwhile]
     #[arg(long, value_enum, value_name = "EVENTS", value_delimiter = ',', requires = "cluster")]
     events: Vec<events::Event>,
+    /// Run a cluster of a balancer and three hosts under traffic, while N hosts join and N are killed in turn
+    #[arg(long, value_name = "N", group = "clusters", value_parser = clap::value_parser!(u8).range(1..=200))]
+    #[arg(conflicts_with_all = ["kill_nf", "kill_data", "migrate", "upfs", "datapath", "scenario", "pcap"])]
+    churn: Option<u8>,
     /// Which commits the hosts copy to one another
     #[arg(long, value_enum, default_value_t = Replication::Hot, requires = "clusters")]
     replication: Replication,
@@ -197,7 +202,7 @@ impl Args {
 /// Does what `vireo demo` was asked.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Rat::Nr = args.rat;
-    if args.cluster {
+    if args.cluster || args.churn.is_some() {
         return events::run(args);
     }
     check(args)?;

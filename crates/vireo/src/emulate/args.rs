@@ -81,7 +81,7 @@ pub(super) struct LoadArgs {
     pub(super) pattern: Option<Pattern>,
     /// What registered UEs do instead of a scenario, with weights: "service-request=0.7,xn-handover=0.3". There are
     /// service-request, periodic-update, mobility-update, xn-handover, n2-handover, session, registration and
-    /// registration-session. Needs --rate and --duration
+    /// registration-session; data and paging are of --mix alone. Needs --rate and --duration
     #[arg(long, value_name = "KINDS", conflicts_with = "mix", value_delimiter = ',', value_parser = weight)]
     pub(super) load: Vec<(Activity, f64)>,
     /// The same by profiles of devices from a TOML file: meter, alarm, tracker and phone are built in, examples/mix.toml

@@ -199,6 +199,12 @@ pub(crate) struct UserPlane {
     /// Packets sent again, because no answer had come in time.
     #[serde(default)]
     pub(crate) resent: u64,
+    /// Given up.
+    #[serde(default)]
+    pub(crate) echoes_lost: u64,
+    /// The longest time without an answer of a connected UE that sends without a pause, in microseconds.
+    #[serde(default)]
+    pub(crate) longest_gap_us: u64,
 }
 
 impl EmulatorResult {

@@ -412,6 +412,10 @@ impl Lab {
                     self.sent.push(pdu.clone());
                     self.downlink.push_back(((assoc.0 - ASSOC.0) as usize, pdu));
                 }
+                Effect::ReleaseStale { assoc, amf_id, ran_id } => {
+                    let pdu = n2::stale_release_command(amf_id, ran_id);
+                    self.downlink.push_back(((assoc.0 - ASSOC.0) as usize, pdu));
+                }
                 Effect::Authenticate(request) => {
                     let answer = self.home(&request);
                     self.event(Event::Authentication(answer));

@@ -391,7 +391,7 @@ impl Nodes {
     }
 
     /// A UE has other connections than before: it has two of them while it is handed over.
-    pub(super) fn moved(&mut self, slot: Slot, old: [Option<AssocId>; 2], new: [Option<AssocId>; 2]) {
+    pub(in crate::host) fn moved(&mut self, slot: Slot, old: [Option<AssocId>; 2], new: [Option<AssocId>; 2]) {
         if old == new {
             return;
         }

@@ -143,9 +143,13 @@ impl Core {
             standing.associations = standing.associations.min(associations);
         }
         let holder = |member: &&Member| map.balancers.iter().any(|b| b.holds_n4 && member.has(&b.address));
-        if let Some(holder) = self.balancers.iter().find(holder) {
-            standing.upfs = holder.status()?.upfs.iter().filter(|upf| upf.associated).count();
-        }
+        let associated = |status: &Status| status.upfs.iter().filter(|upf| upf.associated).count();
+        standing.upfs = match self.balancers.iter().find(holder) {
+            Some(holder) => associated(&holder.status()?),
+            // The only balancer is the core's own process.
+            None if self.balancers.is_empty() => associated(&map),
+            None => 0,
+        };
         Ok(standing)
     }
 

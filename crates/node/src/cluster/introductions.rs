@@ -1,0 +1,58 @@
+//! Questions that every balancer of the map has to answer, whether it is connected yet or not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use vireo_core::balance::BalancerId;
+
+/// Questions by their numbers, each with the balancers that have not answered.
+#[derive(Debug, Default)]
+pub(super) struct Introductions(BTreeMap<u64, BTreeSet<BalancerId>>);
+
+impl Introductions {
+    /// Adds a question to these balancers.
+    pub(super) fn ask(&mut self, number: u64, balancers: impl IntoIterator<Item = BalancerId>) {
+        self.0.insert(number, balancers.into_iter().collect());
+    }
+
+    /// Returns what a balancer has not answered: it is asked again on each connection.
+    pub(super) fn of(&self, balancer: BalancerId) -> impl Iterator<Item = u64> {
+        self.0.iter().filter(move |(_, waits)| waits.contains(&balancer)).map(|(number, _)| *number)
+    }
+
+    /// A balancer has answered.
+    pub(super) fn answered(&mut self, balancer: BalancerId, number: u64) {
+        self.0.get_mut(&number).into_iter().for_each(|waits| _ = waits.remove(&balancer));
+    }
+
+    /// A balancer is in the map no longer.
+    pub(super) fn gone(&mut self, balancer: BalancerId) {
+        self.0.values_mut().for_each(|waits| _ = waits.remove(&balancer));
+    }
+
+    /// Takes a question that all have answered.
+    pub(super) fn take_answered(&mut self) -> Option<u64> {
+        let number = self.0.iter().find(|(_, waits)| waits.is_empty()).map(|(number, _)| *number)?;
+        self.0.remove(&number);
+        Some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn question_waits_for_every_balancer_of_the_map() {
+        let (mut asked, [one, two]) = (Introductions::default(), [BalancerId(1), BalancerId(2)]);
+        asked.ask(7, [one, two]);
+        asked.ask(8, [one]);
+        asked.answered(one, 7);
+        assert_eq!((asked.of(one).collect(), asked.of(two).collect()), (vec![8], vec![7]));
+        assert_eq!(asked.take_answered(), None);
+        asked.answered(one, 8);
+        assert_eq!((asked.take_answered(), asked.take_answered()), (Some(8), None), "the later one waits for nobody");
+        asked.gone(two);
+        assert_eq!((asked.take_answered(), asked.take_answered()), (Some(7), None));
+        asked.ask(9, []);
+        assert_eq!(asked.take_answered(), Some(9));
+    }
+}

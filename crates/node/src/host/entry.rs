@@ -1,0 +1,80 @@
+//! UEs that become this host's while their RAN nodes are unknown: what `core::replica` decides of them, carried out.
+
+use super::Host;
+use super::cluster::Cluster;
+use crate::balancer::Command;
+use crate::nf::outbox::Summary;
+use vireo_core::context::UeContext;
+use vireo_core::replica::{Origin, Shadow};
+use vireo_store::region::Slot;
+use vireo_types::{AssocId, Ltmsi};
+
+/// A UE that was entered while one of its nodes was unknown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unsure {
+    slot: Slot,
+    ltmsi: Ltmsi,
+    node: AssocId,
+}
+
+impl Host {
+    /// Returns true if a UE is connected by a node that is not known here.
+    pub(super) fn is_of_unknown_node(&self, ue: &UeContext) -> bool {
+        ue.associations().any(|node| self.nodes.get(node).is_none())
+    }
+
+    /// Keeps a UE back until the balancers have sent all that they know of nodes.
+    pub(super) fn keep_back(&mut self, ltmsi: Ltmsi, shadow: Shadow, origin: Origin) {
+        if let Some(cluster) = self.cluster.as_mut() {
+            cluster.primary.keep_back(ltmsi, shadow, origin);
+        }
+    }
+
+    /// Asks all balancers for what they know of nodes, if that is to be asked.
+    pub(super) fn ask_for_nodes(&mut self) {
+        let number = self.cluster.as_mut().and_then(|cluster| cluster.primary.asks_for_nodes());
+        number.into_iter().for_each(|number| self.egress.send(Command::Introduce { number }));
+    }
+
+    /// All balancers have sent what they knew of nodes: UEs that were kept back for that are gone on with.
+    pub(super) fn knows_nodes(&mut self, question: u64) {
+        let taken = self.cluster.as_mut().and_then(|cluster| cluster.primary.introduced(question));
+        let Some(taken) = taken.filter(|taken| !taken.ues.is_empty() || !taken.handed.is_empty()) else { return };
+        let count = taken.ues.len() + taken.handed.len();
+        tracing::info!(count, "entering UEs that came before their RAN nodes");
+        self.take_over_ues(taken, true);
+        self.tell_own();
+        if let Some(cluster) = self.cluster.as_mut() {
+            cluster.primary.look_again();
+        }
+        self.release_waiting();
+    }
+
+    /// A UE of another host has been entered.
+    pub(super) fn has_entered(&mut self, slot: Slot, ltmsi: Ltmsi, summary: Summary) {
+        self.connected(slot, None, Some(summary));
+        let unknown = summary.associations().into_iter().flatten().filter(|node| self.nodes.get(*node).is_none());
+        let unsure = unknown.map(|node| Unsure { slot, ltmsi, node });
+        if let Some(cluster) = self.cluster.as_mut() {
+            cluster.unsure.extend(unsure);
+        }
+    }
+
+    /// All that was known of nodes has been dealt with: UEs of nodes that are unknown still are idle. While something that nodes
+    /// have sent waits, nothing is sure.
+    pub(super) fn disconnect_unsure(&mut self) {
+        let Some(Cluster { unsure, waiting, .. }) = self.cluster.as_deref_mut() else { return };
+        if !waiting.is_empty() || unsure.is_empty() {
+            return;
+        }
+        for Unsure { slot, ltmsi, node } in std::mem::take(unsure) {
+            if self.region.slot_of(ltmsi) != Some(slot) {
+                continue;
+            }
+            match self.nodes.get(node) {
+                Some(_) => self.nodes.moved(slot, [None; 2], [Some(node), None]),
+                None => self.connection_lost(slot, node),
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Budget of UE Context Release Commands for connections that RAN nodes have and contexts have not.
+//!
+//! Such a command answers a message of the node that gets it, so a node that sends many of them is what it is bounded by:
+//! each node has a budget of its own, and one that has used its up takes nothing from others.
+
+use super::Host;
+use crate::balancer::Command;
+use crate::clock::clock;
+use rustc_hash::FxHashMap;
+use vireo_core::n2;
+use vireo_store::region::Slot;
+use vireo_types::{AmfUeNgapId, AssocId, Instant, Ltmsi, RanUeNgapId};
+
+/// Commands to one node in a second, in the long run and at once: all UEs of a large cell come back within seconds.
+const PER_SECOND: u64 = 1000;
+
+/// What each node has left.
+#[derive(Debug, Default)]
+pub(super) struct Budgets(FxHashMap<AssocId, Budget>);
+
+/// Commands that one node may be sent now.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    left: u64,
+    /// Up to when `left` was counted.
+    at: Instant,
+}
+
+impl Budgets {
+    /// Returns true if the node may be sent one more.
+    fn take(&mut self, node: AssocId, now: Instant) -> bool {
+        let Budget { left, at } = self.0.entry(node).or_insert(Budget { left: PER_SECOND, at: now });
+        let earned = now.since(*at).as_micros() / (1_000_000 / PER_SECOND);
+        if earned > 0 {
+            (*left, *at) = ((*left + earned).min(PER_SECOND), now);
+        }
+        let may = *left > 0;
+        *left = left.saturating_sub(1);
+        may
+    }
+
+    /// Forgets nodes that are gone.
+    pub(super) fn retain(&mut self, is_there: impl Fn(AssocId) -> bool) {
+        self.0.retain(|node, _| is_there(*node));
+    }
+}
+
+impl Host {
+    /// Has a node release a connection that the UE's context has not, if the node's budget allows it.
+    pub(super) fn release_stale(
+        &mut self,
+        (slot, ue): (Slot, Ltmsi),
+        node: AssocId,
+        (amf_id, ran_id): (AmfUeNgapId, RanUeNgapId),
+        key: u64,
+    ) {
+        let now = clock();
+        if !self.stale.take(node, now) {
+            return self.account.fault("limit", now, format_args!("gNB on association {}: stale connections", node.0));
+        }
+        if let Some(assoc) = self.nodes.way(node, Some(slot)) {
+            let pdu = n2::stale_release_command(amf_id, ran_id);
+            self.egress.send(Command::Ngap { assoc, ue: Some(ue), key, pdu });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_beyond_its_budget_waits_and_others_do_not() {
+        let (mut budgets, mut now) = (Budgets::default(), Instant(7));
+        let sent = |budgets: &mut Budgets, node: u32, now: Instant| {
+            (0..3 * PER_SECOND).filter(|_| budgets.take(AssocId(node), now)).count() as u64
+        };
+        assert_eq!(sent(&mut budgets, 1, now), PER_SECOND);
+        assert_eq!(sent(&mut budgets, 2, now), PER_SECOND);
+        now = Instant(now.0 + 10_500);
+        assert_eq!(sent(&mut budgets, 1, now), 10);
+        // Asked all the time it earns what it does by the second.
+        let earned = (1..=1000).filter(|n| budgets.take(AssocId(1), Instant(now.0 + n * 1000))).count();
+        assert_eq!(earned, 1000);
+        budgets.retain(|node| node == AssocId(1));
+        assert_eq!(budgets.0.len(), 1);
+    }
+}

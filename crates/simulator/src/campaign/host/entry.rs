@@ -1,0 +1,138 @@
+//! UEs that become this host's: those of a dead host, and those that a host which lives hands over.
+
+use super::super::Broken;
+use super::super::Mutation;
+use super::super::message::Message;
+use super::super::ues::{Outbox, What};
+use super::super::wires::Wires;
+use super::Host;
+use vireo_core::balance::HostId;
+use vireo_core::context::UeContext;
+use vireo_core::replica::{self, Origin, Shadow, Taken};
+use vireo_core::turn::Effect;
+use vireo_types::Ltmsi;
+
+impl Host {
+    pub(super) fn enter_taken(&mut self, wires: &mut Wires, mut taken: Taken) {
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        cluster.primary.entered(std::mem::take(&mut taken.awaited));
+        self.carried.extend(taken.inputs.iter().copied());
+        self.enter_ues(wires, taken, wires.is(Mutation::NodesNotAwaited));
+    }
+
+    /// Goes on with UEs that are this host's from now on; unless it is `sure` what nodes there are, not with those of others.
+    fn enter_ues(&mut self, wires: &mut Wires, taken: Taken, sure: bool) {
+        let now = wires.time(self.process);
+        for (ltmsi, shadow) in taken.ues {
+            if wires.is(Mutation::CopiesForgotten) {
+                continue;
+            }
+            let mut slot = None;
+            if !shadow.ephemeral.is_empty() {
+                let Some(mut ue) = shadow.decode() else {
+                    wires.oracle.breaks(Broken::Baseless);
+                    continue;
+                };
+                if !sure && self.is_of_unknown_node(&ue) {
+                    self.keep_back(ltmsi, shadow, Origin::Dead);
+                    continue;
+                }
+                let lags = self.replication.may_lag();
+                if lags {
+                    replica::skip(&mut ue);
+                }
+                let octets = if lags { shadow.followed_by(&ue) } else { shadow.record() };
+                slot = octets.map(|octets| self.enter(wires, (ltmsi, &shadow), octets, &ue));
+            }
+            wires.taken += 1;
+            self.do_again(wires, slot, &shadow, now);
+        }
+        for (from, ltmsi, shadow) in taken.handed.into_iter().filter(|(.., shadow)| !shadow.ephemeral.is_empty()) {
+            self.go_on(wires, (from, sure), ltmsi, shadow);
+        }
+        if let Some(cluster) = self.cluster.as_mut() {
+            cluster.primary.look_again();
+            cluster.primary.sorts_again();
+        }
+        for (number, input) in std::mem::take(&mut self.waiting) {
+            self.input(wires, number, input);
+        }
+        if self.waiting.is_empty() {
+            self.disconnect_unsure(wires);
+        }
+    }
+
+    fn is_of_unknown_node(&self, ue: &UeContext) -> bool {
+        ue.associations().any(|assoc| !self.ues.nodes.has(assoc))
+    }
+
+    fn keep_back(&mut self, ltmsi: Ltmsi, shadow: Shadow, origin: Origin) {
+        self.cluster.iter_mut().for_each(|cluster| cluster.primary.keep_back(ltmsi, shadow.clone(), origin));
+    }
+
+    /// All has been received that was known of nodes: UEs of nodes that are unknown still are idle.
+    fn disconnect_unsure(&mut self, wires: &mut Wires) {
+        for (slot, assoc) in std::mem::take(&mut self.unsure) {
+            if !self.ues.nodes.has(assoc) {
+                self.deliver(wires, slot, 0, What::ConnectionLost { assoc });
+            }
+        }
+    }
+
+    /// Asks the balancer for what it knows of nodes, if that is to be asked.
+    pub(super) fn ask_for_nodes(&mut self, wires: &mut Wires) {
+        while let Some(number) = self.cluster.as_mut().and_then(|cluster| cluster.primary.asks_for_nodes()) {
+            if wires.is(Mutation::NodesNotAwaited) {
+                self.introduced(wires, number);
+            } else {
+                self.nodes_asked.insert(number);
+                self.tell(wires, Message::Sync(number));
+            }
+        }
+    }
+
+    pub(super) fn introduced(&mut self, wires: &mut Wires, number: u64) {
+        self.nodes_asked.remove(&number);
+        if let Some(taken) = self.cluster.as_mut().and_then(|cluster| cluster.primary.introduced(number)) {
+            self.enter_ues(wires, taken, true);
+        }
+    }
+
+    /// What the last commits of a dead host's UE wanted done may not have been: it is done again, under the same names.
+    fn do_again(&mut self, wires: &mut Wires, slot: Option<u32>, shadow: &Shadow, now: vireo_types::Instant) {
+        for undone in shadow.undone(now) {
+            let Some(mut outbox) = Outbox::decode(undone.outbox) else { continue };
+            if undone.sent {
+                outbox.effects.retain(|effect| matches!(effect, Effect::Authenticate(_)));
+            }
+            self.send_effects(wires, slot, &outbox);
+            for effect in &outbox.effects {
+                if let (Some((supi, at)), Some(slot)) = (effect.binds(outbox.at), slot) {
+                    self.claim_again(wires, slot, supi, at);
+                }
+            }
+        }
+    }
+
+    /// Goes on with a UE that a host which lives has handed over.
+    fn go_on(&mut self, wires: &mut Wires, (from, sure): (Option<HostId>, bool), ltmsi: Ltmsi, shadow: Shadow) {
+        let (Some(ue), Some(octets)) = (shadow.decode(), shadow.record()) else {
+            return wires.oracle.breaks(Broken::Baseless);
+        };
+        if !sure && self.is_of_unknown_node(&ue) {
+            return self.keep_back(ltmsi, shadow, Origin::Handed(from));
+        }
+        wires.handed += 1;
+        let slot = self.enter(wires, (ltmsi, &shadow), octets, &ue);
+        if let (Some(cluster), Some(from)) = (self.cluster.as_mut(), from)
+            && cluster.primary.keeps_copies(from, ltmsi.bucket())
+        {
+            cluster.primary.knows(from, slot, ltmsi, shadow.perpetual_version());
+        }
+        for effect in shadow.last_outbox().and_then(Outbox::decode).into_iter().flat_map(|outbox| outbox.effects) {
+            if let Effect::Authenticate(request) = effect {
+                self.authenticate(wires, slot, request);
+            }
+        }
+    }
+}

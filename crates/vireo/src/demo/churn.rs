@@ -1,0 +1,69 @@
+//! `--churn`: hosts join and are killed in turn, under traffic and with the configuration of a cluster that says nothing else.
+//!
+//! More hosts join than there are parts of the UE addresses (`cluster.address-parts`), so parts of hosts that are gone are given
+//! again. Some UEs stay connected and send without a pause, some come back from idle again and again, by themselves and by paging,
+//! and some register anew and get other addresses.
+
+use super::Args;
+use super::events::Event;
+use crate::cli::Failure;
+use crate::lab::emulator::{EmulatorOptions, Load};
+
+/// In the laboratory's own `/tmp`.
+const MIX: &str = "/tmp/churn.toml";
+/// How often each connected UE sends, in milliseconds.
+const SENDS_EVERY_MS: u64 = 200;
+/// The share of UEs that register anew, of 10.
+const RENEWING: u32 = 1;
+
+/// What happens: so many hosts join, and after each of them one is killed.
+pub(super) fn events(count: u8) -> Vec<Event> {
+    (0..count).flat_map(|_| [Event::Add, Event::Kill]).collect()
+}
+
+/// How many UEs are registered at any time: the others may be about to register anew.
+pub(super) fn settled(ues: u32) -> u32 {
+    ues - (ues * RENEWING).div_ceil(10)
+}
+
+/// What the UEs do.
+fn mix() -> String {
+    format!(
+        "[[profile]]\nname = \"streaming\"\nshare = 5\nstay-connected = true\nechoes = 1\n\
+         procedures.data = {{ every = \"{SENDS_EVERY_MS}ms\" }}\n\
+         [[profile]]\nname = \"reporting\"\nshare = 4\ndwell = \"300ms\"\nechoes = 1\n\
+         procedures.service-request = {{ every = \"4s\" }}\n\
+         procedures.paging = {{ every = \"4s\" }}\n\
+         [[profile]]\nname = \"renewing\"\nshare = {RENEWING}\ndwell = \"300ms\"\n\
+         procedures.registration-session = {{ every = \"4s\" }}\n"
+    )
+}
+
+/// What the emulator is told besides `common`.
+pub(super) fn emulator_options(args: &Args, common: EmulatorOptions) -> Result<EmulatorOptions, Failure> {
+    std::fs::write(MIX, mix())?;
+    let mut more = common.more;
+    more.extend(["--mix", MIX, "--echo-tries", "20"].map(str::to_owned));
+    let defaults = EmulatorOptions::default();
+    Ok(EmulatorOptions { core: defaults.core, ues: args.ues, load: Load::Window(20), more, ..common })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_emulator::mix::Mix;
+
+    #[test]
+    fn churn_mix_has_traffic_for_every_ue() {
+        let steady = mix().parse::<Mix>().unwrap().steady(100, None, None);
+        assert_eq!((steady.fault(100, 1), steady.has_data()), (None, true));
+        assert_eq!((steady.sizes(100), settled(100)), (vec![50, 40, 10], 90));
+        assert_eq!(settled(20), 18);
+    }
+
+    #[test]
+    fn churn_events_alternate() {
+        let events = events(2);
+        assert!(matches!(events[..], [Event::Add, Event::Kill, Event::Add, Event::Kill]), "{events:?}");
+    }
+}
