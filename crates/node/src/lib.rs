@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod n4;
 pub mod networks;
 pub mod nf;
+pub mod privileges;
 mod punctual;
 pub mod sbi;
 mod shared;

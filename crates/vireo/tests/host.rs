@@ -2,6 +2,7 @@
 //! are killed and stopped.
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -119,6 +120,56 @@ fn no_ue_is_lost_when_its_worker_is_stopped() {
     });
     if check(&demo, 50).is_some() {
         assert!(gone > 2, "{gone} stopped workers were killed, {} still there: {}", stopped.len(), demo.text);
+    }
+}
+
+/// What the kernel says of a process (proc_pid_status(5), proc_pid_oom_score_adj(5)): its privileges, as far as it has any.
+fn privileges(pid: u32) -> Option<Vec<String>> {
+    let read = |pid: u32, name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+    let status = read(pid, "status")?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+    let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
+    let mut found: Vec<String> = sets
+        .into_iter()
+        .filter(|set| field(set).is_none_or(|set| set.trim_matches('0') != ""))
+        .map(|set| format!("{set} {:?}", field(set)))
+        .collect();
+    for (name, wanted) in [("NoNewPrivs", "1"), ("Seccomp", "2")] {
+        found.extend((field(name) != Some(wanted)).then(|| format!("{name} {:?}", field(name))));
+    }
+    let score = |pid: u32| read(pid, "oom_score_adj")?.trim().parse::<i32>().ok();
+    let (own, parent) = (score(pid)?, score(field("PPid")?.parse().ok()?)?);
+    found.extend((own <= parent).then(|| format!("oom_score_adj {own} of {parent}")));
+    // A thread has privileges of its own.
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    for task in tasks.filter_map(|task| task.file_name().to_str().map(String::from)) {
+        let status = read(pid, &format!("task/{task}/status"))?;
+        let is_bare =
+            |line: &str| line.strip_prefix("CapPrm:").is_none_or(|set| set.trim().trim_matches('0').is_empty());
+        let is_filtered = |line: &str| line.strip_prefix("Seccomp:").is_none_or(|mode| mode.trim() == "2");
+        found.extend((!status.lines().all(is_bare)).then(|| format!("capabilities of thread {task}")));
+        found.extend((!status.lines().all(is_filtered)).then(|| format!("no filter of thread {task}")));
+    }
+    Some(found)
+}
+
+/// Test of issue 25: what a message can make of a worker has no privileges.
+#[test]
+fn workers_run_without_privileges() {
+    let mut seen: BTreeMap<u32, (Instant, Duration, Vec<String>)> = BTreeMap::new();
+    let demo = demo(&["--ues", "30", "--rate", "15"], &[], |demo| {
+        for pid in workers(demo.id()) {
+            let since = seen.get(&pid).map_or_else(Instant::now, |(since, ..)| *since);
+            if let Some(left) = privileges(pid) {
+                seen.insert(pid, (since, since.elapsed(), left));
+            }
+        }
+    });
+    if check(&demo, 30).is_some() {
+        // One that was there for a moment alone may not have come to it.
+        let old = || seen.iter().filter(|(_, (_, age, _))| *age > Duration::from_secs(1));
+        assert!(old().count() > 0, "no worker was seen: {}", demo.text);
+        assert!(old().all(|(_, (.., left))| left.is_empty()), "privileges are left: {seen:?}");
     }
 }
 
