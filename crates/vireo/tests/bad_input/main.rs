@@ -13,6 +13,7 @@ mod ngap;
 mod others;
 mod ran;
 mod transport;
+mod words;
 
 use crate::core::Core;
 use device::Device;
