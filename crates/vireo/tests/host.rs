@@ -75,9 +75,14 @@ fn children(pid: u32) -> Vec<u32> {
 
 /// The workers of the core of a demo.
 fn workers(demo: u32) -> Vec<u32> {
+    workers_of(demo, b"nf-worker")
+}
+
+/// Those whose command line has this word.
+fn workers_of(demo: u32, kind: &[u8]) -> Vec<u32> {
     let is_worker = |pid: &u32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|octet| *octet == 0).any(|word| word == b"nf-worker")
+        line.split(|octet| *octet == 0).any(|word| word == kind)
     };
     // Threads of the core start them, and the kernel lists children by the thread.
     let tasks = |pid: u32| {
@@ -156,20 +161,25 @@ fn privileges(pid: u32) -> Option<Vec<String>> {
 /// Test of issue 25: what a message can make of a worker has no privileges.
 #[test]
 fn workers_run_without_privileges() {
-    let mut seen: BTreeMap<u32, (Instant, Duration, Vec<String>)> = BTreeMap::new();
-    let demo = demo(&["--ues", "30", "--rate", "15"], &[], |demo| {
-        for pid in workers(demo.id()) {
-            let since = seen.get(&pid).map_or_else(Instant::now, |(since, ..)| *since);
-            if let Some(left) = privileges(pid) {
-                seen.insert(pid, (since, since.elapsed(), left));
+    const KINDS: [&str; 2] = ["nf-worker", "data-worker"];
+    let mut seen: BTreeMap<(&str, u32), (Instant, Duration, Vec<String>)> = BTreeMap::new();
+    let demo = demo(&["--ues", "30", "--rate", "15", "--kill-data", "1/s"], &[], |demo| {
+        for kind in KINDS {
+            for pid in workers_of(demo.id(), kind.as_bytes()) {
+                let since = seen.get(&(kind, pid)).map_or_else(Instant::now, |(since, ..)| *since);
+                if let Some(left) = privileges(pid) {
+                    seen.insert((kind, pid), (since, since.elapsed(), left));
+                }
             }
         }
     });
     if check(&demo, 30).is_some() {
         // One that was there for a moment alone may not have come to it.
-        let old = || seen.iter().filter(|(_, (_, age, _))| *age > Duration::from_secs(1));
-        assert!(old().count() > 0, "no worker was seen: {}", demo.text);
+        let old = || seen.iter().filter(|(_, (_, age, _))| *age > Duration::from_millis(700));
+        let has = |kind: &str| old().any(|((of, _), _)| *of == kind);
+        assert!(KINDS.into_iter().all(has), "not all kinds of workers were seen: {}", demo.text);
         assert!(old().all(|(_, (.., left))| left.is_empty()), "privileges are left: {seen:?}");
+        assert!(!demo.core.contains("seccomp filter refuses"), "{}", demo.core);
     }
 }
 

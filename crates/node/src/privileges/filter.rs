@@ -4,7 +4,7 @@
 //! and the standard library call in conditions that tests do not bring about. They are lists of what is allowed: a call of a
 //! later kernel is refused.
 //!
-//! A call that is not on the list ends the process, with a line that names the call: see [`crate::sys::refused`]. Opening files
+//! A call that is not on the list of a worker ends the process, with a line that names the call: see [`crate::sys::refused`]. Opening files
 //! alone gets an answer, EACCES: the standard library looks for debug information when a step panics, and goes on without.
 
 use crate::sys::refused;
@@ -142,6 +142,7 @@ const FILES: &[i64] = &[
     libc::SYS_openat2,
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
+    libc::SYS_getcwd,
     libc::SYS_readlinkat,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_open,
@@ -171,6 +172,33 @@ pub(super) fn install(profile: Profile) -> Result<(), FilterError> {
     Ok(seccompiler::apply_filter_all_threads(&allowed)?)
 }
 
+/// What a thread with SCTP packets does beside what all do: sockets, connections of the fabric among them, and threads for what
+/// waits.
+const ENDPOINT: &[i64] = &[
+    libc::SYS_accept4,
+    libc::SYS_bind,
+    libc::SYS_connect,
+    libc::SYS_listen,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_setpriority,
+    libc::SYS_getpriority,
+];
+
+/// Has the calling thread, and those that it starts, obey a filter for SCTP packets: other calls fail with EPERM.
+pub(super) fn install_for_thread() -> Result<(), FilterError> {
+    let architecture: TargetArch = std::env::consts::ARCH.try_into()?;
+    let mut rules = common()?;
+    FILES.iter().for_each(|call| drop(rules.remove(call)));
+    rules.extend(free(&[MESSAGES, ENDPOINT].concat()));
+    rules.insert(libc::SYS_socket, of_families(&[libc::AF_INET, libc::AF_INET6, libc::AF_UNIX])?);
+    // The standard library has sockets wait or not by an ioctl.
+    rules.insert(libc::SYS_ioctl, only(1, SeccompCmpOp::Eq, &[libc::FIONBIO, libc::FIONREAD])?);
+    let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+    let program: BpfProgram = SeccompFilter::new(rules, refused, SeccompAction::Allow, architecture)?.try_into()?;
+    Ok(seccompiler::apply_filter(&program)?)
+}
+
 /// The filter of what is allowed, and the one of files, if they are not.
 fn programs(profile: Profile) -> Result<(BpfProgram, Option<BpfProgram>), FilterError> {
     let architecture: TargetArch = std::env::consts::ARCH.try_into()?;
@@ -190,7 +218,14 @@ fn free(calls: &[i64]) -> Rules {
     calls.iter().map(|call| (*call, Vec::new())).collect()
 }
 
-fn allowed(profile: Profile) -> Result<Rules, seccompiler::BackendError> {
+/// Sockets of these families.
+fn of_families(families: &[libc::c_int]) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let families: Vec<u64> = families.iter().map(|family| family.unsigned_abs().into()).collect();
+    only(0, SeccompCmpOp::Eq, &families)
+}
+
+/// What every process or thread may do.
+fn common() -> Result<Rules, seccompiler::BackendError> {
     let mut rules = free(ALWAYS);
     rules.extend(free(FILES));
     // Nobody makes code out of what it was sent.
@@ -200,19 +235,24 @@ fn allowed(profile: Profile) -> Result<Rules, seccompiler::BackendError> {
     rules.insert(libc::SYS_prctl, only(0, SeccompCmpOp::Eq, &OWN)?);
     // abort(3) signals its own thread.
     rules.insert(libc::SYS_tgkill, only(0, SeccompCmpOp::Eq, &[std::process::id().into()])?);
-    let families: &[i32] = match profile {
-        Profile::Region => &[],
-        Profile::Database => &[libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, libc::AF_NETLINK],
-        Profile::Packets => &[libc::AF_UNIX, libc::AF_NETLINK],
-    };
+    Ok(rules)
+}
+
+fn allowed(profile: Profile) -> Result<Rules, seccompiler::BackendError> {
+    let mut rules = common()?;
     match profile {
-        Profile::Region => return Ok(rules),
-        // The resolver loads libraries.
-        Profile::Database => rules.extend(free(&[MESSAGES, CONNECTIONS].concat())),
-        Profile::Packets => rules.extend(free(&[MESSAGES, PLACES].concat())),
+        Profile::Region => {}
+        Profile::Database => {
+            // The resolver loads libraries.
+            rules.extend(free(&[MESSAGES, CONNECTIONS].concat()));
+            let families = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, libc::AF_NETLINK];
+            rules.insert(libc::SYS_socket, of_families(&families)?);
+        }
+        Profile::Packets => {
+            rules.extend(free(&[MESSAGES, PLACES].concat()));
+            rules.insert(libc::SYS_socket, of_families(&[libc::AF_UNIX, libc::AF_NETLINK])?);
+        }
     }
-    let families: Vec<u64> = families.iter().map(|family| family.unsigned_abs().into()).collect();
-    rules.insert(libc::SYS_socket, only(0, SeccompCmpOp::Eq, &families)?);
     Ok(rules)
 }
 
@@ -223,4 +263,66 @@ fn only(argument: u8, is: SeccompCmpOp, values: &[u64]) -> Result<Vec<SeccompRul
         SeccompRule::new(vec![condition])
     };
     values.iter().map(rule).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Output};
+
+    const PART: &str = "VIREO_TEST_CONFINED";
+
+    /// Not a test: what this binary does as a process of its own.
+    #[test]
+    #[ignore = "a part that other tests start"]
+    fn part() {
+        let Ok(part) = std::env::var(PART) else { return };
+        let (profile, what) = match part.split_once(' ').expect("two words") {
+            ("region", what) => (Profile::Region, what),
+            ("database", what) => (Profile::Database, what),
+            (_, what) => (Profile::Packets, what),
+        };
+        install(profile).expect("installed");
+        match what {
+            "socket" => drop(std::net::UdpSocket::bind("127.0.0.1:0")),
+            "file" => assert_eq!(std::fs::read("/etc/hostname").unwrap_err().raw_os_error(), Some(libc::EACCES)),
+            "program" => drop(Command::new("/bin/true").status()),
+            "panic" => drop(std::panic::catch_unwind(|| panic!("a step"))),
+            _ => {}
+        }
+        std::process::exit(7);
+    }
+
+    fn run(part: &str) -> Output {
+        let mut command = Command::new("/proc/self/exe");
+        let name = "privileges::filter::tests::part";
+        command.args(["--exact", name, "--ignored", "--test-threads=1", "--nocapture"]);
+        command.env(PART, part).env("RUST_BACKTRACE", "1").output().expect("started")
+    }
+
+    /// Whether a process came to its end, or its filter ended it at this call.
+    fn ends(part: &str, refused: Option<&str>) {
+        let Output { status, stderr, .. } = run(part);
+        let stderr = String::from_utf8_lossy(&stderr).into_owned();
+        let expected = if refused.is_some() { refused::STATUS } else { 7 };
+        assert_eq!((status.code(), status.signal()), (Some(expected), None), "{part}: {stderr}");
+        if let Some(call) = refused {
+            assert!(stderr.contains(&format!("seccomp filter refuses system call {call}")), "{part}: {stderr}");
+        }
+    }
+
+    #[test]
+    fn refused_call_ends_the_process_and_is_named() {
+        let socket = format!("{} (socket)", libc::SYS_socket);
+        ends("region socket", Some(&socket));
+        ends("packets socket", Some(&socket));
+        ends("database socket", None);
+        for profile in ["region", "packets"] {
+            ends(&format!("{profile} file"), None);
+            ends(&format!("{profile} panic"), None);
+        }
+        assert_eq!(run("region program").status.code(), Some(refused::STATUS));
+        assert_ne!(run("database program").status.code(), Some(0));
+    }
 }

@@ -5,6 +5,9 @@
 //! its parent's, whose death would end all workers. [`confine`] follows when the process has what it works with: from then on a
 //! seccomp filter refuses every system call that its work does not need.
 //!
+//! [`confine_thread`] does the same to one thread of a process that needs privileges elsewhere: the one on which usrsctp parses the
+//! packets of RAN nodes. It shares its memory with the others, so it is a smaller obstacle than a process is.
+//!
 //! Where the system does not permit a part, the process does its work without that part and logs it, once.
 
 mod filter;
@@ -14,7 +17,7 @@ pub(crate) use filter::Profile;
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capability_is_in_bounding_set, clear_ambient_capability_set,
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 use std::fmt::Display;
@@ -43,7 +46,7 @@ impl Kept {
     pub fn log(&self) {
         if !self.0.is_empty() {
             let kept = self.0.join("; ");
-            tracing::warn!(kept, "worker keeps privileges that the system does not let it drop");
+            tracing::warn!(kept, "privileges are kept that the system does not permit to drop");
         }
     }
 }
@@ -55,11 +58,7 @@ pub fn shed() -> Kept {
     // The bounding set first: it takes CAP_SETPCAP, which the next steps take away.
     kept.note("bounding set", empty_bounding_set());
     kept.note("ambient set", clear_ambient_capability_set());
-    let none = CapabilitySet::empty();
-    kept.note(
-        "capabilities",
-        set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }),
-    );
+    kept.note("capabilities", keep_only(CapabilitySet::empty()));
     kept.note("no_new_privs", set_no_new_privs(true));
     kept.note("core dumps", set_dumpable_behavior(DumpableBehavior::NotDumpable));
     kept
@@ -70,6 +69,24 @@ pub(crate) fn confine(profile: Profile) {
     let mut kept = Kept::default();
     kept.note("seccomp filter", filter::install(profile));
     kept.log();
+}
+
+/// Has the calling thread give up its capabilities, and the kernel refuse all system calls of it that a thread with SCTP packets has
+/// no use for: those fail, as the end of the process would be the end of the core. `is_punctual`: it keeps CAP_SYS_NICE, by which a
+/// thread that other machines wait for is preferred.
+pub(crate) fn confine_thread(is_punctual: bool) {
+    let mut kept = Kept::default();
+    kept.note("ambient set", clear_ambient_capability_set());
+    kept.note("capabilities", keep_only(if is_punctual { CapabilitySet::SYS_NICE } else { CapabilitySet::empty() }));
+    kept.note("no_new_privs", set_no_new_privs(true));
+    kept.note("seccomp filter", filter::install_for_thread());
+    kept.log();
+}
+
+/// The calling thread has no capabilities but these from now on, if it had them.
+fn keep_only(wanted: CapabilitySet) -> Result<(), Errno> {
+    let left = capabilities(None)?.permitted & wanted;
+    set_capabilities(None, CapabilitySets { effective: left, permitted: left, inheritable: CapabilitySet::empty() })
 }
 
 fn empty_bounding_set() -> Result<(), Errno> {
@@ -91,4 +108,49 @@ fn raise_score() -> Result<(), String> {
     let inherited: i32 = inherited.trim().parse().map_err(|_| format!("{SCORE} is not a number ({inherited})"))?;
     let score = (inherited + ABOVE).min(HIGHEST);
     fs::write(SCORE, score.to_string()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, ExitStatus};
+
+    const PART: &str = "VIREO_TEST_SHEDS";
+
+    /// Not a test: a process that ends by a signal that leaves a core.
+    #[test]
+    #[ignore = "a part that other tests start"]
+    fn part() {
+        let Ok(part) = std::env::var(PART) else { return };
+        let most = getrlimit(Resource::Core).maximum;
+        setrlimit(Resource::Core, Rlimit { current: most, maximum: most }).expect("up to the maximum");
+        if part == "sheds" {
+            // Of this thread: a test has others.
+            let kept = shed();
+            assert!(kept.0.is_empty() || !rustix::process::getuid().is_root(), "{kept:?}");
+            assert_eq!(capabilities(None).expect("asked").permitted, CapabilitySet::empty());
+        }
+        std::process::abort();
+    }
+
+    fn ends(part: &str) -> ExitStatus {
+        let directory = tempfile::tempdir().expect("a directory");
+        let program = std::fs::read_link("/proc/self/exe").expect("this program");
+        let mut command = Command::new(program);
+        command.args(["--exact", "privileges::tests::part", "--ignored", "--test-threads=1"]).env(PART, part);
+        command.current_dir(&directory).output().expect("started").status
+    }
+
+    #[test]
+    fn confined_process_leaves_no_core() {
+        let before = ends("keeps");
+        let after = ends("sheds");
+        assert_eq!((before.signal(), after.signal()), (Some(libc::SIGABRT), Some(libc::SIGABRT)));
+        assert!(!after.core_dumped(), "the kernel has written its memory down");
+        if !before.core_dumped() {
+            eprintln!("skipped in part: no process leaves a core here");
+        }
+    }
 }

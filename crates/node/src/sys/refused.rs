@@ -33,7 +33,7 @@ extern "C" fn handle(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c
     // SAFETY: the kernel gives a whole siginfo_t; of one for SIGSYS by a filter the call's number follows the address of the
     // instruction, which begins 16 octets into the structure (sigaction(2): si_call_addr, si_syscall).
     let number = unsafe { info.cast::<u8>().add(24).cast::<libc::c_int>().read_unaligned() };
-    let mut line = Line { octets: [0; 160], length: 0 };
+    let mut line = Line { octets: [0; 224], length: 0 };
     line.push(b"vireo: process ");
     line.number(std::process::id());
     line.push(b" ends: its seccomp filter refuses system call ");
@@ -53,7 +53,7 @@ extern "C" fn handle(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c
 
 /// A line that is put together without allocation.
 struct Line {
-    octets: [u8; 160],
+    octets: [u8; 224],
     length: usize,
 }
 
@@ -128,14 +128,14 @@ mod tests {
 
     #[test]
     fn line_has_its_numbers_and_never_overflows() {
-        let mut line = Line { octets: [0; 160], length: 0 };
+        let mut line = Line { octets: [0; 224], length: 0 };
         for number in [0, 7, 41, 4_294_967_295] {
             line.number(number);
             line.push(b" ");
         }
         assert_eq!(&line.octets[..line.length], b"0 7 41 4294967295 ");
         line.push(&[b'x'; 500]);
-        assert_eq!(line.length, 160);
+        assert_eq!(line.length, 224);
         assert_eq!(name(libc::SYS_socket), "socket");
     }
 }

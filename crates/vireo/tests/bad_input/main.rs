@@ -11,6 +11,7 @@ mod messages;
 mod nas;
 mod ngap;
 mod others;
+mod privileges;
 mod ran;
 mod transport;
 mod words;
