@@ -136,7 +136,7 @@ fn privileges(pid: u32) -> Option<Vec<String>> {
     let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
     let mut found: Vec<String> = sets
         .into_iter()
-        .filter(|set| field(set).is_none_or(|set| set.trim_matches('0') != ""))
+        .filter(|set| field(set).is_none_or(|set| !set.trim_matches('0').is_empty()))
         .map(|set| format!("{set} {:?}", field(set)))
         .collect();
     for (name, wanted) in [("NoNewPrivs", "1"), ("Seccomp", "2")] {

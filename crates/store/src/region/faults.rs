@@ -38,7 +38,7 @@ impl Random {
             4 => now ^ 1 << self.below(64),
             5 => now.wrapping_add(1),
             6 => self.next() >> self.below(64),
-            _ => (self.next() % 80) << 32 | self.next() % 80,
+            _ => super::joined((self.next() % 80) as u32, (self.next() % 80) as u32),
         }
     }
 }
@@ -291,7 +291,7 @@ fn storm(seed: u64, rounds: usize, beside: bool) {
 
 fn storms(seeds: std::ops::Range<u64>, rounds: usize, beside: bool) {
     for seed in seeds {
-        let (done, came) = mpsc::channel();
+        let (done, came) = mpsc::sync_channel(1);
         let thread = std::thread::spawn(move || {
             storm(seed, rounds, beside);
             let _ = done.send(());
