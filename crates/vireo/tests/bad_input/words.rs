@@ -63,7 +63,7 @@ fn random_words_of_a_worker_do_not_end_the_core() {
         return eprintln!("skipped: the memory of another process cannot be opened here");
     }
     let (mut ran, mut number) = (Ran::set_up(&core, 0x00d0_0000), 4);
-    (1..=number).for_each(|n| drop(Device::new(n).register(&mut ran)));
+    (1..=number).for_each(|n| _ = Device::new(n).register(&mut ran));
     for seed in [1, 3] {
         let deadline = Instant::now() + Duration::from_secs(20);
         let file = loop {
