@@ -17,6 +17,7 @@ mod log_limit;
 pub mod metrics;
 pub mod n4;
 pub mod nf;
+pub mod privileges;
 mod punctual;
 pub mod reload;
 pub mod sbi;

@@ -105,6 +105,8 @@ labels! {
         PfcpUnknownSession = "pfcp-unknown-session",
         /// PFCP: a datagram from an address that is not in `n4.allow`.
         PfcpUnlisted = "pfcp-unlisted",
+        /// The state region has what no worker writes: a worker is broken, or obeys a stranger.
+        StateRegion = "state-region",
         /// A limit was reached: contexts, half-open registrations, mailboxes.
         Limit = "limit",
     }

@@ -86,6 +86,11 @@ pub trait Endpoint: Send {
     /// The driver and why it was chosen, for the log.
     fn driver(&self) -> &str;
 
+    /// Returns true if packets of peers are parsed by this process, on the thread that polls.
+    fn parses_packets(&self) -> bool {
+        false
+    }
+
     /// The SCTP port this endpoint is bound to, 0 if each association has one of its own.
     fn port(&self) -> u16;
 

@@ -4,7 +4,15 @@ use std::fmt;
 /// One of the 4,096 parts of the UE population: the unit that is mapped to a host and belongs to one slice
 /// (DESIGN decision 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "u16")]
 pub struct Bucket(u16);
+
+impl From<u16> for Bucket {
+    /// As [`Bucket::new`]: what others write has no more bits.
+    fn from(n: u16) -> Self {
+        Bucket::new(n)
+    }
+}
 
 impl Bucket {
     /// How many buckets there are.
@@ -24,7 +32,15 @@ impl Bucket {
 /// Local Temporary Mobile Subscriber Identity: the 28-bit number (bucket 12 | number 16) under which the cluster knows
 /// a UE from its first message on (seed 1, Algorithm 1; DESIGN decision 7).
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "u32")]
 pub struct Ltmsi(u32);
+
+impl From<u32> for Ltmsi {
+    /// As [`Ltmsi::from_raw`]: what others write has no more bits.
+    fn from(raw: u32) -> Self {
+        Ltmsi::from_raw(raw)
+    }
+}
 
 impl Ltmsi {
     /// The LTMSI of a number within a bucket.
@@ -44,7 +60,7 @@ impl Ltmsi {
 
     /// The bucket it lies in.
     pub const fn bucket(self) -> Bucket {
-        Bucket((self.0 >> 16) as u16)
+        Bucket::new((self.0 >> 16) as u16)
     }
 
     /// Its number within the bucket.

@@ -11,6 +11,7 @@ use vireo_node::config::{StateAnswer, StateCarry};
 use vireo_node::control::{Control, ControlConfig};
 use vireo_node::crew::Program;
 use vireo_node::metrics::Metrics;
+use vireo_node::privileges;
 use vireo_node::upf::{UpfConfig, UpfHandle};
 use vireo_subscribers::Store;
 
@@ -175,15 +176,19 @@ fn tell_log(program: &mut Program, log: &LogConfig) {
 
 /// Runs this process as a worker of the core that started it.
 pub(crate) fn worker() -> Result<(), Failure> {
+    let kept = privileges::shed();
     log_as_told()?;
     ignore_hangup()?;
+    kept.log();
     Ok(vireo_node::nf::run(set_log_level)?)
 }
 
 /// Runs this process as a data worker of the user plane that started it.
 pub(crate) fn data_worker() -> Result<(), Failure> {
+    let kept = privileges::shed();
     log_as_told()?;
     ignore_hangup()?;
+    kept.log();
     Ok(vireo_node::crew::data_worker()?)
 }
 

@@ -2,6 +2,7 @@
 //! are killed and stopped.
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -74,9 +75,14 @@ fn children(pid: u32) -> Vec<u32> {
 
 /// The workers of the core of a demo.
 fn workers(demo: u32) -> Vec<u32> {
+    workers_of(demo, b"nf-worker")
+}
+
+/// Those whose command line has this word.
+fn workers_of(demo: u32, kind: &[u8]) -> Vec<u32> {
     let is_worker = |pid: &u32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|octet| *octet == 0).any(|word| word == b"nf-worker")
+        line.split(|octet| *octet == 0).any(|word| word == kind)
     };
     // Threads of the core start them, and the kernel lists children by the thread.
     let tasks = |pid: u32| {
@@ -119,6 +125,61 @@ fn no_ue_is_lost_when_its_worker_is_stopped() {
     });
     if check(&demo, 50).is_some() {
         assert!(gone > 2, "{gone} stopped workers were killed, {} still there: {}", stopped.len(), demo.text);
+    }
+}
+
+/// What the kernel says of a process (proc_pid_status(5), proc_pid_oom_score_adj(5)): its privileges, as far as it has any.
+fn privileges(pid: u32) -> Option<Vec<String>> {
+    let read = |pid: u32, name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+    let status = read(pid, "status")?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+    let sets = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
+    let mut found: Vec<String> = sets
+        .into_iter()
+        .filter(|set| field(set).is_none_or(|set| !set.trim_matches('0').is_empty()))
+        .map(|set| format!("{set} {:?}", field(set)))
+        .collect();
+    for (name, wanted) in [("NoNewPrivs", "1"), ("Seccomp", "2")] {
+        found.extend((field(name) != Some(wanted)).then(|| format!("{name} {:?}", field(name))));
+    }
+    let score = |pid: u32| read(pid, "oom_score_adj")?.trim().parse::<i32>().ok();
+    let (own, parent) = (score(pid)?, score(field("PPid")?.parse().ok()?)?);
+    found.extend((own <= parent).then(|| format!("oom_score_adj {own} of {parent}")));
+    // A thread has privileges of its own.
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    for task in tasks.filter_map(|task| task.file_name().to_str().map(String::from)) {
+        let status = read(pid, &format!("task/{task}/status"))?;
+        let is_bare =
+            |line: &str| line.strip_prefix("CapPrm:").is_none_or(|set| set.trim().trim_matches('0').is_empty());
+        let is_filtered = |line: &str| line.strip_prefix("Seccomp:").is_none_or(|mode| mode.trim() == "2");
+        found.extend((!status.lines().all(is_bare)).then(|| format!("capabilities of thread {task}")));
+        found.extend((!status.lines().all(is_filtered)).then(|| format!("no filter of thread {task}")));
+    }
+    Some(found)
+}
+
+/// Test of issue 25: what a message can make of a worker has no privileges.
+#[test]
+fn workers_run_without_privileges() {
+    const KINDS: [&str; 2] = ["nf-worker", "data-worker"];
+    let mut seen: BTreeMap<(&str, u32), (Instant, Duration, Vec<String>)> = BTreeMap::new();
+    let demo = demo(&["--ues", "30", "--rate", "15", "--kill-data", "1/s"], &[], |demo| {
+        for kind in KINDS {
+            for pid in workers_of(demo.id(), kind.as_bytes()) {
+                let since = seen.get(&(kind, pid)).map_or_else(Instant::now, |(since, ..)| *since);
+                if let Some(left) = privileges(pid) {
+                    seen.insert((kind, pid), (since, since.elapsed(), left));
+                }
+            }
+        }
+    });
+    if check(&demo, 30).is_some() {
+        // One that was there for a moment alone may not have come to it.
+        let old = || seen.iter().filter(|(_, (_, age, _))| *age > Duration::from_millis(700));
+        let has = |kind: &str| old().any(|((of, _), _)| *of == kind);
+        assert!(KINDS.into_iter().all(has), "not all kinds of workers were seen: {}", demo.text);
+        assert!(old().all(|(_, (.., left))| left.is_empty()), "privileges are left: {seen:?}");
+        assert!(!demo.core.contains("seccomp filter refuses"), "{}", demo.core);
     }
 }
 

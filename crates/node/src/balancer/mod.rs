@@ -22,6 +22,7 @@ use crate::config::N2Config;
 use crate::host::{Door, Input};
 use crate::metrics::{Fault, Flow, Metrics};
 use crate::n4;
+use crate::privileges;
 use crate::punctual::Punctual;
 use crate::reload::AllowLists;
 use crate::ue_peers::UePeers;
@@ -289,6 +290,10 @@ impl Balancer {
     ///
     /// When the system refuses to poll: nothing can be received any more. When the cluster goes on without this balancer.
     pub fn run(mut self) -> std::io::Result<()> {
+        if self.endpoint.parses_packets() {
+            // Before the first packet is: all sockets are open.
+            privileges::confine_thread(matches!(&self.hosts, Hosts::Fabric(_)));
+        }
         let mut punctual = match &self.hosts {
             Hosts::Fabric(fleet) => Some(Punctual::new(fleet.heartbeat(), Monotonic::now())),
             Hosts::Here(_) => None,

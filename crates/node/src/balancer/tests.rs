@@ -2,9 +2,10 @@
 
 use super::*;
 use std::net::{Ipv4Addr, SocketAddr};
-use vireo_types::Network as Pool;
+
 use vireo_sctp::memory::Network;
 use vireo_sctp::{Config, Event as Sctp};
+use vireo_types::Network as Pool;
 use vireo_wire::pfcp::RecoveryTimeStamp;
 
 const POOL: Pool = Pool::new(IpAddr::V4(Ipv4Addr::new(10, 45, 0, 0)), 16);

@@ -108,6 +108,8 @@ pub enum Why {
     Stuck,
     /// As it was told.
     Dismissed,
+    /// Killed: it may have written what no worker writes.
+    Broken,
     /// Somebody else waited for it, so nobody knows.
     Unknown,
 }
@@ -137,6 +139,7 @@ const COMMANDS: usize = 1024;
 enum Command {
     Launch(u8),
     Dismiss(u8),
+    Kill(u8),
     Weigh(u8, f64),
     Stop,
 }
@@ -179,6 +182,11 @@ impl Crew {
     /// Ends a worker: by SIGTERM, and SIGKILL if that does not help. [`Notice::Down`] or [`Notice::Failed`] follows.
     pub fn dismiss(&self, worker: u8) {
         self.tell(Command::Dismiss(worker));
+    }
+
+    /// Kills a worker at once: [`Notice::Down`] or [`Notice::Failed`] follows.
+    pub fn kill(&self, worker: u8) {
+        self.tell(Command::Kill(worker));
     }
 
     /// Sets a worker's part of the processor in relation to the others': only ratios count. 1.0 to begin with.

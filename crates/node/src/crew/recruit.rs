@@ -4,6 +4,7 @@
 use super::process::{Process, Program};
 use super::watch::is_lost;
 use super::{CrewConfig, EnlistError, Why, enlist};
+use crate::privileges::{self, Profile};
 use rustix::process::Signal;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -82,5 +83,6 @@ pub enum DataWorkerError {
 pub fn data_worker() -> Result<(), DataWorkerError> {
     enlist::follow()?;
     let line = io::stdin().as_fd().try_clone_to_owned()?;
+    privileges::confine(Profile::Packets);
     Ok(vireo_datapath::work(line)?)
 }

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use vireo_store::region::{BuryError, Region};
+use vireo_store::region::Region;
 
 /// How often is looked whether a worker that was started has joined.
 const JOINING: Duration = Duration::from_millis(1);
@@ -152,6 +152,11 @@ impl Watch {
             match command {
                 Command::Launch(worker) => self.launch(worker),
                 Command::Dismiss(worker) => self.dismiss(worker),
+                Command::Kill(worker) => {
+                    if let Some(member) = self.members.iter_mut().find(|m| m.worker == worker) {
+                        member.kill(Why::Broken);
+                    }
+                }
                 Command::Weigh(worker, weight) => self.weights.set(worker, weight),
                 Command::Stop => {
                     for member in &mut self.members {
@@ -222,7 +227,11 @@ impl Watch {
         let why = ending.as_ref().map_or(status, |e| e.why);
         let dead = match self.region.pid_of(worker) {
             // It may have joined a moment before it ended.
-            Some(of) if of == pid => self.bury(worker),
+            Some(of) if of == pid => self.region.bury_reaped(worker, pid),
+            // It has left in order.
+            None if matches!(status, Why::Exited(_)) => None,
+            // What the region says of it, no worker writes.
+            _ if joined => self.region.bury_reaped(worker, pid),
             _ => None,
         };
         if !joined && dead.is_none() {
@@ -234,24 +243,6 @@ impl Watch {
         }
         let noticed = ending.filter(|e| e.killed).map_or(woken.elapsed(), |e| e.silent + e.since.elapsed());
         Notice::Down { worker, pid, dead, why, noticed }
-    }
-
-    /// Buries a worker that is reaped.
-    fn bury(&self, worker: u8) -> Option<vireo_store::region::Dead> {
-        let begun = Instant::now();
-        loop {
-            match self.region.bury(worker) {
-                Ok(dead) => return Some(dead),
-                Err(BuryError::Nobody) => return None,
-                // Its number is another process's by now, and it ended before it wrote when it was started: process
-                // numbers come again only after thousands.
-                Err(error @ BuryError::Alive(_)) if begun.elapsed() > GRACE => {
-                    tracing::error!(%error, worker, "the number of a worker that has ended is lost until a restart");
-                    return None;
-                }
-                Err(BuryError::Alive(_)) => std::thread::sleep(self.closely()),
-            }
-        }
     }
 
     /// Looks at those that are there.

@@ -181,6 +181,7 @@ impl Host {
             return;
         }
         self.controller.controlled = now;
+        self.look_for_faults(now);
         self.pools.measure(&self.region);
         self.pools.fill();
         self.scale();

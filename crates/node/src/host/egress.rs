@@ -74,6 +74,7 @@ impl Host {
     /// Takes some of what one worker has committed and handed back. Whether there was something.
     pub(super) fn take_from(&mut self, at: usize) -> bool {
         let mut busy = false;
+        self.faults.worker = Some(self.rings[at].number);
         for _ in 0..BATCH {
             let Some(item) = self.rings[at].committed.take() else { break };
             if let Some(buffer) = self.region.buffer_of(item) {
@@ -86,6 +87,7 @@ impl Host {
             self.handed_back(Packet::from_item(item));
             busy = true;
         }
+        self.faults.worker = None;
         busy
     }
 
@@ -128,10 +130,7 @@ impl Host {
                         self.let_go(slot, buffer, outbox, Ways::default());
                     }
                 }
-                _ => {
-                    tracing::error!("what a worker committed does not decode: please report it");
-                    self.own.sent(buffer);
-                }
+                _ => self.broken_record(buffer),
             }
         }
         self.snapshot = snapshot;

@@ -15,6 +15,7 @@ mod door;
 mod egress;
 mod entry;
 mod error;
+mod faults;
 mod forward;
 mod frame;
 mod gauge;
@@ -352,6 +353,7 @@ pub struct Host {
     /// What the questions take along of the record that is being let go.
     travels: Option<Travels>,
     started: std::time::Instant,
+    faults: faults::Faults,
     scratch: Vec<u8>,
     snapshot: Snapshot,
 }
@@ -475,6 +477,7 @@ impl Host {
             smf,
             travels: None,
             started: std::time::Instant::now(),
+            faults: faults::Faults::new(octets),
             scratch: Vec::new(),
             snapshot: Snapshot::default(),
             config: Arc::new(config.core),
@@ -761,6 +764,7 @@ impl Host {
     /// Enters deadlines that have come within the horizon, a few UEs at a time.
     fn sweep(&mut self, now: Instant) {
         let Some((from, count)) = self.timers.sweep(now, self.slots) else { return };
+        self.evict_broken(from, count);
         let timers = &mut self.timers;
         for (slot, deadline) in self.region.slots_from(from, count) {
             if let Some(deadline) = deadline {

@@ -193,7 +193,7 @@ impl Host {
     }
 
     /// Lets the workers see which RAN nodes there are.
-    fn post_nodes(&self) {
+    pub(super) fn post_nodes(&self) {
         let of = |(assoc, node): (AssocId, &Node)| {
             let areas = node.record.areas.iter().map(|a| a.tai).collect();
             Posted { assoc, id: node.record.id, areas }

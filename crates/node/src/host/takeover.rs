@@ -13,7 +13,7 @@ use vireo_store::region::{Dead, Slot};
 /// Workers that an event of a UE has ended before it is passed over.
 const FATAL: u8 = 4;
 /// How long UEs are served one by one after the death of a worker that had several in hand.
-const ALONE: vireo_types::Duration = vireo_types::Duration(10_000_000);
+pub(super) const ALONE: vireo_types::Duration = vireo_types::Duration(10_000_000);
 /// UEs that are suspected at a time.
 const SUSPECTS: usize = 1024;
 
@@ -23,7 +23,12 @@ impl Host {
         let number = dead.number();
         // What it committed and said leaves first, in its order. The others go on, and are not waited for.
         if let Some(at) = self.rings.iter().position(|worker| worker.number == number) {
-            while self.take_from(at) {}
+            // One that is dead puts nothing in: more than there is room for is what no worker writes.
+            for _ in 0..=self.region.config().ring_cells as usize / super::BATCH {
+                if !self.take_from(at) {
+                    break;
+                }
+            }
         }
         let lost = self.pools.down(number);
         self.rings.retain(|worker| worker.number != number);
@@ -88,7 +93,7 @@ impl Host {
             let queue = self.plan.queue(&self.region, dead.number(), nf);
             let begun = queue.requeue(dead, &self.own);
             at_work.extend(begun.iter().filter_map(|taken| self.region.slot_at(taken.item as u32)));
-            let waiting = std::iter::from_fn(|| queue.take(&self.own));
+            let waiting = std::iter::from_fn(|| queue.take(&self.own)).take(queue.room());
             for taken in begun.into_iter().chain(waiting) {
                 slots.extend(self.region.slot_at(taken.item as u32));
                 queue.acknowledge(&self.own, taken);
@@ -186,6 +191,7 @@ impl Host {
             tracing::error!("no worker number is free: a worker is not started yet");
             return self.controller.failed.extend(purposes);
         };
+        self.restore(number);
         self.pools.enter(&self.region, number, purposes);
         // One that died at work has left word of it behind, by which its successor would seem stuck or late.
         self.pools.forget_worker(&self.region, number);

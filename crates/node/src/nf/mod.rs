@@ -16,6 +16,7 @@ pub(crate) use contexts::OUTBOX;
 use crate::clock::{self, clock};
 use crate::crew::{self, EnlistError};
 use crate::metrics::Transaction;
+use crate::privileges::{self, Profile};
 use central::{Asked, CentralConfig, CentralError};
 use contexts::{Contexts, Done, Found, Hand, Pending, Step, StepError, Way};
 use ids::Giver;
@@ -134,7 +135,14 @@ pub fn run(set_log_level: SetLogLevel) -> Result<(), NfError> {
     let region = worker.region().clone();
     let (instructions, version) = Instructions::read(&region).ok_or(NfError::Instructions)?;
     clock::adopt(region.board(plan::BOARD_CLOCK).load(Ordering::Acquire));
-    Nf::new(region, worker, (instructions, version), set_log_level).run();
+    let profile = match &instructions.location {
+        Location::Region | Location::Worker => Profile::Region,
+        Location::Central(_) => Profile::Database,
+    };
+    let mut nf = Nf::new(region, worker, (instructions, version), set_log_level);
+    // Before the first octet of a peer is looked at.
+    privileges::confine(profile);
+    nf.run();
     Ok(())
 }
 

@@ -94,6 +94,11 @@ impl Plan {
         self.committed(worker) + 1
     }
 
+    /// The rings of a worker.
+    pub(crate) fn rings(self, worker: u8) -> std::ops::Range<u16> {
+        self.committed(worker)..self.committed(worker) + self.rings_each()
+    }
+
     /// The ring of UEs that an NF is to work for.
     pub(crate) fn queue(self, region: &Region, worker: u8, nf: u8) -> Ring {
         self.ring(region, u16::from(worker) * self.rings_each() + OWN_RINGS + u16::from(nf))

@@ -304,6 +304,10 @@ impl Endpoint for Userspace {
         &self.driver
     }
 
+    fn parses_packets(&self) -> bool {
+        true
+    }
+
     fn port(&self) -> u16 {
         self.config.port
     }

@@ -63,7 +63,7 @@ impl Region {
         if octets.len() > room {
             return Err(PublishError::TooLarge { octets: octets.len(), room });
         }
-        let version = self.word(base + U_VERSION).load(Ordering::Relaxed) + 1;
+        let version = self.word(base + U_VERSION).load(Ordering::Relaxed).wrapping_add(1).max(1);
         // Who sees anything of what is written now sees by the version that its copy is not the latest any more.
         fence(Ordering::Release);
         self.word(base + U_LENGTHS + (version & 1) as usize).store(octets.len() as u64, Ordering::Relaxed);

@@ -90,7 +90,8 @@ impl Region {
     /// The first word of a buffer.
     #[inline]
     pub(super) fn buffer(&self, number: u32) -> usize {
-        self.lay.heap + (number as usize - 1) * UNIT
+        // Of no buffer it is outside of the region.
+        self.lay.heap.wrapping_add((number as usize).wrapping_sub(1).wrapping_mul(UNIT))
     }
 
     fn meta(&self, chunk: usize) -> usize {

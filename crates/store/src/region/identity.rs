@@ -121,6 +121,8 @@ impl Region {
                 }
                 Err(InsertError::Taken(other)) => {
                     self.unbind(other, key, value);
+                    // Also where that slot knows nothing of it, as no worker leaves it.
+                    self.leave_index(key, value, other.0);
                     from = Some(other);
                 }
                 Err(error) => return Err(error),

@@ -15,6 +15,8 @@ const S_FLIGHT: usize = 3;
 const MOST: u64 = 64;
 /// Packets that [`Region::post_last`] may add.
 const LAST: u64 = 8;
+/// Packets that a list can have: all posters may meet at the limit.
+const LONGEST: usize = MOST as usize + 256;
 /// So that the word of a packet in flight is never 0.
 const FLYING: u64 = 1 << 63;
 
@@ -46,6 +48,11 @@ impl Mail {
         Mail { holder: word >> 56, count: word >> 48 & 0xff, changes: word >> 32 & 0xffff, newest: word & 0xffff_ffff }
     }
 
+    /// How many packets wait: none where none is the newest, whatever the count says.
+    fn waiting(self) -> u64 {
+        if self.newest == 0 { 0 } else { self.count }
+    }
+
     fn word(self) -> u64 {
         self.holder << 56 | self.count << 48 | ((self.changes + 1) & 0xffff) << 32 | self.newest
     }
@@ -62,8 +69,21 @@ impl Region {
         word.compare_exchange(old, new.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
+    /// The packet that is older than one: 1 + its number, 0 = none.
     fn link(&self, packet: u64) -> u64 {
-        self.word(self.packet(packet as u32 - 1, P_NEXT)).load(Ordering::Acquire)
+        let next = self.word(self.packet((packet as u32).wrapping_sub(1), P_NEXT)).load(Ordering::Acquire);
+        if next > u64::from(self.packet_count()) {
+            self.mem.fault();
+            return 0;
+        }
+        next
+    }
+
+    /// The packets of a mailbox from the newest on, as 1 + their numbers. A list that comes back to itself ends.
+    fn chain(&self, newest: u64) -> impl Iterator<Item = u64> {
+        let next = |at: &u64| Some(self.link(*at));
+        let newest = if newest > u64::from(self.packet_count()) { 0 } else { newest };
+        std::iter::successors(Some(newest), next).take_while(|at| *at != 0).take(LONGEST)
     }
 
     /// Whether a packet waits in a mailbox or is in flight there. Packets before it in the list are newer, so they are
@@ -116,7 +136,7 @@ impl Region {
         slot: Slot,
         (packet, holder): (Packet, u8),
     ) -> Result<Posted, MailboxFull> {
-        if self.mail(slot).1.count >= most {
+        if self.mail(slot).1.waiting() >= most {
             return Err(MailboxFull);
         }
         self.set_posted(packet, slot, worker.number);
@@ -126,7 +146,7 @@ impl Region {
             self.word(self.packet(packet.number, P_NEXT)).store(mail.newest, Ordering::Release);
             let newest = u64::from(packet.number) + 1;
             // Posters may meet here at the limit: the count has room for all workers beyond it.
-            let count = (mail.count + 1).min(0xff);
+            let count = (mail.waiting() + 1).min(0xff);
             if self.change(slot, word, Mail { holder, count, newest, ..mail }) {
                 return Ok(if mail.holder == 0 { Posted::Holder } else { Posted::Queued });
             }
@@ -153,7 +173,10 @@ impl Region {
                 }
                 continue;
             }
-            let packet = self.oldest(mail);
+            let Some(packet) = self.oldest(mail) else {
+                self.drop_list(slot, word, mail);
+                continue;
+            };
             let flying = FLYING | packet.to_item();
             self.word(self.slot(slot.0, S_FLIGHT)).store(flying, Ordering::Release);
             if self.unlink(slot, packet) {
@@ -162,12 +185,19 @@ impl Region {
         }
     }
 
-    fn oldest(&self, mail: Mail) -> Packet {
-        let mut at = mail.newest;
-        loop {
-            match self.link(at) {
-                0 => return self.packet_now(at as u32 - 1),
-                next => at = next,
+    /// The oldest packet that waits; `None` if the list has no end, or leads to what is no packet.
+    fn oldest(&self, mail: Mail) -> Option<Packet> {
+        let (length, last) = self.chain(mail.newest).fold((0, 0), |(length, _), at| (length + 1, at));
+        (length < LONGEST).then_some(last).filter(|last| *last != 0).map(|last| self.packet_now(last as u32 - 1))
+    }
+
+    /// Empties a mailbox whose list is no list, as only its holder does. What was in it is lost.
+    fn drop_list(&self, slot: Slot, word: u64, mail: Mail) {
+        self.mem.fault();
+        if self.change(slot, word, Mail { count: 0, newest: 0, ..mail }) {
+            let waiting: Vec<u64> = self.chain(mail.newest).collect();
+            for at in waiting {
+                self.free_packet(self.packet_now(at as u32 - 1));
             }
         }
     }
@@ -184,13 +214,7 @@ impl Region {
                 }
                 continue;
             }
-            let mut at = mail.newest;
-            while at != 0 && self.link(at) != place {
-                at = self.link(at);
-            }
-            if at == 0 {
-                return false;
-            }
+            let Some(at) = self.chain(mail.newest).find(|at| self.link(*at) == place) else { return false };
             self.word(self.packet(at as u32 - 1, P_NEXT)).store(0, Ordering::Release);
             return self.less(slot);
         }
@@ -221,11 +245,7 @@ impl Region {
                 return false;
             }
             // The dead one may have died before it counted what it took out.
-            let (mut count, mut at) = (0, mail.newest);
-            while at != 0 {
-                count += 1;
-                at = self.link(at);
-            }
+            let count = self.chain(mail.newest).take(0xff).count() as u64;
             if self.change(slot, word, Mail { holder: u64::from(holder) + 1, count, ..mail }) {
                 return true;
             }
@@ -261,11 +281,9 @@ impl Region {
         loop {
             let (word, mail) = self.mail(slot);
             if self.change(slot, word, Mail { holder: 0, count: 0, newest: 0, ..mail }) {
-                let mut at = mail.newest;
-                while at != 0 {
-                    let packet = self.packet_now(at as u32 - 1);
-                    at = self.link(at);
-                    self.free_packet(packet);
+                let waiting: Vec<u64> = self.chain(mail.newest).collect();
+                for at in waiting {
+                    self.free_packet(self.packet_now(at as u32 - 1));
                 }
                 return;
             }

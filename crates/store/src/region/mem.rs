@@ -34,6 +34,31 @@ pub(super) struct Mem {
     words: usize,
     fd: OwnedFd,
     huge: bool,
+    faults: Faults,
+}
+
+/// What a reader finds in the place of words that there are none of, because a number that led to them was not what any
+/// worker writes: 0, again and again, whatever is written to it.
+#[cfg(not(loom))]
+#[derive(Debug)]
+struct Faults {
+    nothing: AtomicU64,
+    /// How often.
+    count: AtomicU64,
+}
+
+#[cfg(not(loom))]
+impl Faults {
+    fn new() -> Self {
+        Faults { nothing: AtomicU64::new(0), count: AtomicU64::new(0) }
+    }
+
+    #[cold]
+    fn note(&self) -> &AtomicU64 {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.nothing.store(0, Ordering::Relaxed);
+        &self.nothing
+    }
 }
 
 // SAFETY: the mapping lives as long as the value, and is reached only as atomics or, by `octets`, under its contract.
@@ -106,24 +131,26 @@ impl Mem {
             return Err(error);
         }
         let base = std::ptr::NonNull::new(base.cast()).expect("a mapping is not at address 0");
-        Ok(Mem { base, words: bytes / WORD, fd, huge })
+        Ok(Mem { base, words: bytes / WORD, fd, huge, faults: Faults::new() })
     }
 
-    /// A word, by its number.
-    ///
-    /// # Panics
-    ///
-    /// When the number is outside of the region.
+    /// A word, by its number. A number outside of the region was led to by what no worker writes: it is a fault, and the word
+    /// is one of nobody.
     #[inline]
     pub(super) fn word(&self, number: usize) -> &AtomicU64 {
-        assert!(number < self.words, "word {number} is outside of the region");
+        if number >= self.words {
+            return self.faults.note();
+        }
         // SAFETY: within the mapping by the check, aligned as the mapping is to pages, and every value is a valid u64.
         unsafe { self.base.add(number).as_ref() }
     }
 
-    /// So many words from one on.
+    /// So many words from one on; none, and a fault, if they are not all in the region.
     fn span(&self, number: usize, count: usize) -> &[AtomicU64] {
-        assert!(number <= self.words && count <= self.words - number, "words outside of the region");
+        if number > self.words || count > self.words - number {
+            self.faults.note();
+            return &[];
+        }
         // SAFETY: within the mapping by the check, aligned as the mapping is to pages, and every value is a valid u64.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(number), count) }
     }
@@ -131,6 +158,17 @@ impl Mem {
     /// How many words there are.
     pub(super) fn words(&self) -> usize {
         self.words
+    }
+
+    /// Notes that something was found that no worker writes.
+    #[cold]
+    pub(super) fn fault(&self) {
+        self.faults.note();
+    }
+
+    /// How often this process has found such things.
+    pub(super) fn faults(&self) -> u64 {
+        self.faults.count.load(Ordering::Relaxed)
     }
 
     /// Whether it lies in huge pages that were set aside.
@@ -170,6 +208,14 @@ impl Drop for Mem {
 #[derive(Debug)]
 pub(super) struct Mem {
     words: Box<[AtomicU64]>,
+}
+
+#[cfg(loom)]
+impl Mem {
+    /// A model has no faults.
+    pub(super) fn fault(&self) {
+        unreachable!("a model writes what workers write")
+    }
 }
 
 #[cfg(loom)]

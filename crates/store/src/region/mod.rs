@@ -3,14 +3,21 @@
 //!
 //! Everything is a 64-bit word with a number, so that it is the same wherever a process maps it. What one process writes
 //! becomes true by one compare-and-swap; killed at any instruction it leaves the old or the new, and what it held is
-//! found again by [`Region::bury`] and [`Region::reclaim`]. It knows nothing of what a context or a packet means, and
-//! trusts the processes that it is shared with: they are workers of one host.
+//! found again by [`Region::bury`] and [`Region::reclaim`]. It knows nothing of what a context or a packet means.
+//!
+//! The host does not trust what its workers write: they decode what strangers send. Whatever words the region has, no function
+//! of it panics, waits for ever or touches memory outside of the region. What no worker writes by right is a *fault*
+//! ([`Region::faults`]): it is passed over, or taken out ([`Worker::evict`]), and its UE is lost. What faults leave behind
+//! ([`Region::restore`]) is put right when workers are replaced. Workers that write what they like can forge contexts of UEs that are
+//! well-formed: that is not noticed.
 
 #[cfg(not(loom))]
 mod bell;
 mod board;
 #[cfg(all(test, not(loom)))]
 mod deaths;
+#[cfg(all(test, not(loom)))]
+mod faults;
 #[cfg(not(loom))]
 mod file;
 mod heap;
@@ -193,24 +200,9 @@ impl Region {
     /// A region in memory that is all zero.
     fn begin(mem: Mem, config: RegionConfig) -> Result<Self, RegionError> {
         let lay = Layout::new(&config, config.bytes / mem::WORD)?;
-        let put = |number: usize, value: u64| mem.word(number).store(value, Ordering::Relaxed);
-        put(H_MAGIC, MAGIC);
-        put(H_VERSION, VERSION);
-        put(H_UES, u64::from(config.ues));
-        put(H_WORKERS, u64::from(config.workers));
-        put(H_BYTES, config.bytes as u64);
-        put(H_PACKETS, u64::from(config.packets));
-        put(H_RINGS, u64::from(config.rings));
-        put(H_CELLS, u64::from(config.ring_cells));
-        put(H_LARGE, u64::from(config.large_packets));
-        put(H_BOARD, u64::from(config.board));
-        put(H_BULLETINS, u64::from(config.bulletins));
-        put(H_BULLETIN_BYTES, u64::from(config.bulletin_bytes));
-        for (number, size) in config.tables.iter().enumerate() {
-            put(H_TABLES + number, u64::from(*size));
-        }
-        mem.word(H_READY).store(1, Ordering::Release);
-        Ok(Region { mem: Arc::new(mem), lay: Arc::new(lay), config, sparse: false })
+        let region = Region { mem: Arc::new(mem), lay: Arc::new(lay), config, sparse: false };
+        region.write_header(&region.config);
+        Ok(region)
     }
 
     /// Maps the region behind a descriptor that this process inherited or received.
@@ -284,6 +276,49 @@ impl Region {
     #[inline]
     fn word(&self, number: usize) -> &AtomicU64 {
         self.mem.word(number)
+    }
+}
+
+#[cfg(not(loom))]
+impl Region {
+    /// How often this process has found in the region what no worker writes: places that there are none of, lists without an
+    /// end, lengths that do not fit.
+    #[inline]
+    pub fn faults(&self) -> u64 {
+        self.mem.faults()
+    }
+
+    /// Puts right what a worker of this number has to find when it joins, as nobody is there under it: the sizes at the beginning
+    /// of the region, the worker's own record, and these rings, which are emptied.
+    pub fn restore(&self, worker: u8, rings: std::ops::Range<u16>) {
+        self.write_header(&self.config);
+        self.word(layout::H_SOLE).store(0, Ordering::Relaxed);
+        if worker < self.config.workers {
+            self.dismiss(worker);
+        }
+        for ring in rings.filter_map(|number| self.ring(number)) {
+            ring.clear();
+        }
+    }
+
+    fn write_header(&self, config: &RegionConfig) {
+        let put = |number: usize, value: u64| self.word(number).store(value, Ordering::Relaxed);
+        put(H_MAGIC, MAGIC);
+        put(H_VERSION, VERSION);
+        put(H_UES, u64::from(config.ues));
+        put(H_WORKERS, u64::from(config.workers));
+        put(H_BYTES, config.bytes as u64);
+        put(H_PACKETS, u64::from(config.packets));
+        put(H_RINGS, u64::from(config.rings));
+        put(H_CELLS, u64::from(config.ring_cells));
+        put(H_LARGE, u64::from(config.large_packets));
+        put(H_BOARD, u64::from(config.board));
+        put(H_BULLETINS, u64::from(config.bulletins));
+        put(H_BULLETIN_BYTES, u64::from(config.bulletin_bytes));
+        for (number, size) in config.tables.iter().enumerate() {
+            put(H_TABLES + number, u64::from(*size));
+        }
+        self.word(H_READY).store(1, Ordering::Release);
     }
 }
 

@@ -57,6 +57,10 @@ macro_rules! writes {
 }
 
 impl AtomicU64 {
+    pub(crate) const fn new(value: u64) -> Self {
+        AtomicU64(std::sync::atomic::AtomicU64::new(value))
+    }
+
     pub(crate) fn load(&self, order: Ordering) -> u64 {
         READ.set(READ.get() + 1);
         self.0.load(order)

@@ -121,6 +121,12 @@ impl Numbers {
         let note = self.free_note(slot)?;
         let cursor = self.region.word(self.base + N_CURSOR);
         let start = cursor.load(Ordering::Relaxed);
+        if start > u64::MAX / 2 {
+            // It never comes so far.
+            self.region.mem.fault();
+            cursor.store(0, Ordering::Relaxed);
+            return None;
+        }
         for at in start..start + LOOKS.min(size.into()) {
             let number = part.start + (at % u64::from(size)) as u32;
             if self.owner(number).is_none() {
@@ -202,7 +208,9 @@ impl Numbers {
             return None;
         }
         let (word, shift) = self.place(number);
-        ((word.load(Ordering::Acquire) >> shift) as u32).checked_sub(1).map(Slot)
+        let owner = ((word.load(Ordering::Acquire) >> shift) as u32).checked_sub(1).map(Slot)?;
+        // One that there is none of has no number.
+        (owner.0 < self.region.slot_count() || owner.0 == LENT - 1).then_some(owner)
     }
 
     fn count(&self, change: i64) {

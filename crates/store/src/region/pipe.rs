@@ -75,15 +75,15 @@ impl Sender {
     /// When the ring is full.
     #[inline]
     pub fn push(&mut self, item: u64) -> Result<(), RingFull> {
-        if self.tail - self.head >= self.pipe.cells {
+        if self.tail.wrapping_sub(self.head) >= self.pipe.cells {
             // What the consumer has read is read before this is written over.
             self.head = self.pipe.at(HEAD).load(Ordering::Acquire);
-            if self.tail - self.head >= self.pipe.cells {
+            if self.tail.wrapping_sub(self.head) >= self.pipe.cells {
                 return Err(RingFull);
             }
         }
         self.pipe.cell(self.tail).store(item & ITEM, Ordering::Relaxed);
-        self.tail += 1;
+        self.tail = self.tail.wrapping_add(1);
         self.pipe.at(TAIL).store(self.tail, Ordering::Release);
         Ok(())
     }
@@ -94,13 +94,19 @@ impl Receiver {
     #[inline]
     pub fn take(&mut self) -> Option<u64> {
         if self.head == self.tail {
-            self.tail = self.pipe.at(TAIL).load(Ordering::Acquire);
-            if self.head == self.tail {
+            let tail = self.pipe.at(TAIL).load(Ordering::Acquire);
+            if self.head == tail {
                 return None;
             }
+            if tail.wrapping_sub(self.head) > self.pipe.cells {
+                // No producer is so far ahead. The next that it puts in says where it is.
+                self.pipe.region.mem.fault();
+                return None;
+            }
+            self.tail = tail;
         }
         let item = self.pipe.cell(self.head).load(Ordering::Relaxed);
-        self.head += 1;
+        self.head = self.head.wrapping_add(1);
         self.pipe.at(HEAD).store(self.head, Ordering::Release);
         Some(item)
     }
@@ -108,7 +114,8 @@ impl Receiver {
     /// Whether nothing waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.head == self.tail && self.pipe.at(TAIL).load(Ordering::Acquire) == self.head
+        let ahead = || self.pipe.at(TAIL).load(Ordering::Acquire).wrapping_sub(self.head);
+        self.head == self.tail && !(1..=self.pipe.cells).contains(&ahead())
     }
 }
 

@@ -118,7 +118,10 @@ impl Region {
         let (generation, state) = halves(now);
         let packet = Packet { number, generation };
         let slot = self.word(self.packet(number, P_SLOT)).load(Ordering::Acquire) as u32;
-        let lost = state == OWNED | u32::from(worker)
+        // What is nobody's by any state that workers give a packet is lost as well.
+        let known = matches!(state & !0xff, FREE | OWNED | POSTED) && (state & 0xff) < u32::from(self.config.workers);
+        let lost = !known
+            || state == OWNED | u32::from(worker)
             || state == POSTED | u32::from(worker) && !self.is_posted(Slot(slot), packet);
         if lost {
             let free = joined(generation.wrapping_add(1) & GENERATIONS, FREE);

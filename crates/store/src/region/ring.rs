@@ -71,7 +71,8 @@ impl Ring {
 
     /// Moves a hint on from `position`, unless somebody did.
     fn advance(&self, hint: usize, position: u64) {
-        let _ = self.at(hint).compare_exchange(position, position + 1, Ordering::SeqCst, Ordering::Relaxed);
+        let next = position.wrapping_add(1);
+        let _ = self.at(hint).compare_exchange(position, next, Ordering::SeqCst, Ordering::Relaxed);
     }
 
     /// Puts an item (40 bits) in.
@@ -146,7 +147,24 @@ impl Ring {
 
     /// Items that wait, about.
     pub fn len(&self) -> usize {
-        self.at(TAIL).load(Ordering::Relaxed).saturating_sub(self.at(HEAD).load(Ordering::Relaxed)) as usize
+        let waiting = self.at(TAIL).load(Ordering::Relaxed).saturating_sub(self.at(HEAD).load(Ordering::Relaxed));
+        waiting.min(self.cells) as usize
+    }
+
+    /// Items that it has room for.
+    pub fn room(&self) -> usize {
+        self.cells as usize
+    }
+
+    /// Empties it. Nobody uses it meanwhile.
+    #[cfg(not(loom))]
+    pub(super) fn clear(&self) {
+        for position in 0..self.cells {
+            self.cell(position).store(word(0, EMPTY, 0, 0), Ordering::Relaxed);
+        }
+        for hint in [HEAD, TAIL] {
+            self.at(hint).store(0, Ordering::SeqCst);
+        }
     }
 
     /// Whether none waits, about.

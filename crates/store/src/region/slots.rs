@@ -155,10 +155,38 @@ impl Region {
             self.mem.touch(self.buffer(number), BUFFER_HEADER + to.context.len() / WORD);
             let read = self.read_buffer(number, to, true);
             fence(Ordering::Acquire);
-            if self.word(self.slot(slot.0, S_WORD)).load(Ordering::Relaxed) == to.word && read {
-                return true;
+            if self.word(self.slot(slot.0, S_WORD)).load(Ordering::Relaxed) == to.word {
+                if read {
+                    return true;
+                }
+                // A buffer is written anew only when another record is current: what is there is no record.
+                self.mem.fault();
+                (to.word, to.buffer) = (0, None);
+                to.context.clear();
+                to.outbox.clear();
+                return false;
             }
         }
+    }
+
+    /// Whether a buffer has the record that is current in a slot.
+    pub fn is_record_of(&self, slot: Slot, buffer: Buffer) -> bool {
+        halves(self.current(slot.0)).1 == buffer.number && self.in_use(buffer.number) == buffer
+    }
+
+    /// Whether what a slot says of its record cannot be: its UE is lost, and its slot is to be freed by [`Worker::evict`].
+    pub fn is_broken(&self, slot: Slot) -> bool {
+        let now = self.current(slot.0);
+        let (version, number) = halves(now);
+        let broken = number != 0 && {
+            let base = self.buffer(number);
+            let place = self.word(base + B_PLACE).load(Ordering::Relaxed);
+            let (context, outbox) = halves(self.word(base + B_LENGTHS).load(Ordering::Relaxed));
+            let words = (context as usize).div_ceil(WORD) + (outbox as usize).div_ceil(WORD);
+            place != joined(version, slot.0) || self.capacity(number).is_none_or(|capacity| words > capacity)
+        };
+        fence(Ordering::Acquire);
+        broken && self.word(self.slot(slot.0, S_WORD)).load(Ordering::Relaxed) == now
     }
 
     /// The record that an item of a queue of effects speaks of; `None` if its use is over.
@@ -379,6 +407,26 @@ impl Worker {
         self.region.release(slot.0);
         self.vacant.freed(slot);
         true
+    }
+
+    /// Frees a slot whatever it says, and what leads to it: its UE is lost. For slots that [are broken](Region::is_broken). Returns
+    /// the version that the slot has then.
+    pub fn evict(&mut self, slot: Slot) -> Version {
+        let region = &self.region;
+        let word = region.word(region.slot(slot.0, S_WORD));
+        let now = word.load(Ordering::Acquire);
+        let (version, number) = halves(now);
+        let next = next_version(version);
+        region.sign(slot.0, self.number, true);
+        word.store(joined(next, 0), Ordering::Release);
+        if region.capacity(number).is_some() && !region.was_committed(number) {
+            let buffer = region.in_use(number);
+            self.done(buffer, heap::SUPERSEDED | heap::SENT);
+        }
+        self.region.word(self.region.slot(slot.0, S_LEAVING)).store(0, Ordering::Release);
+        self.region.let_go(slot);
+        self.region.release(slot.0);
+        next
     }
 
     /// Makes `record` the record of a UE, if that of `seen` still is.

@@ -179,6 +179,14 @@ impl Region {
         })
     }
 
+    /// The same by who has reaped the worker's process, this one, whatever the region says of it.
+    #[cfg(not(loom))]
+    pub fn bury_reaped(&self, number: u8, pid: u32) -> Option<Dead> {
+        let word = (number < self.config.workers).then(|| self.word(self.worker_word(number, W_STATE)))?;
+        word.store(BURIED | u64::from(pid), Ordering::Release);
+        Some(Dead { number })
+    }
+
     /// The process of a worker.
     pub fn pid_of(&self, number: u8) -> Option<u32> {
         let state = (number < self.config.workers).then(|| self.word(self.worker_word(number, W_STATE)))?;

@@ -132,6 +132,11 @@ impl Core {
         }
     }
 
+    /// The process of the core.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Resident memory in octets, as the kernel says.
     pub(crate) fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("a process");

@@ -12,8 +12,10 @@ mod messages;
 mod nas;
 mod ngap;
 mod others;
+mod privileges;
 mod ran;
 mod transport;
+mod words;
 
 use crate::core::Core;
 use device::Device;

@@ -14,7 +14,7 @@ impl World {
             error.put(&pfcp::FTeid::new(Teid(0x201), Ipv4Addr::new(10, 3, 0, 2).into()));
         });
         report.finish().unwrap();
-        assert!(self.smf.pfcp(seid, &octets, self.now));
+        assert!(self.smf.pfcp((UPF, seid), &octets, self.now));
         self.act();
     }
 

@@ -1,0 +1,126 @@
+//! Faults of the state region: what its words say and no worker writes by right, because one is broken or obeys a stranger.
+//!
+//! The host goes on. It passes over what cannot be, loses the UEs whose records cannot be read, counts and logs that, and
+//! replaces workers: the one that handed over a record that does not decode, else all of them, since anybody may have written what
+//! is found in the region. Before a worker starts, what it begins with is put right.
+
+use super::{Host, WORKERS};
+use crate::clock::{self, clock};
+use crate::metrics::Fault;
+use crate::nf::plan;
+use std::sync::atomic::Ordering;
+use vireo_store::region::{Buffer, Slot};
+use vireo_types::{Duration, Instant};
+
+/// How often all workers are replaced at most, where faults do not end: what was damaged is found bit by bit.
+const REPLACED_EVERY: Duration = Duration::from_secs(10);
+
+/// What is known of faults.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    /// What workers are told at their start.
+    instructions: Vec<u8>,
+    /// The worker whose records are looked at.
+    pub(super) worker: Option<u8>,
+    /// Faults that were dealt with.
+    seen: u64,
+    /// When all workers were replaced.
+    replaced: Option<Instant>,
+}
+
+impl Faults {
+    /// Of a region that none were found in; with what workers are told at their start.
+    pub(super) fn new(instructions: Vec<u8>) -> Self {
+        Faults { instructions, ..Faults::default() }
+    }
+}
+
+impl Host {
+    /// Looks whether the region was found at fault since this was called last.
+    pub(super) fn look_for_faults(&mut self, now: Instant) {
+        let count = self.region.faults() - self.faults.seen;
+        if count > 0 {
+            self.faults.seen += count;
+            self.account.metrics.faults(Fault::StateRegion, count);
+            self.replace_all(now, count);
+        }
+    }
+
+    fn replace_all(&mut self, now: Instant, count: u64) {
+        let lately = self.faults.replaced.is_some_and(|at| now.since(at) < REPLACED_EVERY);
+        // A stateful worker would take its UEs along.
+        if lately || self.private.is_some() {
+            return tracing::error!(count, "state region has words that no worker writes");
+        }
+        self.faults.replaced = Some(now);
+        tracing::error!(
+            count,
+            workers = self.rings.len(),
+            "state region has words that no worker writes, replacing workers"
+        );
+        self.rings.iter().for_each(|worker| self.crew.kill(worker.number));
+    }
+
+    /// A record has effects that do not decode: it is done with, its UE is lost, and its worker is replaced.
+    pub(super) fn broken_record(&mut self, buffer: Buffer) {
+        self.account.metrics.fault(Fault::StateRegion);
+        let slot = self.region.slot_of_buffer(buffer);
+        let worker = self.faults.worker;
+        tracing::error!(slot = slot.map(Slot::number), worker, "bug or attack: committed record does not decode");
+        self.own.sent(buffer);
+        let current = |slot: &Slot| self.region.is_record_of(*slot, buffer);
+        if let Some(slot) = slot.filter(current) {
+            self.evict(&[slot]);
+        }
+        if let (Some(worker), None) = (worker, &self.private) {
+            self.crew.kill(worker);
+        }
+    }
+
+    /// Takes UEs out whose records cannot be read, of these slots.
+    pub(super) fn evict_broken(&mut self, from: u32, count: u32) {
+        let slots = (from..from.saturating_add(count)).filter_map(|number| self.region.slot_at(number));
+        let broken: Vec<Slot> = slots.filter(|slot| self.region.is_broken(*slot)).collect();
+        if !broken.is_empty() {
+            self.account.metrics.faults(Fault::StateRegion, broken.len() as u64);
+            tracing::error!(count = broken.len(), "UEs are lost: their records cannot be read");
+            self.evict(&broken);
+            self.replace_all(clock(), broken.len() as u64);
+        }
+    }
+
+    fn evict(&mut self, slots: &[Slot]) {
+        for slot in slots {
+            let version = self.own.evict(*slot);
+            *self.order.last(*slot) = version;
+        }
+        self.ids.give_back_all(|owner| slots.contains(&owner));
+    }
+
+    /// Puts right what a worker finds at its start, before one of this number is started.
+    pub(super) fn restore(&mut self, number: u8) {
+        let plan = self.plan;
+        self.region.restore(number, plan.rings(number.min(WORKERS)));
+        let put = |word: u32, value: u64| self.region.board(word).store(value, Ordering::Release);
+        put(plan::BOARD_CLOCK, clock::offset());
+        put(plan::BOARD_STOP, 0);
+        put(plan::BOARD_SLOTS, self.slots.into());
+        // One that died at work has left word of it behind, by which its successor would seem stuck; and one of how long it had
+        // waited.
+        put(plan.nf_word(number, 0, plan::NF_SERVING), 0);
+        (0..plan.nfs).for_each(|nf| put(plan.nf_word(number, nf, plan::NF_WAITED), 0));
+        let alone = self.region.board(plan::BOARD_ALONE);
+        if alone.load(Ordering::Relaxed) > (clock() + super::takeover::ALONE).0 {
+            alone.store(0, Ordering::Relaxed);
+        }
+        let mut octets = Vec::new();
+        self.region.read_bulletin(plan::BULLETIN_CONFIG, &mut octets);
+        if octets != self.faults.instructions
+            && let Err(error) = self.region.publish(plan::BULLETIN_CONFIG, &self.faults.instructions)
+        {
+            tracing::error!(%error, "instructions of workers are damaged and cannot be written again");
+        }
+        self.post_nodes();
+        self.tell_own();
+    }
+}

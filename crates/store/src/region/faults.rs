@@ -1,0 +1,321 @@
+//! A worker that is broken, or obeys a stranger, writes what it likes into the region: whatever that is, the host's functions
+//! come back, without a panic, and a worker that takes its place serves new UEs.
+
+use super::mem::{AtomicU64, Ordering};
+use super::{Buffer, Dead, Key, Packet, Record, Region, RegionConfig, Ring, Slot, Snapshot, Worker, halves};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use std::time::Duration;
+use vireo_types::{Instant, Ltmsi};
+
+/// Longer than a machine that does other things too takes for one seed.
+const LONG: Duration = Duration::from_secs(60);
+const RINGS: std::ops::Range<u16> = 3..6;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    /// A word as one who knows the layout might write it: of all sizes, and such as others have.
+    fn word(&mut self, now: u64) -> u64 {
+        match self.below(8) {
+            0 => self.next(),
+            1 => 0,
+            2 => u64::MAX,
+            3 => self.next() % 80,
+            4 => now ^ 1 << self.below(64),
+            5 => now.wrapping_add(1),
+            6 => self.next() >> self.below(64),
+            _ => super::joined((self.next() % 80) as u32, (self.next() % 80) as u32),
+        }
+    }
+}
+
+/// Writes so many words, most of them where something is.
+fn damage(region: &Region, random: &mut Random, count: usize) {
+    for _ in 0..count {
+        let place = match random.below(4) {
+            0 => random.below(region.lay.heap),
+            1 => region.lay.slots + random.below(region.lay.slot_count * 16),
+            2 => region.lay.heap + random.below(4 * 8192),
+            _ => region.lay.rings + random.below(region.lay.board - region.lay.rings),
+        };
+        let word: &AtomicU64 = region.word(place);
+        let value = random.word(word.load(Ordering::Relaxed));
+        word.store(value, Ordering::Relaxed);
+    }
+}
+
+fn region() -> Region {
+    let mut config = RegionConfig::new(48, 4, 8 << 20);
+    (config.packets, config.large_packets, config.rings, config.ring_cells) = (64, 2, 12, 16);
+    (config.board, config.bulletins, config.bulletin_bytes, config.tables[0]) = (16, 1, 512, 64);
+    Region::create(config).expect("a region")
+}
+
+/// What a host has at hand.
+struct Host {
+    region: Region,
+    own: Worker,
+    seen: Snapshot,
+}
+
+impl Host {
+    fn slot(&self, random: &mut Random) -> Slot {
+        self.region.slot_at(random.below(self.region.slot_count() as usize) as u64).expect("one of them")
+    }
+
+    /// One of the things that a host does, and a worker with it.
+    fn act(&mut self, random: &mut Random) {
+        let (slot, number) = (self.slot(random), random.below(80) as u32);
+        let (ltmsi, region) = (Ltmsi::from_raw(number), self.region.clone());
+        let buffer = Buffer { number: random.next() as u32 % 5000, generation: random.below(3) as u32 };
+        match random.below(16) {
+            0 => {
+                if let Ok(slot) = self.own.insert(ltmsi) {
+                    self.commit(slot, random);
+                }
+            }
+            1 => self.commit(slot, random),
+            2 if region.read(slot, &mut self.seen) => drop(self.own.remove(slot, &self.seen)),
+            3 => {
+                let item = random.next() & super::ring::ITEM;
+                if let Some(buffer) = region.buffer_of(item) {
+                    region.read_outbox(buffer, &mut self.seen);
+                }
+                region.read_record(buffer, &mut self.seen, true);
+                let _ =
+                    (region.place_of_buffer(buffer), region.slot_of_buffer(buffer), region.buffer_of(buffer.to_item()));
+                self.own.sent(buffer);
+            }
+            4 => {
+                let _ = (region.deadline_of(slot), region.pin_of(slot), region.consumed_of(slot));
+                let _ = (region.slots_from(0, 100).count(), region.slots().count(), region.slots_used(100));
+                let _ = (region.record_bytes(100), region.heap_use(), region.packets_used());
+            }
+            5 => {
+                let octets = vec![7; random.below(3000)];
+                if let Some(packet) = self.own.packet(1, &octets)
+                    && region.post(&self.own, slot, packet, 1).is_err()
+                {
+                    self.own.free(packet);
+                }
+            }
+            6 => {
+                let packet = Packet::from_item(random.next());
+                region.read_packet(packet, &mut Vec::new());
+                self.own.free(packet);
+            }
+            7 => {
+                for key in [Key::Ltmsi, Key::Tmsi, Key::Supi, Key::Ran] {
+                    let _ = (region.bind_over(slot, key, number.into()), region.lookup(key, number.into()));
+                    region.unbind(slot, key, number.into());
+                }
+            }
+            8 => {
+                let _ = (region.alias(slot, ltmsi), region.rename(slot, ltmsi), region.aliases(slot).count());
+                let _ = (region.drop_alias(slot, ltmsi), region.ltmsi_of(slot), region.slot_of(ltmsi));
+            }
+            9 => {
+                let numbers = region.numbers(0).expect("a table");
+                let taken = numbers.take(slot);
+                let _ = (numbers.reserve(number, slot), numbers.lend(number, slot), numbers.returned(number));
+                let _ = (numbers.owner(number), numbers.used(), taken.map(|taken| numbers.give_back(taken, slot)));
+                region.clear_taken(slot);
+            }
+            10 => {
+                let _ = region.publish(0, &[1; 100]);
+                region.read_bulletin(0, &mut Vec::new());
+            }
+            11 => {
+                let ring = region.ring(random.below(12) as u16).expect("a ring");
+                let _ = (ring.push(number.into()), ring.len(), ring.is_empty());
+                if let Some(taken) = ring.take(&self.own) {
+                    ring.acknowledge(&self.own, taken);
+                }
+            }
+            12 => {
+                let dead = Dead { number: random.below(3) as u8 + 1 };
+                region.take_over(slot, &dead, 0);
+                let _ = (region.held_by(&dead).count(), region.last_of(&dead), region.unsent(&dead));
+                while let Some(packet) = region.next(&self.own, slot) {
+                    region.read_packet(packet, &mut Vec::new());
+                    self.own.finish(slot);
+                }
+            }
+            13 => self.own.trim(),
+            14 => drop(self.own.abandon(slot)),
+            _ => self.sweep(),
+        }
+    }
+
+    fn commit(&mut self, slot: Slot, random: &mut Random) {
+        let octets = vec![3; random.below(700)];
+        self.region.read(slot, &mut self.seen);
+        let record = Record { context: &octets, outbox: &octets[..octets.len() / 3], ..Record::default() };
+        if let Ok(done) = self.own.commit(slot, &self.seen, &Record { deadline: Some(Instant(7)), ..record }) {
+            self.own.sent(done.buffer);
+        }
+    }
+
+    /// Takes out what cannot be.
+    fn sweep(&mut self) {
+        for number in 0..self.region.slot_count() {
+            let slot = self.region.slot_at(number).expect("one of them");
+            if self.region.is_broken(slot) {
+                self.own.evict(slot);
+                assert!(halves(self.region.current(slot.0)).1 == 0 || self.is_being_damaged());
+            }
+        }
+    }
+
+    fn is_being_damaged(&self) -> bool {
+        self.region.board(0).load(Ordering::Relaxed) == 1
+    }
+
+    /// A worker has died: what it held is taken over, and another takes its place.
+    fn replace(&mut self, number: u8) {
+        let Some(dead) = self.region.bury_reaped(number, 7) else { panic!("it is one of the region's") };
+        for ring in RINGS.filter_map(|ring| self.region.ring(ring)) {
+            let begun = ring.requeue(&dead, &self.own);
+            let waiting = std::iter::from_fn(|| ring.take(&self.own)).take(ring.room());
+            begun.into_iter().chain(waiting).for_each(|taken| _ = ring.acknowledge(&self.own, taken));
+        }
+        for slot in self.region.held_by(&dead).collect::<Vec<_>>() {
+            self.region.take_over(slot, &dead, 0);
+            while self.region.next(&self.own, slot).is_some() {
+                self.own.finish(slot);
+            }
+        }
+        self.region.reclaim(dead);
+        self.region.restore(number, RINGS);
+    }
+}
+
+/// A worker that has taken a place over serves a UE that has come after the damage.
+fn serves(host: &mut Host) {
+    let region = Region::attach(host.region.share().expect("shared")).expect("what it begins with was put right");
+    let mut worker = region.join(1).expect("its place is free");
+    let new = (100..500).find_map(|n| {
+        let slot = host.own.insert(Ltmsi::from_raw(n)).ok()?;
+        (region.ltmsi_of(slot) == Some(Ltmsi::from_raw(n)) && !region.read(slot, &mut host.seen)).then_some(slot)
+    });
+    let slot = new.expect("there is room for a UE");
+    let packet = host.own.packet(9, b"hello").expect("there is room for a message");
+    host.region.post(&host.own, slot, packet, 1).expect("posted");
+    let ring: Ring = host.region.ring(RINGS.start).expect("a ring");
+    ring.push(slot.number().into()).expect("there is room in an empty ring");
+    let taken = ring.take(&worker).expect("an item");
+    let mut octets = Vec::new();
+    let packet = region.next(&worker, slot).expect("a message");
+    assert_eq!(
+        (region.read_packet(packet, &mut octets), &octets[..], taken.item),
+        (Some(9), &b"hello"[..], slot.number().into())
+    );
+    assert!(!region.read(slot, &mut host.seen));
+    let record = Record { context: b"context", outbox: b"effects", ..Record::default() };
+    let done = worker.commit(slot, &host.seen, &record).expect("committed");
+    assert_eq!(worker.finish(slot), None);
+    assert!(ring.acknowledge(&worker, taken));
+    let (mut sender, mut receiver) = (region.sender(4).expect("a ring"), host.region.receiver(4).expect("a ring"));
+    sender.push(done.buffer.to_item()).expect("there is room");
+    let buffer = receiver.take().and_then(|item| host.region.buffer_of(item)).expect("a record");
+    assert!(host.region.read_outbox(buffer, &mut host.seen) && host.seen.outbox == b"effects");
+}
+
+/// So many rounds of damage and of what a host does; with a thread that goes on writing, or without.
+fn storm(seed: u64, rounds: usize, beside: bool) {
+    let region = region();
+    let own = region.join(0).expect("a place");
+    let mut random = Random(seed);
+    let mut host = Host { own, seen: Snapshot::default(), region };
+    for _ in 0..300 {
+        let slot = host.slot(&mut random);
+        if let Ok(slot) = host.own.insert(Ltmsi::from_raw(random.below(80) as u32)) {
+            host.commit(slot, &mut random);
+        }
+        let _ =
+            (host.region.alias(slot, Ltmsi::from_raw(random.below(80) as u32)), host.region.bind(slot, Key::Ran, 7));
+        if let Some(packet) = host.own.packet(1, b"a message")
+            && host.region.post(&host.own, slot, packet, 1).is_err()
+        {
+            host.own.free(packet);
+        }
+    }
+    assert_eq!(host.region.faults(), 0, "nothing is at fault as long as nobody does damage");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        if beside {
+            host.region.board(0).store(1, Ordering::Relaxed);
+            let (region, over) = (host.region.clone(), &over);
+            scope.spawn(move || {
+                let mut random = Random(seed ^ 0xabcd);
+                while !over.load(Ordering::Relaxed) {
+                    damage(&region, &mut random, 1);
+                    region.board(0).store(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let mut receiver = host.region.receiver(4).expect("a ring");
+        for _ in 0..rounds {
+            damage(&host.region, &mut random, 8);
+            (0..8).for_each(|_| host.act(&mut random));
+            for _ in 0..20 {
+                receiver.take();
+            }
+            let _ = receiver.is_empty();
+            if random.below(16) == 0 {
+                host.replace(1);
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    host.region.board(0).store(0, Ordering::Relaxed);
+    host.sweep();
+    host.replace(1);
+    assert!(host.region.faults() > 0, "the damage was noticed");
+    serves(&mut host);
+}
+
+fn storms(seeds: std::ops::Range<u64>, rounds: usize, beside: bool) {
+    for seed in seeds {
+        let (done, came) = mpsc::sync_channel(1);
+        let thread = std::thread::spawn(move || {
+            storm(seed, rounds, beside);
+            let _ = done.send(());
+        });
+        match came.recv_timeout(LONG) {
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("seed {seed}: a function does not come back"),
+            _ => thread.join().unwrap_or_else(|_| panic!("seed {seed}: a function has panicked")),
+        }
+    }
+}
+
+#[test]
+fn random_words_do_not_end_the_host() {
+    storms(0..60, 60, false);
+}
+
+#[test]
+fn random_words_beside_do_not_end_the_host() {
+    storms(100..112, 60, true);
+}
+
+#[test]
+#[ignore = "a campaign: minutes"]
+fn random_words_campaign() {
+    storms(1000..6000, 100, false);
+    storms(10_000..10_500, 100, true);
+}
