@@ -18,6 +18,7 @@ mod forward;
 mod frame;
 mod gauge;
 mod handover;
+mod keep;
 mod leftovers;
 mod nodes;
 mod overload;
@@ -340,6 +341,8 @@ pub struct Host {
     cluster: Option<Box<Cluster>>,
     /// Of the AMF of a service-based chain.
     smf: Option<SmfLink>,
+    /// Contexts that outlive this process.
+    keep: Option<Box<keep::Keep>>,
     /// What the questions take along of the record that is being let go.
     travels: Option<Travels>,
     started: std::time::Instant,
@@ -382,6 +385,10 @@ impl Host {
         egress: Outbound,
     ) -> Result<Self, HostError> {
         let Frame { region, door, inputs, plan, member, smf } = frame;
+        let kept = match &config.state.keep {
+            Some(kept) if member.is_none() => keep::Keep::open(kept, config.state.ues, &config.core)?,
+            _ => None,
+        };
         let mut rng = StdRng::from_os_rng();
         let mut tmsi_key = [0; 16];
         rng.fill_bytes(&mut tmsi_key);
@@ -456,6 +463,7 @@ impl Host {
             forgotten: Forgotten::default(),
             cluster: member.map(|member| Box::new(Cluster::new(member))),
             smf,
+            keep: None,
             travels: None,
             started: std::time::Instant::now(),
             scratch: Vec::new(),
@@ -465,6 +473,9 @@ impl Host {
             region,
         };
         host.first_crew()?;
+        if let Some((keep, opened)) = kept {
+            host.resume(keep, opened);
+        }
         Ok(host)
     }
 
@@ -529,7 +540,7 @@ impl Host {
                     self.forgotten.look(&mut self.claims, &self.account.metrics, now);
                 }
             }
-            if !busy {
+            if !self.keep_contexts(!busy, now) && !busy {
                 self.sleep();
             }
         }
@@ -578,6 +589,7 @@ impl Host {
     /// The workers end.
     fn dismiss(mut self) {
         self.egress.flush();
+        while self.keep_contexts(true, clock()) {}
         self.gauges();
         self.region.board(plan::BOARD_STOP).store(1, Ordering::Release);
         for worker in &self.rings {
@@ -607,7 +619,7 @@ impl Host {
 
     /// Takes one input.
     fn input(&mut self, input: Input) {
-        let Some(input) = self.sorted(input) else { return };
+        let Some(input) = self.sorted(input).and_then(|input| self.waits_for_sessions(input)) else { return };
         self.arrived = match &input {
             Input::Ngap { at, .. } => *at,
             _ => clock(),
@@ -644,6 +656,9 @@ impl Host {
             }
             Input::Upf { upf, up } => {
                 self.upfs.insert(upf, up);
+                if up {
+                    self.upf_gets_sessions(upf);
+                }
             }
             Input::UpfLost { upf } => self.lost.push_back((upf, 0)),
             Input::Status { filter, reply } => {
@@ -735,6 +750,7 @@ impl Host {
         self.tell_lost();
         self.tell_disconnected();
         self.settle_contests(now);
+        self.serve_ran_nodes(now);
         self.control(now);
     }
 

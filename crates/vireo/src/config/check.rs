@@ -38,6 +38,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         slices: runtime::slices(&file.slices(), &slices, &mut problems),
         pools: runtime::pools(&file.pools, &file.steering, slices.len(), &mut problems),
         state_key: keys::state_key(&file.state, &state),
+        keep: keep::keep(&file.state, &state, &mut problems),
         state,
         overload: runtime::overload(&file.overload, &mut problems),
         sbi: runtime::sbi(&file.sbi, &mut problems),

@@ -33,6 +33,9 @@ pub(super) struct State {
     pub(super) database: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) confirm: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) keep: Option<bool>,
+    pub(super) keep_directory: String,
     pub(super) key: String,
     pub(super) encrypt: bool,
     pub(super) key_file: String,
@@ -56,6 +59,8 @@ impl Default for State {
             answer: None,
             database: None,
             confirm: None,
+            keep: None,
+            keep_directory: "/dev/shm".into(),
             key: s.key,
             encrypt: true,
             key_file: "vireo-state.key".into(),

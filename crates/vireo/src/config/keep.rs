@@ -1,0 +1,75 @@
+//! `[state] keep`: contexts that outlive `vireo run`.
+
+use super::Config;
+use super::check::Problems;
+use super::keys::key_source_of;
+use super::state::State;
+use crate::cli::Failure;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use vireo_core::config::StateLocation;
+use vireo_node::config::{KeepConfig, StateConfig};
+use vireo_sealing::KeySource;
+
+/// Whether contexts are kept for the next start, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Keep {
+    /// `None`: if that is possible.
+    wanted: Option<bool>,
+    directory: PathBuf,
+    /// The key that seals them.
+    source: KeySource,
+}
+
+/// What `[state]` says.
+pub(super) fn keep(file: &State, state: &StateConfig, problems: &mut Problems) -> Keep {
+    let is_shared = state.location == StateLocation::Shm;
+    problems.check(
+        is_shared || file.keep != Some(true),
+        "state.keep",
+        "only contexts in shared memory are kept by `vireo run` (state.location = \"shm\"): remove the key",
+    );
+    problems.check(!file.keep_directory.is_empty(), "state.keep-directory", "a directory is needed, such as \"/dev/shm\"");
+    Keep {
+        wanted: if is_shared { file.keep } else { Some(false) },
+        directory: PathBuf::from(&file.keep_directory),
+        source: key_source_of(file),
+    }
+}
+
+/// The file's name: the same at each start with the same key file, another one for another core on the machine.
+fn name(key: &str, key_file: &Path) -> String {
+    let mut hasher = DefaultHasher::new();
+    std::path::absolute(key_file).unwrap_or_else(|_| key_file.to_owned()).hash(&mut hasher);
+    format!("{key}-kept-{:016x}", hasher.finish())
+}
+
+impl Config {
+    /// Has the core keep its contexts for its next start, unless the configuration says otherwise.
+    pub(crate) fn keep_contexts(&mut self) -> Result<(), Failure> {
+        let Keep { wanted, directory, source } = &self.keep;
+        if *wanted == Some(false) {
+            return Ok(());
+        }
+        let path = directory.join(name(&self.state.key, &source.file));
+        match source.load_or_create() {
+            Ok(key) => self.state.keep = Some(KeepConfig { path, key: key.into(), is_wanted: *wanted == Some(true) }),
+            Err(error) if *wanted == Some(true) => return Err(error.into()),
+            Err(error) => tracing::warn!(%error, "contexts are not kept for the next start; see state.keep"),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_file_has_a_file_of_contexts() {
+        let of = |key, file| name(key, Path::new(file));
+        assert_eq!(of("vireo", "/a/vireo-state.key"), of("vireo", "/a/vireo-state.key"));
+        assert_ne!(of("vireo", "/a/vireo-state.key"), of("vireo", "/b/vireo-state.key"));
+        assert_ne!(of("vireo", "/a/vireo-state.key"), of("other", "/a/vireo-state.key"));
+    }
+}
