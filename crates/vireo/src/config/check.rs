@@ -2,7 +2,7 @@
 
 use super::file::{self, Dnn, File, LONGEST, PacketDriver, SliceId};
 use super::values::{Local, Net, Span};
-use super::{Config, SubscribersConfig, cluster, home_network, keys, log, n2, n4, runtime, slices as user_plane};
+use super::{Config, SubscribersConfig, cluster, home_network, keep, keys, log, n2, n4, runtime, slices as user_plane};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{

@@ -29,7 +29,11 @@ pub(super) fn keep(file: &State, state: &StateConfig, problems: &mut Problems) -
         "state.keep",
         "only contexts in shared memory are kept by `vireo run` (state.location = \"shm\"): remove the key",
     );
-    problems.check(!file.keep_directory.is_empty(), "state.keep-directory", "a directory is needed, such as \"/dev/shm\"");
+    problems.check(
+        !file.keep_directory.is_empty(),
+        "state.keep-directory",
+        "a directory is needed, such as \"/dev/shm\"",
+    );
     Keep {
         wanted: if is_shared { file.keep } else { Some(false) },
         directory: PathBuf::from(&file.keep_directory),
@@ -37,7 +41,8 @@ pub(super) fn keep(file: &State, state: &StateConfig, problems: &mut Problems) -
     }
 }
 
-/// The file's name: the same at each start with the same key file, another one for another core on the machine.
+/// The file's name: the same at each start with the same key file, another one for another core on
+/// the machine.
 fn name(key: &str, key_file: &Path) -> String {
     let mut hasher = DefaultHasher::new();
     std::path::absolute(key_file).unwrap_or_else(|_| key_file.to_owned()).hash(&mut hasher);
@@ -45,6 +50,13 @@ fn name(key: &str, key_file: &Path) -> String {
 }
 
 impl Config {
+    /// The same in this directory, with this key, wherever the configuration has them.
+    pub(crate) fn keep_contexts_in(&mut self, directory: &str, key_file: &str) -> Result<(), Failure> {
+        self.keep.directory = PathBuf::from(directory);
+        self.keep.source.file = PathBuf::from(key_file);
+        self.keep_contexts()
+    }
+
     /// Has the core keep its contexts for its next start, unless the configuration says otherwise.
     pub(crate) fn keep_contexts(&mut self) -> Result<(), Failure> {
         let Keep { wanted, directory, source } = &self.keep;

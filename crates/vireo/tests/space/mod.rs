@@ -87,6 +87,21 @@ impl Space {
         Child(self.inside(command).spawn().unwrap())
     }
 
+    /// Runs these words inside, which must succeed.
+    #[allow(dead_code, reason = "of one test alone")]
+    pub(crate) fn run_words(&self, words: &[&str]) {
+        let output = self.output(Command::new(words[0]).args(&words[1..]));
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Starts a command inside that writes to a file.
+    #[allow(dead_code, reason = "of one test alone")]
+    pub(crate) fn start_logged(&self, command: &mut Command, log: fs::File) -> Child {
+        let mut inside = self.inside(command);
+        inside.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        Child(inside.spawn().unwrap())
+    }
+
     /// Runs a command inside to its end.
     pub(crate) fn output(&self, command: &mut Command) -> Output {
         self.inside(command).output().unwrap()
