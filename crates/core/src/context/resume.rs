@@ -1,7 +1,9 @@
-//! Contexts that outlive the core: what is read of a stored one without decoding, and what a UE is after a restart.
+//! Contexts that outlive the core: what is read of a stored one without decoding, and what a UE is
+//! after a restart.
 //!
-//! A core that starts again has no associations, so every UE is idle and no procedure runs. Only the perpetual part of a context and
-//! its NAS COUNTs count then. The COUNTs are kept beside the record at every commit ([`Counts::of`]), so that none is used twice.
+//! A core that starts again has no associations, so every UE is idle and no procedure runs. Only
+//! the perpetual part of a context and its NAS COUNTs count then. The COUNTs are kept beside the
+//! record at every commit ([`Counts::of`]), so that none is used twice.
 
 use super::{Record, UeContext, Wanted};
 use crate::config::CoreConfig;
@@ -25,7 +27,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Those of a stored context; `None` if it has no NAS security context, or one whose COUNTs are used up.
+    /// Those of a stored context; `None` if it has no NAS security context, or one whose COUNTs are
+    /// used up.
     pub fn of(octets: &[u8]) -> Option<Self> {
         let record = Record::new(octets).ok()?;
         // The ephemeral part begins with the sequence number and the COUNTs.
@@ -41,7 +44,8 @@ impl Counts {
         version << (2 * COUNT_BITS) | u64::from(self.uplink) << COUNT_BITS | u64::from(self.downlink)
     }
 
-    /// The COUNTs of a word, uplink and downlink, if it belongs to this version of the perpetual part.
+    /// The COUNTs of a word, uplink and downlink, if it belongs to this version of the perpetual
+    /// part.
     pub fn read(word: u64, version: u32) -> Option<(u32, u32)> {
         let of_version = word != 0 && word >> (2 * COUNT_BITS) == u64::from(version as u16);
         let count = |bits: u32| (word >> bits) as u32 & COUNT;
@@ -50,9 +54,10 @@ impl Counts {
 }
 
 impl UeContext {
-    /// Makes a stored context that of a UE which is idle after a restart of the core, with these NAS COUNTs (uplink and downlink).
-    /// Sessions that the UE has are at rest; they are not at their UPFs. Returns false if the UE is not registered, or has no keys:
-    /// there is nothing to go on with.
+    /// Makes a stored context that of a UE which is idle after a restart of the core, with these
+    /// NAS COUNTs (uplink and downlink). Sessions that the UE has are at rest; they are not at
+    /// their UPFs. Returns false if the UE is not registered, or has no keys: there is nothing to
+    /// go on with.
     #[must_use]
     pub fn resume(&mut self, (uplink, downlink): (u32, u32), config: &CoreConfig, now: Instant) -> bool {
         let Some(security) = self.security.as_mut().filter(|_| self.registration == super::Registration::Registered)
@@ -65,18 +70,18 @@ impl UeContext {
         (self.connection, self.procedure, self.handover, self.source) = (None, None, None, None);
         self.held.clear();
         (self.wanted, self.unreachable) = (Wanted::default(), false);
-        // The mobile reachable timer (TS 24.501 5.3.7) as of the restart: when the UE was last connected is not known.
+        // The mobile reachable timer (TS 24.501 5.3.7) as of the restart: when the UE was last
+        // connected is not known.
         let timers = config.timers;
-        self.expires =
-            (timers.t3512.as_micros() > 0).then(|| now + timers.t3512 + timers.implicit_deregistration);
+        self.expires = (timers.t3512.as_micros() > 0).then(|| now + timers.t3512 + timers.implicit_deregistration);
         self.sessions.retain(|session| is_there(session) && config.upfs.iter().any(|upf| upf.n4 == session.upf));
         self.sessions.iter_mut().for_each(rest);
         true
     }
 }
 
-/// Returns true if the UE has, or may have, the session: it was told, or the UPF has given its tunnel. What it has not, it
-/// says in its next PDU session status (TS 24.501 5.6.1.4, 5.5.1.3.4).
+/// Returns true if the UE has, or may have, the session: it was told, or the UPF has given its
+/// tunnel. What it has not, it says in its next PDU session status (TS 24.501 5.6.1.4, 5.5.1.3.4).
 fn is_there(session: &SmContext) -> bool {
     match session.stage {
         Stage::Accepted { .. } | Stage::Established => true,

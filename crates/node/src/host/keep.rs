@@ -1,11 +1,14 @@
-//! Contexts that outlive the core, in a file of shared memory (`state.keep`), and what a core that starts again does with them.
+//! Contexts that outlive the core, in a file of shared memory (`state.keep`), and what a core that
+//! starts again does with them.
 //!
-//! - At each commit, before its effects leave, the NAS COUNTs are stored in one word ([`Counts`]): no COUNT is used twice.
-//! - What changes seldom (the perpetual part, by which the whole record is stored) is sealed and stored a moment later, because a
-//!   procedure changes it several times: at once when the host has nothing else to do, else after [`STORED_WITHIN`]. A
-//!   context whose process ends in between is older than its COUNTs, and is dropped at the next start.
-//! - A core that starts again makes all UEs idle, and has their UPFs set their sessions up again. RAN nodes are served when
-//!   that is done, or after [`RAN_WAITS`].
+//! - At each commit, before its effects leave, the NAS COUNTs are stored in one word ([`Counts`]):
+//!   no COUNT is used twice.
+//! - What changes seldom (the perpetual part, by which the whole record is stored) is sealed and
+//!   stored a moment later, because a procedure changes it several times: at once when the host has
+//!   nothing else to do, else after [`STORED_WITHIN`]. A context whose process ends in between is
+//!   older than its COUNTs, and is dropped at the next start.
+//! - A core that starts again makes all UEs idle, and has their UPFs set their sessions up again.
+//!   RAN nodes are served when that is done, or after [`RAN_WAITS`].
 
 use super::{Host, HostError, Input};
 use crate::clock::clock;
@@ -25,9 +28,11 @@ use vireo_types::{Duration, Instant, Seid};
 const STORED_WITHIN: Duration = Duration::from_millis(50);
 /// Contexts that are stored in one go.
 const AT_ONCE: usize = 256;
-/// How long RAN nodes wait at most for the sessions of kept contexts: less than they wait for NG Setup.
+/// How long RAN nodes wait at most for the sessions of kept contexts: less than they wait for NG
+/// Setup.
 const RAN_WAITS: Duration = Duration::from_secs(5);
-/// Messages of RAN nodes that wait meanwhile; what comes beyond is dropped, and sent again by the nodes.
+/// Messages of RAN nodes that wait meanwhile; what comes beyond is dropped, and sent again by the
+/// nodes.
 const RAN_MESSAGES: usize = 4096;
 /// How long the file may be a process's that was killed and has not quite ended.
 const TAKEN_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
@@ -73,7 +78,8 @@ struct Back {
     waiting: Vec<Input>,
 }
 
-/// What the contexts of a configuration have in common: identifiers that would mean something else in another one.
+/// What the contexts of a configuration have in common: identifiers that would mean something else
+/// in another one.
 fn mark(core: &CoreConfig) -> u64 {
     let slices: Vec<_> = core.slices.iter().map(|slice| slice.snssai).collect();
     let dnns: Vec<_> = core.dnns.iter().map(|dnn| (&dnn.name, plan::ranges(dnn))).collect();
@@ -90,11 +96,7 @@ impl Keep {
     /// # Errors
     ///
     /// When there is none and the configuration says that there must be.
-    pub(super) fn open(
-        config: &KeepConfig,
-        ues: u32,
-        core: &CoreConfig,
-    ) -> Result<Option<(Self, Opened)>, HostError> {
+    pub(super) fn open(config: &KeepConfig, ues: u32, core: &CoreConfig) -> Result<Option<(Self, Opened)>, HostError> {
         let until = std::time::Instant::now() + TAKEN_WITHIN;
         let opened = loop {
             match KeptContexts::open(&config.path, ues, mark(core), config.key.clone()) {
@@ -160,7 +162,8 @@ impl Keep {
         }
     }
 
-    /// Stores some of what has changed: all of it in time if the host is idle, else what has waited. Returns true if there is more.
+    /// Stores some of what has changed: all of it in time if the host is idle, else what has
+    /// waited. Returns true if there is more.
     pub(super) fn store(&mut self, region: &Region, is_idle: bool, now: Instant) -> bool {
         for _ in 0..AT_ONCE {
             match self.changed.front() {

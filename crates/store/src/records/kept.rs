@@ -1,8 +1,10 @@
-//! Contexts that outlive their process, sealed, in a file of shared memory. One thread of one process has it.
+//! Contexts that outlive their process, sealed, in a file of shared memory. One thread of one
+//! process has it.
 //!
-//! Each context has a *place*: its sealed octets, which change seldom, and a word in clear beside them, which is stored at once
-//! and at every commit. The word belongs to a version of the octets: where it does not, the octets are older than the word, and
-//! nobody goes on with them. What the word means is the caller's; 0 = there is nothing to go on with.
+//! Each context has a *place*: its sealed octets, which change seldom, and a word in clear beside
+//! them, which is stored at once and at every commit. The word belongs to a version of the octets:
+//! where it does not, the octets are older than the word, and nobody goes on with them. What the
+//! word means is the caller's; 0 = there is nothing to go on with.
 
 use super::sealed::RecordsKey;
 use super::shared::SharedError;
@@ -65,8 +67,8 @@ pub struct Opened {
 }
 
 impl KeptContexts {
-    /// The file with room for so many contexts, and what it has. `mark` (not 0) says what it is of: contexts of another mark, or in the
-    /// layout of another release, are dropped.
+    /// The file with room for so many contexts, and what it has. `mark` (not 0) says what it is of:
+    /// contexts of another mark, or in the layout of another release, are dropped.
     ///
     /// # Errors
     ///
@@ -180,7 +182,8 @@ impl KeptContexts {
         })
     }
 
-    /// Stores the word of a place. Whatever ends the process afterwards, the next one reads this or a later one.
+    /// Stores the word of a place. Whatever ends the process afterwards, the next one reads this or
+    /// a later one.
     #[inline]
     pub fn set(&self, place: u32, word: u64) {
         set_word(self.store.region(), place, word);

@@ -76,6 +76,39 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use figment::providers::Env;
+
+    fn load(text: &str) -> Result<Config, Vec<String>> {
+        let file = crate::config::parse(text, Env::prefixed("NO_VARIABLE_BEGINS_SO_"))?;
+        crate::config::check::config(&file)
+    }
+
+    #[test]
+    fn contexts_in_other_places_are_not_kept() {
+        let wrong = load("[state]\nkeep = true\nlocation = \"redis\"\n").unwrap_err();
+        assert!(wrong[0].starts_with("state.keep: only contexts in shared memory are kept"), "{wrong:?}");
+        for text in ["[state]\nlocation = \"memory\"\n", "[state]\nkeep = false\n"] {
+            let mut config = load(text).unwrap();
+            config.keep_contexts().unwrap();
+            assert_eq!(config.state.keep, None, "{text}");
+        }
+    }
+
+    #[test]
+    fn contexts_are_kept_by_default_if_there_is_a_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = |name: &str| format!("key-file = \"{}/{name}\"\n", directory.path().display());
+        let mut config = load(&format!("[state]\n{}", key("state.key"))).unwrap();
+        config.keep_contexts().unwrap();
+        let kept = config.state.keep.unwrap();
+        assert!(kept.path.starts_with("/dev/shm") && !kept.is_wanted);
+        let mut config = load(&format!("[state]\n{}", key("none/state.key"))).unwrap();
+        config.keep_contexts().unwrap();
+        assert_eq!(config.state.keep, None, "the core starts without");
+        let mut config = load(&format!("[state]\nkeep = true\n{}", key("none/state.key"))).unwrap();
+        let refused = config.keep_contexts().unwrap_err().to_string();
+        assert!(refused.contains("state.key") && config.state.keep.is_none(), "{refused}");
+    }
 
     #[test]
     fn each_key_file_has_a_file_of_contexts() {
