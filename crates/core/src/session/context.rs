@@ -197,8 +197,8 @@ impl SmContext {
 
     /// Returns true if the session is at that UPF under that SEID of the control plane, also while it moves there or away.
     pub fn is_at(&self, upf: SocketAddr, seid: Seid) -> bool {
-        let moves = |other: &Box<Relocation>| (other.upf, other.cp_seid) == (upf, seid);
-        (self.upf, self.cp_seid) == (upf, seid) || self.relocation.as_ref().is_some_and(moves)
+        let moves = |other: &Relocation| (other.upf, other.cp_seid) == (upf, seid);
+        (self.upf, self.cp_seid) == (upf, seid) || self.relocation.as_deref().is_some_and(moves)
     }
 
     /// The control plane's SEIDs for the session, also at a UPF that it goes to or comes from.
