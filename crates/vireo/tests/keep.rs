@@ -121,8 +121,8 @@ fn kill(mut core: Child) {
     assert!(!core.wait().unwrap().success());
 }
 
-/// Kills the core while its UEs are idle, and starts it again. UEs come back because they are called, or
-/// by themselves after this time.
+/// Kills the core while its UEs are idle, and starts it again. UEs come back because they are
+/// called, or by themselves after this time.
 fn goes_on(world: &World, calls: bool, idle: Duration) {
     let core = world.start();
     let line = format!(

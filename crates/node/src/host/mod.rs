@@ -385,10 +385,7 @@ impl Host {
         egress: Outbound,
     ) -> Result<Self, HostError> {
         let Frame { region, door, inputs, plan, member, smf } = frame;
-        let kept = match &config.state.keep {
-            Some(kept) if member.is_none() => keep::Keep::open(kept, config.state.ues, &config.core)?,
-            _ => None,
-        };
+        let kept = keep::Keep::of_host(&config, member.is_some())?;
         let mut rng = StdRng::from_os_rng();
         let mut tmsi_key = [0; 16];
         rng.fill_bytes(&mut tmsi_key);
@@ -473,9 +470,7 @@ impl Host {
             region,
         };
         host.first_crew()?;
-        if let Some((keep, opened)) = kept {
-            host.resume(keep, opened);
-        }
+        kept.into_iter().for_each(|(keep, opened)| host.resume(keep, opened));
         Ok(host)
     }
 
