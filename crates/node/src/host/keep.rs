@@ -10,7 +10,7 @@
 //! - A core that starts again makes all UEs idle, and has their UPFs set their sessions up again.
 //!   RAN nodes are served when that is done, or after [`RAN_WAITS`].
 
-use super::{Host, HostError, Input};
+use super::{Host, HostConfig, HostError, Input};
 use crate::clock::clock;
 use crate::config::KeepConfig;
 use crate::nf::plan;
@@ -91,12 +91,25 @@ fn mark(core: &CoreConfig) -> u64 {
 }
 
 impl Keep {
+    /// The file of a host and what it has, if contexts are kept. Those of a cluster's host have
+    /// copies instead.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keep::open`].
+    pub(super) fn of_host(config: &HostConfig, is_member: bool) -> Result<Option<(Self, Opened)>, HostError> {
+        match config.state.keep.as_ref().filter(|_| !is_member) {
+            Some(kept) => Keep::open(kept, config.state.ues, &config.core),
+            None => Ok(None),
+        }
+    }
+
     /// The file of a configuration, and what it has.
     ///
     /// # Errors
     ///
     /// When there is none and the configuration says that there must be.
-    pub(super) fn open(config: &KeepConfig, ues: u32, core: &CoreConfig) -> Result<Option<(Self, Opened)>, HostError> {
+    fn open(config: &KeepConfig, ues: u32, core: &CoreConfig) -> Result<Option<(Self, Opened)>, HostError> {
         let until = std::time::Instant::now() + TAKEN_WITHIN;
         let opened = loop {
             match KeptContexts::open(&config.path, ues, mark(core), config.key.clone()) {
