@@ -9,7 +9,6 @@ mod ran;
 #[path = "../src/lab/authority.rs"]
 #[allow(dead_code, reason = "others need all of it")]
 mod authority;
-#[allow(dead_code, reason = "others need all of it")]
 mod space;
 
 use authority::{Authority, Files, NAME};
