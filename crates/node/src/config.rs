@@ -196,12 +196,25 @@ pub struct StateConfig {
     pub key: String,
     /// Seals what is kept there; `None`: it is kept in clear.
     pub sealing: Option<RecordsKey>,
+    /// Where contexts are kept for the core's next start; `None`: they end with it.
+    pub keep: Option<KeepConfig>,
     /// UEs at most.
     pub ues: u32,
     /// Octets of the region in all; pages that are not used cost no memory.
     pub bytes: usize,
     /// Messages that may wait or be worked at, for all UEs, 2 KiB each.
     pub packets: u32,
+}
+
+/// Where the contexts of a core by itself are kept for its next start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeepConfig {
+    /// The file, in a memory file system.
+    pub path: PathBuf,
+    /// Seals what is there.
+    pub key: RecordsKey,
+    /// Whether a core that cannot keep them does not start.
+    pub is_wanted: bool,
 }
 
 impl StateConfig {
@@ -240,6 +253,7 @@ impl Default for StateConfig {
             database: "redis://127.0.0.1:6379".into(),
             key: "vireo".into(),
             sealing: None,
+            keep: None,
             ues,
             bytes: StateConfig::bytes_for(ues, packets),
             packets,

@@ -30,7 +30,7 @@ const WATCH: Duration = Duration::from_millis(500);
 
 /// Runs the core.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let config = Config::load(args.config.as_deref())?;
+    let mut config = Config::load(args.config.as_deref())?;
     if args.print_config {
         print!("{}", config::shown(args.config.as_deref())?);
         return Ok(());
@@ -67,6 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut reloader = Reloader::new(args.config.as_deref(), &config, Function::Core);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
+    config.keep_contexts()?;
     let Prepared { control, store, metrics, upf } = prepare(config)?;
     let control = Control::start(control, store, metrics)?;
     tracing::info!(sctp = control.driver(), api = ?control.api(), "the core is up");

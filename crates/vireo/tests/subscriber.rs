@@ -57,7 +57,7 @@ fn rekey_changes_the_key_and_keeps_subscribers() {
     let before = key();
     assert_eq!(lab.good(&["rekey"]), "sealed the keys of 1 subscribers anew\n");
     assert_ne!(key(), before);
-    let exported = lab.good(&["export", "--with-keys", "--format", "csv"]).to_uppercase();
+    let exported = lab.good(&["export", "--with-keys", "--format", "csv", "-"]).to_uppercase();
     assert!(exported.contains(K) && exported.contains(OPC), "K and OPc are what they were");
     std::fs::rename(lab.path().join("vireo.db.key"), lab.path().join("elsewhere")).expect("renamed");
     let error = lab.bad(1, &["list"]);

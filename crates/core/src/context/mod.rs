@@ -8,11 +8,13 @@ mod codec;
 mod layout4;
 pub(crate) mod octets;
 mod parts;
+mod resume;
 mod security;
 mod shared;
 mod small;
 
 pub use codec::{CodecError, LAYOUT_VERSION, OLDEST_LAYOUT, Parts, Record, Versions, decode, encode, encode_after};
+pub use resume::Counts;
 pub use security::{Chain, NasSecurity, NextHop, SecurityFault};
 
 use crate::chain::RemoteSessions;

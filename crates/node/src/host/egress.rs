@@ -109,7 +109,7 @@ impl Host {
     pub(super) fn emit(&mut self, buffer: Buffer) {
         let mut snapshot = std::mem::take(&mut self.snapshot);
         let copied = self.cluster.as_ref().is_some_and(|cluster| cluster.primary.copies());
-        let whole = copied || self.smf_commits();
+        let whole = copied || self.smf_commits() || self.keep.is_some();
         if self.region.read_record(buffer, &mut snapshot, whole) && !snapshot.sent {
             match (Outbox::decode(&snapshot.outbox), self.region.place_of_buffer(buffer)) {
                 (Some(_), Some((slot, version))) if !self.order.is_next(slot, version) => {
@@ -120,6 +120,10 @@ impl Host {
                 }
                 (Some(outbox), Some((slot, version))) => {
                     *self.order.last(slot) = version;
+                    if let Some(keep) = &mut self.keep {
+                        let is_registered = outbox.after.is_some_and(|after| after.registered);
+                        keep.committed(slot, is_registered, &snapshot.context, self.arrived);
+                    }
                     if let Some(deadline) = snapshot.deadline {
                         self.timers.schedule(slot, deadline, outbox.at);
                     }

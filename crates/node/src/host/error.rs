@@ -2,6 +2,7 @@
 
 use crate::nf::central::CentralError;
 use std::time::Duration;
+use vireo_store::records::SharedError;
 use vireo_store::region::{JoinError, RegionError};
 
 /// Why a host does not start.
@@ -33,6 +34,9 @@ pub enum HostError {
     /// All of them.
     #[error("the worker processes are not ready after {0:?}; is the machine overloaded?")]
     Late(Duration),
+    /// The file of contexts that outlive the core.
+    #[error("state.keep: {0}")]
+    Keep(#[from] SharedError),
     /// The database of contexts.
     #[error(transparent)]
     Central(#[from] CentralError),

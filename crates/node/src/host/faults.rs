@@ -18,21 +18,12 @@ const REPLACED_EVERY: Duration = Duration::from_secs(10);
 /// What is known of faults.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    /// What workers are told at their start.
-    instructions: Vec<u8>,
     /// The worker whose records are looked at.
     pub(super) worker: Option<u8>,
     /// Faults that were dealt with.
     seen: u64,
     /// When all workers were replaced.
     replaced: Option<Instant>,
-}
-
-impl Faults {
-    /// Of a region that none were found in; with what workers are told at their start.
-    pub(super) fn new(instructions: Vec<u8>) -> Self {
-        Faults { instructions, ..Faults::default() }
-    }
 }
 
 impl Host {
@@ -115,8 +106,8 @@ impl Host {
         }
         let mut octets = Vec::new();
         self.region.read_bulletin(plan::BULLETIN_CONFIG, &mut octets);
-        if octets != self.faults.instructions
-            && let Err(error) = self.region.publish(plan::BULLETIN_CONFIG, &self.faults.instructions)
+        if self.instructions.octets().is_ok_and(|own| own != octets)
+            && let Err(error) = self.instructions.publish(&self.region)
         {
             tracing::error!(%error, "instructions of workers are damaged and cannot be written again");
         }

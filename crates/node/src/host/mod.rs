@@ -21,10 +21,13 @@ mod frame;
 mod gauge;
 mod half_open;
 mod handover;
+mod keep;
 mod leftovers;
 mod nodes;
+mod orders;
 mod overload;
 pub(crate) mod pools;
+mod records;
 mod reload;
 mod stale;
 mod status;
@@ -43,12 +46,11 @@ use crate::api::{Status, StatusFilter};
 use crate::balancer::{Command, Outbound};
 use crate::clock::{self, clock};
 use crate::cluster::{Left, Unsent};
-use crate::config::StateLocation;
 use crate::crew::{Crew, Notice, Why};
 use crate::fabric::message::{Map, OfNode};
 use crate::forgotten::Forgotten;
 use crate::metrics::{Metrics, Population, Queue};
-use crate::nf::central::{self, CentralConfig};
+use crate::nf::central;
 use crate::nf::ids::Giver;
 use crate::nf::outbox::Summary;
 use crate::nf::parcel::Parcel;
@@ -57,7 +59,6 @@ use crate::nf::{Instructions, Location};
 use crate::reload::Reload;
 use crate::sbi::amf::SmfLink;
 use crate::shared::Travels;
-use crate::state::RecordsConfig;
 use account::{Account, Totals};
 use cluster::Cluster;
 use controller::Controller;
@@ -72,14 +73,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use vireo_core::chain::{Answer, Ask, Carried, SessionNumber, Transfer, Transferred};
+use vireo_core::chain::{Answer, Ask, Carried, SessionNumber, Transfer};
 use vireo_core::config::CoreConfig;
 use vireo_core::n2::{Cause, Fault, View};
 use vireo_core::ran;
 use vireo_core::replica::{Claim, Claims};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
-use vireo_store::region::{Bell, Key, Receiver, Region, Slot, Snapshot, Worker};
+use vireo_store::region::{Bell, Receiver, Region, Slot, Snapshot, Worker};
 use vireo_subscribers::Udm;
 use vireo_types::{AssocId, Bucket, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
 use vireo_wire::ngap::CauseMisc;
@@ -350,6 +351,8 @@ pub struct Host {
     cluster: Option<Box<Cluster>>,
     /// Of the AMF of a service-based chain.
     smf: Option<SmfLink>,
+    /// Contexts that outlive this process.
+    keep: Option<Box<keep::Keep>>,
     /// What the questions take along of the record that is being let go.
     travels: Option<Travels>,
     started: std::time::Instant,
@@ -393,6 +396,7 @@ impl Host {
         egress: Outbound,
     ) -> Result<Self, HostError> {
         let Frame { region, door, inputs, plan, member, smf } = frame;
+        let kept = keep::Keep::of_host(&config, member.is_some())?;
         let mut rng = StdRng::from_os_rng();
         let mut tmsi_key = [0; 16];
         rng.fill_bytes(&mut tmsi_key);
@@ -402,20 +406,7 @@ impl Host {
             // None is this host's until a map says so.
             plan::set_own(&region, |_| false);
         }
-        let location = match RecordsConfig::of(&config.state) {
-            None if config.state.location == StateLocation::Memory => Location::Worker,
-            None => Location::Region,
-            Some(mut records) => {
-                let (shared, owner) = (member.is_some(), rng.next_u64());
-                if !shared && !records.is_shared() {
-                    // Nobody goes on with what it leaves there, as others of its cluster do.
-                    records.key.push_str(&format!("-{owner:016x}"));
-                }
-                let config = CentralConfig { records, owner, shared };
-                central::check(&config)?;
-                Location::Central(config)
-            }
-        };
+        let location = records::location(&config.state, member.is_some(), &mut rng)?;
         let stateful = location == Location::Worker;
         let instructions = Instructions {
             core: config.core.clone(),
@@ -475,9 +466,10 @@ impl Host {
             forgotten: Forgotten::default(),
             cluster: member.map(|member| Box::new(Cluster::new(member))),
             smf,
+            keep: None,
             travels: None,
             started: std::time::Instant::now(),
-            faults: faults::Faults::new(octets),
+            faults: faults::Faults::default(),
             scratch: Vec::new(),
             snapshot: Snapshot::default(),
             config: Arc::new(config.core),
@@ -485,6 +477,7 @@ impl Host {
             region,
         };
         host.first_crew()?;
+        kept.into_iter().for_each(|(keep, opened)| host.resume(keep, opened));
         Ok(host)
     }
 
@@ -551,7 +544,7 @@ impl Host {
                     self.forgotten.look(&mut self.claims, &self.account.metrics, now);
                 }
             }
-            if !busy {
+            if !self.keep_contexts(!busy, now) && !busy {
                 self.sleep();
             }
         }
@@ -600,6 +593,7 @@ impl Host {
     /// The workers end.
     fn dismiss(mut self) {
         self.egress.flush();
+        while self.keep_contexts(true, clock()) {}
         self.gauges();
         self.region.board(plan::BOARD_STOP).store(1, Ordering::Release);
         for worker in &self.rings {
@@ -629,7 +623,7 @@ impl Host {
 
     /// Takes one input.
     fn input(&mut self, input: Input) {
-        let Some(input) = self.sorted(input) else { return };
+        let Some(input) = self.sorted(input).and_then(|input| self.waits_for_sessions(input)) else { return };
         self.arrived = match &input {
             Input::Ngap { at, .. } => *at,
             _ => clock(),
@@ -666,6 +660,9 @@ impl Host {
             }
             Input::Upf { upf, up } => {
                 self.upfs.insert(upf, up);
+                if up {
+                    self.upf_gets_sessions(upf);
+                }
             }
             Input::UpfLost { upf } => self.lost.push_back((upf, 0)),
             Input::Reload(reload) => self.reload(&reload),
@@ -705,35 +702,6 @@ impl Host {
         }
     }
 
-    /// Hands what an SMF has to the UE that it is for; the SMF is told if there is none.
-    fn transfer(&mut self, supi: Supi, key: u64, transfer: Box<Transfer>) {
-        match self.region.lookup(Key::Supi, supi.as_u64()) {
-            Some(slot) => self.deliver(slot, &Parcel::Transfer { key, transfer }, NfKind::Session),
-            None => {
-                self.transferred(transfer.token, Transferred::Unknown, None);
-                self.done();
-            }
-        }
-    }
-
-    /// Tells a UE that an SMF has a session of it no more; the SMF is told if there is none.
-    fn released(&mut self, supi: Supi, number: SessionNumber, token: u64) {
-        let slot = self.region.lookup(Key::Supi, supi.as_u64());
-        slot.into_iter().for_each(|slot| self.deliver(slot, &Parcel::SmContextReleased { number }, NfKind::Session));
-        if let Some(smf) = &self.smf {
-            smf.notified(token, slot.is_some());
-        }
-    }
-
-    /// Hands the operator's order to a subscriber's UE, and says whether there is one.
-    fn order(&mut self, supi: Supi, order: &Parcel<'_>, kind: NfKind, reply: &Sender<bool>) {
-        let slot = self.region.lookup(Key::Supi, supi.as_u64());
-        let _ = reply.try_send(slot.is_some());
-        if let Some(slot) = slot {
-            self.deliver(slot, order, kind);
-        }
-    }
-
     /// Deadlines that have passed, and what else is done from time to time.
     fn on_time(&mut self) {
         let now = clock();
@@ -758,6 +726,7 @@ impl Host {
         self.tell_lost();
         self.tell_disconnected();
         self.settle_contests(now);
+        self.serve_ran_nodes(now);
         self.control(now);
     }
 

@@ -84,8 +84,12 @@ pub(crate) struct Instructions {
 impl Instructions {
     /// Tells workers that start from now on, and those that run.
     pub(crate) fn publish(&self, region: &Region) -> Result<(), String> {
-        let octets = postcard::to_stdvec(self).map_err(|error| error.to_string())?;
-        region.publish(plan::BULLETIN_CONFIG, &octets).map_err(|error| error.to_string())
+        region.publish(plan::BULLETIN_CONFIG, &self.octets()?).map_err(|error| error.to_string())
+    }
+
+    /// As they are published.
+    pub(crate) fn octets(&self) -> Result<Vec<u8>, String> {
+        postcard::to_stdvec(self).map_err(|error| error.to_string())
     }
 
     /// What was published last, and its version.

@@ -8,6 +8,7 @@
 mod behind;
 mod codec;
 mod format;
+mod kept;
 mod memory;
 #[cfg(feature = "mongodb")]
 mod mongo;
@@ -21,6 +22,7 @@ mod tls;
 pub use behind::{Behind, Writers, WritersConfig};
 pub use codec::{Codec, CodecError, Encoded, Known};
 pub use format::{Format, FormatError, Manner, Parts};
+pub use kept::{KeptContext, KeptContexts, Opened};
 pub use memory::MemoryRecords;
 #[cfg(feature = "mongodb")]
 pub use mongo::{MongoConfig, MongoRecords};

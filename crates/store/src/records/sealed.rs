@@ -24,6 +24,18 @@ impl From<SealingKey> for RecordsKey {
     }
 }
 
+impl RecordsKey {
+    /// Seals octets for a place and appends them.
+    pub(super) fn seal_into(&self, place: &[u8], plain: &[u8], out: &mut Vec<u8>) {
+        self.0.seal_into(place, plain, out);
+    }
+
+    /// Opens what was sealed for a place.
+    pub(super) fn open(&self, place: &[u8], sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
+        self.0.open(place, sealed).map(|mut octets| std::mem::take(&mut *octets))
+    }
+}
+
 /// To worker processes, which share their host's memory: never to a disk or a network.
 impl Serialize for RecordsKey {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -86,7 +86,7 @@ pub enum SharedError {
 }
 
 impl SharedError {
-    fn of(path: &Path, error: RegionError) -> Self {
+    pub(super) fn of(path: &Path, error: RegionError) -> Self {
         let path = path.to_owned();
         match error {
             RegionError::Io(source) => SharedError::Io { path, source },

@@ -3,7 +3,7 @@
 use super::file::{self, Dnn, File, LONGEST, PacketDriver, SliceId};
 use super::values::{Local, Net, Span};
 use super::{
-    Config, SubscribersConfig, Written, access, cluster, home_network, keys, log, n2, n4, runtime,
+    Config, SubscribersConfig, Written, access, cluster, home_network, keep, keys, log, n2, n4, runtime,
     slices as user_plane, surfaces,
 };
 use std::collections::BTreeMap;
@@ -41,6 +41,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         slices: runtime::slices(&file.slices(), &slices, &mut problems),
         pools: runtime::pools(&file.pools, &file.steering, slices.len(), &mut problems),
         state_key: keys::state_key(&file.state, &state),
+        keep: keep::keep(&file.state, &state, &mut problems),
         state,
         overload: runtime::overload(file, &mut problems),
         sbi: runtime::sbi(&file.sbi, &mut problems),

@@ -17,8 +17,12 @@ const SHARED: &str = "shm://";
 /// Where the key of records is, if a configuration has sealed records.
 pub(super) fn state_key(file: &State, state: &StateConfig) -> Option<KeySource> {
     let is_kept = state.location.is_database() || state.database.starts_with(SHARED);
-    let source = KeySource { variable: STATE_KEY, file: PathBuf::from(&file.key_file) };
-    (file.encrypt && is_kept).then_some(source)
+    (file.encrypt && is_kept).then(|| key_source_of(file))
+}
+
+/// Where the key is that seals contexts.
+pub(super) fn key_source_of(file: &State) -> KeySource {
+    KeySource { variable: STATE_KEY, file: PathBuf::from(&file.key_file) }
 }
 
 impl Config {

@@ -10,6 +10,7 @@ mod command;
 mod file;
 mod half_open;
 mod home_network;
+mod keep;
 mod keys;
 mod later;
 mod log;
@@ -28,6 +29,7 @@ use figment::Figment;
 use figment::error::Kind;
 use figment::providers::{Env, Format, Toml};
 use file::File;
+pub(crate) use keep::Keep;
 pub(crate) use log::LogConfig;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -56,6 +58,8 @@ pub(crate) struct Config {
     pub(crate) state: StateConfig,
     /// Where the key is that seals what is kept outside the region; `None`: nothing is sealed.
     pub(crate) state_key: Option<KeySource>,
+    /// Whether contexts outlive a core by itself, and where.
+    pub(crate) keep: Keep,
     pub(crate) overload: OverloadConfig,
     /// Of the functions of a service-based chain.
     pub(crate) sbi: SbiConfig,

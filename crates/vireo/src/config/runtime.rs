@@ -169,6 +169,7 @@ pub(super) fn state(state: &State, problems: &mut Problems) -> StateConfig {
         confirm,
         key: state.key.clone(),
         sealing: None,
+        keep: None,
         ues: state.ues,
         bytes,
         packets: state.packets,

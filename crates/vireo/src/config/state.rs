@@ -36,6 +36,9 @@ pub(super) struct State {
     pub(super) tls: ClientTls,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) confirm: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) keep: Option<bool>,
+    pub(super) keep_directory: String,
     pub(super) key: String,
     pub(super) encrypt: bool,
     pub(super) key_file: String,
@@ -60,6 +63,8 @@ impl Default for State {
             database: None,
             tls: ClientTls::default(),
             confirm: None,
+            keep: None,
+            keep_directory: "/dev/shm".into(),
             key: s.key,
             encrypt: true,
             key_file: "vireo-state.key".into(),

@@ -71,7 +71,9 @@ pub(crate) const CONFIG: &str = "/tmp/vireo.toml";
 const UPF_CONFIG: &str = "/tmp/vireo-upf.toml";
 const DATABASE: &str = "/tmp/vireo.db";
 /// Where functions of a chain find what the ones before have left in shared memory, if they keep it there.
-const RECORDS: &str = "/tmp/records";
+pub(crate) const RECORDS: &str = "/tmp/records";
+/// What seals them.
+pub(crate) const STATE_KEY: &str = "/tmp/vireo-state.key";
 pub(crate) const API: &str = "http://127.0.0.1:9090";
 /// Where hosts find the balancer.
 pub(super) const FABRIC_PORT: u16 = 7770;
@@ -186,6 +188,8 @@ impl Core {
         let functions = if options.chain { chain::Function::start_all(lab, options, &log)? } else { Vec::new() };
         let mut command = Process::this_program();
         command.args([role, "--config", file]).env("VIREO_API__LISTEN", address(API));
+        // It begins without contexts, as the directory is made anew.
+        command.env("VIREO_STATE__KEEP_DIRECTORY", RECORDS).env("VIREO_STATE__KEY_FILE", STATE_KEY);
         command.args((options.amfs > 0).then_some("--n2-only"));
         command.envs(chain::environment(options, role));
         let output = log.try_clone()?;

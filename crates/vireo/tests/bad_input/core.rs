@@ -66,6 +66,7 @@ impl Core {
             .args(["run", "--config"])
             .arg(&file)
             .current_dir(directory.path())
+            .env("VIREO_STATE__KEEP", "false")
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a descriptor"))
             .stderr(log)

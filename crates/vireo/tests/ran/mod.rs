@@ -76,7 +76,7 @@ impl Core {
         let path = directory.join("vireo.toml");
         fs::write(&path, config).expect("a configuration");
         let mut command = Command::new(VIREO);
-        command.arg("run").arg("--config").arg(path).env_remove("RUST_LOG");
+        command.arg("run").arg("--config").arg(path).env_remove("RUST_LOG").env("VIREO_STATE__KEEP", "false");
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().expect("it starts");
         Core { process, api, n2, n4 }
     }

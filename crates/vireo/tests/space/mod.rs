@@ -1,4 +1,5 @@
 //! Network namespaces for tests, which last as long as a process in them does.
+#![allow(dead_code, reason = "no test needs all of it")]
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs;
@@ -15,7 +16,6 @@ pub(crate) const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
 pub(crate) struct Child(process::Child);
 
 impl Child {
-    #[allow(dead_code, reason = "of one test alone")]
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }
@@ -69,7 +69,6 @@ impl Space {
     }
 
     /// Brings the calling thread inside, and what it starts from then on.
-    #[allow(dead_code, reason = "of a cluster's test alone")]
     pub(crate) fn enter(&self) {
         let path = format!("/proc/{}/ns/net", self.holder.0.id());
         let file = fs::File::open(path).unwrap();
@@ -88,6 +87,19 @@ impl Space {
     /// Starts a command inside.
     pub(crate) fn start(&self, command: &mut Command) -> Child {
         Child(self.inside(command).spawn().unwrap())
+    }
+
+    /// Runs these words inside, which must succeed.
+    pub(crate) fn run_words(&self, words: &[&str]) {
+        let output = self.output(Command::new(words[0]).args(&words[1..]));
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Starts a command inside that writes to a file.
+    pub(crate) fn start_logged(&self, command: &mut Command, log: fs::File) -> Child {
+        let mut inside = self.inside(command);
+        inside.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        Child(inside.spawn().unwrap())
     }
 
     /// Runs a command inside to its end.

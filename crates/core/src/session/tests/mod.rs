@@ -22,7 +22,7 @@ use vireo_wire::pfcp;
 pub(super) const UPF: &str = "127.0.0.7:8805";
 pub(super) const UP_SEID: u64 = 0x0102_0304_0506_0708;
 /// PDU Session Establishment Request: PSI 5, PTI 1, full integrity rate, IPv4.
-pub(super) const REQUEST: &str = "2e0501c1ffff91";
+pub(crate) const REQUEST: &str = "2e0501c1ffff91";
 
 pub(crate) fn config() -> CoreConfig {
     let dnn = |name: &str, slices: Vec<Snssai>, types: &[PduSessionType]| DnnConfig {
@@ -90,8 +90,8 @@ impl Identifiers for Ids {
 }
 
 /// The network around one session.
-pub(super) struct Bench {
-    pub(super) config: CoreConfig,
+pub(crate) struct Bench {
+    pub(crate) config: CoreConfig,
     pub(super) subscription: DnnSubscription,
     pub(super) dnn: &'static str,
     pub(super) now: Instant,
@@ -100,7 +100,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Bench {
             config: config(),
             subscription: DnnSubscription::default(),
@@ -112,7 +112,7 @@ impl Bench {
     }
 
     /// A UE's request, as hexadecimal octets.
-    pub(super) fn create(&mut self, n1: &str) -> Vec<Output> {
+    pub(crate) fn create(&mut self, n1: &str) -> Vec<Output> {
         self.create_octets(&hex::decode(n1).expect("hex"))
     }
 
@@ -163,11 +163,11 @@ impl Bench {
         out
     }
 
-    pub(super) fn n1(&mut self, octets: &str) -> Vec<Output> {
+    pub(crate) fn n1(&mut self, octets: &str) -> Vec<Output> {
         self.step(Input::N1(&hex::decode(octets).expect("hex")))
     }
 
-    pub(super) fn sm(&self) -> &SmContext {
+    pub(crate) fn sm(&self) -> &SmContext {
         self.sm.as_ref().expect("there is a session")
     }
 
@@ -210,7 +210,7 @@ impl Bench {
     }
 
     /// A session that the UE has and that forwards.
-    pub(super) fn active() -> Self {
+    pub(crate) fn active() -> Self {
         let mut bench = Bench::new();
         bench.create(REQUEST);
         bench.established();

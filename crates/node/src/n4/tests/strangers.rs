@@ -37,7 +37,7 @@ fn strangers_get_the_cause_of_the_specification() {
 #[test]
 fn datagrams_of_ues_are_ignored() {
     let pools = [("10.45.0.0", 16), ("2001:db8:45::", 48)];
-    let network = |(address, length): (&str, u8)| Network { address: address.parse().expect("an address"), length };
+    let network = |(address, length): (&str, u8)| Network::new(address.parse().expect("an address"), length);
     let mut bench = Bench::associated_with(|config| config.ue_pools = pools.map(network).to_vec());
     let heartbeat = node(&HeartbeatRequest { recovery_time_stamp: STARTED }, 4);
     let release = node(&AssociationReleaseRequest { node_id: upf_node_id() }, 5);

@@ -104,7 +104,8 @@ impl Running {
         // Nothing is logged here, and workers have no more to say.
         let tables = format!("{}{UNSHED}\n[log]\nlevel = \"error\"\n", options.tables);
         core::prepare(&CoreOptions { tables, ..options })?;
-        let config = Config::load(Some(Path::new(CONFIG)))?;
+        let mut config = Config::load(Some(Path::new(CONFIG)))?;
+        config.keep_contexts_in(core::RECORDS, core::STATE_KEY)?;
         let Prepared { mut control, store, metrics, upf } = prepare(config)?;
         control.api.listen = None;
         let network = Network::new();

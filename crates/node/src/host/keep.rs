@@ -1,0 +1,489 @@
+//! Contexts that outlive the core, in a file of shared memory (`state.keep`), and what a core that
+//! starts again does with them.
+//!
+//! - At each commit, before its effects leave, the NAS COUNTs are stored in one word ([`Counts`]):
+//!   no COUNT is used twice.
+//! - What changes seldom (the perpetual part, by which the whole record is stored) is sealed and
+//!   stored a moment later, because a procedure changes it several times: at once when the host has
+//!   nothing else to do, else after [`STORED_WITHIN`]. A context whose process ends in between is
+//!   older than its COUNTs, and is dropped at the next start.
+//! - A core that starts again makes all UEs idle, and has their UPFs set their sessions up again.
+//!   RAN nodes are served when that is done, or after [`RAN_WAITS`].
+
+use super::{Host, HostConfig, HostError, Input};
+use crate::clock::clock;
+use crate::config::KeepConfig;
+use crate::nf::plan;
+use rustc_hash::{FxHashSet, FxHasher};
+use std::collections::VecDeque;
+use std::hash::Hasher;
+use std::net::SocketAddr;
+use vireo_core::config::CoreConfig;
+use vireo_core::context::{self, Counts, Record};
+use vireo_store::records::{KeptContext, KeptContexts, Opened, SharedError};
+use vireo_store::region::{Region, Slot, Snapshot};
+use vireo_types::{Duration, Instant, Seid};
+
+/// After this a context is stored again that has changed.
+const STORED_WITHIN: Duration = Duration::from_millis(50);
+/// Contexts that are stored in one go.
+const AT_ONCE: usize = 256;
+/// How long RAN nodes wait at most for the sessions of kept contexts: less than they wait for NG
+/// Setup.
+const RAN_WAITS: Duration = Duration::from_secs(5);
+/// Messages of RAN nodes that wait meanwhile; what comes beyond is dropped, and sent again by the
+/// nodes.
+const RAN_MESSAGES: usize = 4096;
+/// How long the file may be a process's that was killed and has not quite ended.
+const TAKEN_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
+/// Grows with every change of what the words of the file mean.
+const FORM: u64 = 1;
+
+/// The contexts of a host that are kept.
+#[derive(Debug)]
+pub(super) struct Keep {
+    file: KeptContexts,
+    /// By slot.
+    entries: Vec<Entry>,
+    /// Slots whose contexts are to be stored again, by when they changed.
+    changed: VecDeque<(Instant, Slot)>,
+    /// Whether it was logged that there is no room.
+    is_full: bool,
+    back: Back,
+    snapshot: Snapshot,
+}
+
+/// What is kept of the UE of a slot.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    /// Where its context is in the file.
+    place: Option<u32>,
+    /// The version of the perpetual part that is there.
+    version: u32,
+    /// The slot is in [`Keep::changed`].
+    is_changed: bool,
+    is_registered: bool,
+}
+
+/// Sessions of kept contexts on their way back to their UPFs.
+#[derive(Debug, Default)]
+struct Back {
+    /// UPFs that are to get theirs as soon as they are associated.
+    upfs: FxHashSet<SocketAddr>,
+    /// Sessions that have no answer.
+    sessions: FxHashSet<Seid>,
+    /// Until when RAN nodes wait; `None`: they do not.
+    until: Option<Instant>,
+    /// What RAN nodes have sent meanwhile.
+    waiting: Vec<Input>,
+}
+
+/// What the contexts of a configuration have in common: identifiers that would mean something else
+/// in another one.
+fn mark(core: &CoreConfig) -> u64 {
+    let slices: Vec<_> = core.slices.iter().map(|slice| slice.snssai).collect();
+    let dnns: Vec<_> = core.dnns.iter().map(|dnn| (&dnn.name, plan::ranges(dnn))).collect();
+    let amf = (&core.plmns, core.amf_region, core.amf_set, core.amf_pointer);
+    let mut hasher = FxHasher::default();
+    hasher.write(format!("{amf:?} {slices:?} {dnns:?}").as_bytes());
+    hasher.write_u64(FORM);
+    hasher.finish().max(1)
+}
+
+impl Keep {
+    /// The file of a host and what it has, if contexts are kept. Those of a cluster's host have
+    /// copies instead.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keep::open`].
+    pub(super) fn of_host(config: &HostConfig, is_member: bool) -> Result<Option<(Self, Opened)>, HostError> {
+        match config.state.keep.as_ref().filter(|_| !is_member) {
+            Some(kept) => Keep::open(kept, config.state.ues, &config.core),
+            None => Ok(None),
+        }
+    }
+
+    /// The file of a configuration, and what it has.
+    ///
+    /// # Errors
+    ///
+    /// When there is none and the configuration says that there must be.
+    fn open(config: &KeepConfig, ues: u32, core: &CoreConfig) -> Result<Option<(Self, Opened)>, HostError> {
+        let until = std::time::Instant::now() + TAKEN_WITHIN;
+        let opened = loop {
+            match KeptContexts::open(&config.path, ues, mark(core), config.key.clone()) {
+                Err(SharedError::Taken(_)) if std::time::Instant::now() < until => {
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                }
+                opened => break opened,
+            }
+        };
+        match opened {
+            Ok((file, opened)) => Ok(Some((Keep::of(file), opened))),
+            Err(error) if config.is_wanted => Err(error.into()),
+            Err(error) => {
+                tracing::warn!(%error, "contexts are not kept for the next start; see state.keep");
+                Ok(None)
+            }
+        }
+    }
+
+    fn of(file: KeptContexts) -> Self {
+        Keep {
+            file,
+            entries: Vec::new(),
+            changed: VecDeque::new(),
+            is_full: false,
+            back: Back::default(),
+            snapshot: Snapshot::default(),
+        }
+    }
+
+    fn entry(&mut self, slot: Slot) -> &mut Entry {
+        let at = slot.number() as usize;
+        if at >= self.entries.len() {
+            self.entries.resize(at + 1, Entry::default());
+        }
+        &mut self.entries[at]
+    }
+
+    /// A commit, before its effects leave.
+    #[inline]
+    pub(super) fn committed(&mut self, slot: Slot, is_registered: bool, context: &[u8], now: Instant) {
+        let counts = if is_registered { Counts::of(context) } else { None };
+        let entry = self.entry(slot);
+        entry.is_registered = counts.is_some();
+        let Some(counts) = counts else {
+            if let Some(place) = entry.place.take() {
+                self.file.take_out(place);
+            }
+            return;
+        };
+        let entry = *entry;
+        if let Some(place) = entry.place {
+            self.file.set(place, counts.word());
+        }
+        if entry.place.is_none() || entry.version != counts.version {
+            self.changed(slot, now);
+        }
+    }
+
+    fn changed(&mut self, slot: Slot, now: Instant) {
+        if !std::mem::replace(&mut self.entry(slot).is_changed, true) {
+            self.changed.push_back((now, slot));
+        }
+    }
+
+    /// Stores some of what has changed: all of it in time if the host is idle, else what has
+    /// waited. Returns true if there is more.
+    pub(super) fn store(&mut self, region: &Region, is_idle: bool, now: Instant) -> bool {
+        for _ in 0..AT_ONCE {
+            match self.changed.front() {
+                Some((at, _)) if is_idle || now.since(*at) >= STORED_WITHIN => {}
+                _ => return false,
+            }
+            if let Some((_, slot)) = self.changed.pop_front() {
+                self.store_one(region, slot);
+            }
+        }
+        !self.changed.is_empty()
+    }
+
+    fn store_one(&mut self, region: &Region, slot: Slot) {
+        let entry = self.entry(slot);
+        entry.is_changed = false;
+        let Entry { place, is_registered, .. } = *entry;
+        if !is_registered || !region.read(slot, &mut self.snapshot) {
+            return;
+        }
+        let Some(counts) = Counts::of(&self.snapshot.context) else { return };
+        let Some(place) = place.or_else(|| self.file.place()) else { return self.full() };
+        match self.file.put(place, &self.snapshot.context) {
+            Ok(()) => {
+                self.file.set(place, counts.word());
+                *self.entry(slot) =
+                    Entry { place: Some(place), version: counts.version, is_changed: false, is_registered: true };
+            }
+            Err(error) => {
+                self.file.take_out(place);
+                self.entry(slot).place = None;
+                tracing::debug!(%error, slot = slot.number(), "a context is not kept");
+                self.full();
+            }
+        }
+    }
+
+    fn full(&mut self) {
+        if !std::mem::replace(&mut self.is_full, true) {
+            let kept = self.file.len();
+            tracing::warn!(kept, "no room to keep more contexts: these UEs register anew after a restart");
+        }
+    }
+
+    /// A context that was found is that of a slot now.
+    fn adopt(&mut self, slot: Slot, place: u32, version: u32, now: Instant) {
+        *self.entry(slot) = Entry { place: Some(place), version, is_changed: false, is_registered: true };
+        self.changed(slot, now);
+    }
+}
+
+/// What became of the contexts of a file.
+#[derive(Debug, Default)]
+struct Tally {
+    resumed: usize,
+    sessions: usize,
+    /// Changed since they were stored.
+    older: usize,
+    /// Of another layout, or damaged.
+    unreadable: usize,
+    /// Of UEs that are not registered, or for which there is no room.
+    void: usize,
+}
+
+impl Host {
+    /// Goes on with contexts of the core's last run.
+    pub(super) fn resume(&mut self, mut keep: Keep, opened: Opened) {
+        let (began, now) = (std::time::Instant::now(), clock());
+        let mut tally = Tally::default();
+        for KeptContext { place, word, octets } in opened.contexts {
+            if !self.resume_one(&mut keep, (place, word), &octets, &mut tally, now) {
+                keep.file.take_out(place);
+            }
+        }
+        let Tally { resumed, sessions, older, unreadable, void } = tally;
+        let damaged = opened.damaged + unreadable;
+        if let Some(reason) = opened.dropped {
+            tracing::warn!(reason, "kept contexts dropped: their UEs register anew");
+        }
+        if older + opened.unfinished + damaged + opened.other_key + void > 0 {
+            let (unfinished, other_key) = (older + opened.unfinished, opened.other_key);
+            tracing::warn!(
+                unfinished,
+                damaged,
+                other_key,
+                unregistered = void,
+                "kept contexts dropped: their UEs register anew"
+            );
+        }
+        if resumed > 0 {
+            let elapsed_ms = began.elapsed().as_millis() as u64;
+            tracing::info!(ues = resumed, sessions, elapsed_ms, "contexts of the last run resumed");
+        }
+        if sessions > 0 {
+            keep.back.until = Some(now + RAN_WAITS);
+        }
+        self.keep = Some(Box::new(keep));
+    }
+
+    fn resume_one(
+        &mut self,
+        keep: &mut Keep,
+        (place, word): (u32, u64),
+        octets: &[u8],
+        tally: &mut Tally,
+        now: Instant,
+    ) -> bool {
+        let Ok(record) = Record::new(octets) else {
+            tally.unreadable += 1;
+            return false;
+        };
+        let version = record.versions.perpetual;
+        let Some(counts) = Counts::read(word, version) else {
+            tally.older += 1;
+            return false;
+        };
+        let Ok(mut ue) = record.decode() else {
+            tally.unreadable += 1;
+            return false;
+        };
+        let mut next = Vec::new();
+        let goes_on = ue.resume(counts, &self.config, now) && context::encode_after(&ue, octets, &mut next).is_ok();
+        let slot = if goes_on { self.enter_context(ue.ltmsi, &ue, &next, || None, now) } else { None };
+        let Some(slot) = slot else {
+            tally.void += 1;
+            return false;
+        };
+        keep.adopt(slot, place, version, now);
+        for session in &ue.sessions {
+            keep.back.upfs.insert(session.upf);
+            keep.back.sessions.insert(session.cp_seid);
+        }
+        tally.resumed += 1;
+        tally.sessions += ue.sessions.len();
+        true
+    }
+
+    /// A UPF is associated: it gets the sessions of kept contexts, if it has not.
+    pub(super) fn upf_gets_sessions(&mut self, upf: SocketAddr) {
+        if self.keep.as_mut().is_some_and(|keep| keep.back.upfs.remove(&upf)) {
+            self.lost.push_back((upf, 0));
+        }
+    }
+
+    /// Takes an input, unless it waits for the sessions of kept contexts.
+    pub(super) fn waits_for_sessions(&mut self, input: Input) -> Option<Input> {
+        let Some(back) = self.keep.as_mut().map(|keep| &mut keep.back).filter(|back| back.until.is_some()) else {
+            return Some(input);
+        };
+        match &input {
+            Input::Ngap { .. } => {
+                if back.waiting.len() < RAN_MESSAGES {
+                    back.waiting.push(input);
+                }
+                return None;
+            }
+            Input::Down { assoc, .. } => {
+                back.waiting.retain(|waits| !matches!(waits, Input::Ngap { assoc: of, .. } if of == assoc));
+            }
+            Input::Pfcp { seid, .. } | Input::PfcpTimeout { seid, .. } => _ = back.sessions.remove(seid),
+            _ => {}
+        }
+        Some(input)
+    }
+
+    /// Serves RAN nodes as soon as kept sessions are set up again, or if that takes too long.
+    pub(super) fn serve_ran_nodes(&mut self, now: Instant) {
+        let Some(back) = self.keep.as_mut().map(|keep| &mut keep.back) else { return };
+        let Some(until) = back.until else { return };
+        let missing = back.sessions.len();
+        if missing > 0 && now < until {
+            return;
+        }
+        back.until = None;
+        let waiting = std::mem::take(&mut back.waiting);
+        back.sessions = FxHashSet::default();
+        if missing > 0 {
+            tracing::warn!(missing, "sessions of kept contexts are not at their UPFs yet; RAN nodes are served");
+        } else {
+            tracing::info!("sessions of kept contexts are set up again");
+        }
+        waiting.into_iter().for_each(|input| self.input(input));
+    }
+
+    /// Stores contexts that have changed. Returns true if there is more to store at once.
+    pub(super) fn keep_contexts(&mut self, is_idle: bool, now: Instant) -> bool {
+        self.keep.as_mut().is_some_and(|keep| keep.store(&self.region, is_idle, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_core::context::{NasSecurity, Registration, UeContext};
+    use vireo_store::region::{RegionConfig, Worker};
+    use vireo_types::Ltmsi;
+    use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
+
+    /// A host's commits and its file.
+    struct Bench {
+        _directory: tempfile::TempDir,
+        config: KeepConfig,
+        region: Region,
+        worker: Worker,
+        ue: UeContext,
+        octets: Vec<u8>,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+            let key = postcard::from_bytes(&[1; 32]).unwrap();
+            let region = Region::create(RegionConfig::new(4, 2, 32 << 20)).unwrap();
+            let mut ue = UeContext::new(Ltmsi::from_raw(9));
+            ue.registration = Registration::Registered;
+            ue.security = Some(NasSecurity::fresh(1, [7; 32], IntegrityAlgorithm::NIA2, CipheringAlgorithm::NEA2));
+            Bench {
+                config: KeepConfig { path: directory.path().join("kept"), key, is_wanted: true },
+                _directory: directory,
+                worker: region.join(1).unwrap(),
+                region,
+                ue,
+                octets: Vec::new(),
+            }
+        }
+
+        fn open(&self) -> (Keep, Opened) {
+            let file = KeptContexts::open(&self.config.path, 4, 1, self.config.key.clone()).unwrap();
+            (Keep::of(file.0), file.1)
+        }
+
+        /// A commit of the UE as it is.
+        fn commit(&mut self, keep: &mut Keep, slot: Slot, at: u64) {
+            let before = std::mem::take(&mut self.octets);
+            context::encode_after(&self.ue, &before, &mut self.octets).unwrap();
+            let mut seen = Snapshot::default();
+            self.region.read(slot, &mut seen);
+            let record = vireo_store::region::Record { context: &self.octets, ..Default::default() };
+            let _ = self.worker.commit(slot, &seen, &record).unwrap();
+            keep.committed(slot, self.ue.is_registered(), &self.octets, Instant(at));
+        }
+
+        fn counts(&mut self, counts: (u32, u32)) {
+            let security = self.ue.security.as_mut().unwrap();
+            (security.uplink, security.downlink) = counts;
+        }
+    }
+
+    /// What the next process goes on with: the COUNTs, if the context is not older.
+    fn next(bench: &Bench) -> Vec<Option<(u32, u32)>> {
+        let (keep, opened) = bench.open();
+        drop(keep);
+        let of = |found: &KeptContext| Counts::read(found.word, Record::new(&found.octets).unwrap().versions.perpetual);
+        opened.contexts.iter().map(of).collect()
+    }
+
+    #[test]
+    fn counts_are_kept_at_each_commit() {
+        let mut bench = Bench::new();
+        let (mut keep, _) = bench.open();
+        let slot = bench.worker.insert(bench.ue.ltmsi).unwrap();
+        bench.counts((1, 2));
+        bench.commit(&mut keep, slot, 0);
+        assert!(!keep.store(&bench.region, true, Instant(0)));
+        for count in 3..10 {
+            bench.counts((count, 2 * count));
+            bench.commit(&mut keep, slot, 0);
+            assert!(keep.changed.is_empty(), "nothing but the COUNTs has changed");
+        }
+        drop(keep);
+        assert_eq!(next(&bench), [Some((9, 18))]);
+    }
+
+    #[test]
+    fn a_context_that_has_changed_is_stored_when_idle_or_in_time() {
+        let mut bench = Bench::new();
+        let (mut keep, _) = bench.open();
+        let slot = bench.worker.insert(bench.ue.ltmsi).unwrap();
+        bench.commit(&mut keep, slot, 0);
+        assert!(!keep.store(&bench.region, false, Instant(0)) && keep.file.is_empty(), "a busy host waits");
+        keep.store(&bench.region, false, Instant(STORED_WITHIN.0));
+        assert_eq!(keep.file.len(), 1);
+        // Another key, and its COUNTs begin anew: the context before is of no use.
+        bench.ue.security.as_mut().unwrap().kamf = [8; 32];
+        bench.counts((0, 1));
+        bench.commit(&mut keep, slot, 0);
+        drop(keep);
+        assert_eq!(next(&bench), [None]);
+    }
+
+    #[test]
+    fn a_ue_that_deregisters_is_not_kept() {
+        let mut bench = Bench::new();
+        let (mut keep, _) = bench.open();
+        let slot = bench.worker.insert(bench.ue.ltmsi).unwrap();
+        bench.commit(&mut keep, slot, 0);
+        keep.store(&bench.region, true, Instant(0));
+        bench.ue.registration = Registration::Deregistered;
+        bench.commit(&mut keep, slot, 0);
+        assert!(keep.file.is_empty());
+        // It was to be stored when it deregistered.
+        bench.ue.registration = Registration::Registered;
+        bench.commit(&mut keep, slot, 0);
+        bench.ue.registration = Registration::Deregistered;
+        bench.commit(&mut keep, slot, 0);
+        keep.store(&bench.region, true, Instant(0));
+        drop(keep);
+        assert_eq!(next(&bench), []);
+    }
+}

@@ -1,0 +1,391 @@
+//! Contexts that outlive their process, sealed, in a file of shared memory. One thread of one
+//! process has it.
+//!
+//! Each context has a *place*: its sealed octets, which change seldom, and a word in clear beside
+//! them, which is stored at once and at every commit. The word belongs to a version of the octets:
+//! where it does not, the octets are older than the word, and nobody goes on with them. What the
+//! word means is the caller's; 0 = there is nothing to go on with.
+
+use super::sealed::RecordsKey;
+use super::shared::SharedError;
+use crate::region::{Region, RegionConfig, RegionError};
+use crate::{CommitError, ContextStore, Shm};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use vireo_sealing::OpenError;
+use vireo_types::Ltmsi;
+
+/// Octets of a context at the most, in the mean, with what leads to them.
+const OCTETS: usize = 2048;
+/// What a region needs besides, and the words.
+const FIXED: usize = 16 << 20;
+/// The first word says what the file is of ([`KeptContexts::open`]); those of the places follow.
+const MARK: u32 = 0;
+/// What new contexts leave free of the file system, for those that are there to become larger.
+const SPARE: u64 = 32 << 20;
+/// After so many new contexts it is asked what it has free: less than these can take.
+const LOOK_EVERY: u32 = 128;
+
+/// The file.
+#[derive(Debug)]
+pub struct KeptContexts {
+    store: Shm,
+    key: RecordsKey,
+    free: Vec<u32>,
+    next: u32,
+    /// New contexts until the file system is looked at, and whether it had room then.
+    look: u32,
+    has_room: bool,
+    sealed: Vec<u8>,
+}
+
+/// A context that was found.
+#[derive(Debug)]
+pub struct KeptContext {
+    /// Its place.
+    pub place: u32,
+    /// The word beside it; not 0.
+    pub word: u64,
+    /// Its octets.
+    pub octets: Vec<u8>,
+}
+
+/// What a file held when it was opened.
+#[derive(Debug, Default)]
+pub struct Opened {
+    /// Contexts.
+    pub contexts: Vec<KeptContext>,
+    /// Why all that was there was dropped, if it was.
+    pub dropped: Option<&'static str>,
+    /// Contexts without a word: each was being stored, or taken out, when its process ended.
+    pub unfinished: usize,
+    /// Contexts that another key has sealed.
+    pub other_key: usize,
+    /// Contexts that are damaged.
+    pub damaged: usize,
+}
+
+impl KeptContexts {
+    /// The file with room for so many contexts, and what it has. `mark` (not 0) says what it is of:
+    /// contexts of another mark, or in the layout of another release, are dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`SharedError`].
+    pub fn open(path: &Path, contexts: u32, mark: u64, key: RecordsKey) -> Result<(Self, Opened), SharedError> {
+        let mut opened = Opened::default();
+        let sizes = RegionConfig {
+            packets: 1,
+            large_packets: 0,
+            rings: 0,
+            board: contexts + 1,
+            bulletins: 0,
+            ..RegionConfig::new(contexts, 1, FIXED + contexts as usize * (OCTETS + size_of::<u64>()))
+        };
+        let region = match Region::open(path, sizes) {
+            Err(RegionError::Layout(_)) => {
+                opened.dropped = Some("the file is another release's");
+                anew(path, sizes)?
+            }
+            Ok(region) if is_other(&region, sizes, mark) => {
+                opened.dropped = Some("the configuration is another one");
+                // Whoever opens it between sees its lock.
+                let found = anew(path, sizes);
+                drop(region);
+                found?
+            }
+            region => region.map_err(|error| SharedError::of(path, error))?,
+        };
+        region.board(MARK).store(mark, Ordering::Release);
+        // The file is this process's: the one that had it is dead.
+        if let Some(dead) = region.bury_unlocked(0) {
+            region.reclaim(dead);
+        }
+        let store = Shm::new(&region).map_err(|_| SharedError::Foreign(path.to_owned()))?;
+        let mut kept =
+            KeptContexts { store, key, free: Vec::new(), next: 0, look: 0, has_room: true, sealed: Vec::new() };
+        kept.index(&mut opened);
+        Ok((kept, opened))
+    }
+
+    /// Finds what there is, and takes out what nobody goes on with.
+    fn index(&mut self, opened: &mut Opened) {
+        let (mut used, mut void) = (Vec::with_capacity(self.store.len()), Vec::new());
+        let (region, key) = (self.store.region(), &self.key);
+        let places = places(region);
+        self.store.each(&mut |at, stored| {
+            let place = at.get();
+            let word = if place < places { word_of(region, place) } else { 0 };
+            let found = match word {
+                0 => {
+                    opened.unfinished += 1;
+                    None
+                }
+                _ => match key.open(&of(place), stored.octets) {
+                    Ok(octets) => Some(octets),
+                    Err(OpenError::OtherKey { .. }) => {
+                        opened.other_key += 1;
+                        None
+                    }
+                    Err(OpenError::NotSealed | OpenError::Damaged) => {
+                        opened.damaged += 1;
+                        None
+                    }
+                },
+            };
+            match found {
+                Some(octets) => {
+                    used.push(place);
+                    opened.contexts.push(KeptContext { place, word, octets });
+                }
+                None => void.push((at, stored.version)),
+            }
+            true
+        });
+        for (at, version) in void {
+            if at.get() < places {
+                set_word(self.store.region(), at.get(), 0);
+            }
+            // The context has that version: no other thread commits.
+            let _ = self.store.remove(at, version);
+        }
+        used.sort_unstable();
+        for place in used {
+            self.free.extend(self.next..place);
+            self.next = place + 1;
+        }
+    }
+
+    /// How many contexts there are.
+    pub fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.store.is_empty()
+    }
+
+    /// A place for another context; `None`: the file, or its file system, is full.
+    pub fn place(&mut self) -> Option<u32> {
+        if !self.has_room() {
+            return None;
+        }
+        if let Some(place) = self.free.pop() {
+            return Some(place);
+        }
+        let place = self.next;
+        (place < places(self.store.region())).then(|| {
+            self.next += 1;
+            place
+        })
+    }
+
+    /// Stores the word of a place. Whatever ends the process afterwards, the next one reads this or
+    /// a later one.
+    #[inline]
+    pub fn set(&self, place: u32, word: u64) {
+        set_word(self.store.region(), place, word);
+    }
+
+    /// Stores the octets of a place, sealed. The word beside them is to be set next.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError`]; then there are none any more.
+    pub fn put(&mut self, place: u32, octets: &[u8]) -> Result<(), CommitError> {
+        self.sealed.clear();
+        self.key.seal_into(&of(place), octets, &mut self.sealed);
+        let at = Ltmsi::from_raw(place);
+        let before = self.store.load(at).map_or(0, |stored| stored.version);
+        let stored = self.store.commit(at, before, &self.sealed, None).map(drop);
+        if stored.is_err() {
+            self.empty(place);
+        }
+        stored
+    }
+
+    /// Takes a context out; its place may be another's then.
+    pub fn take_out(&mut self, place: u32) {
+        self.empty(place);
+        self.free.push(place);
+    }
+
+    fn empty(&mut self, place: u32) {
+        self.set(place, 0);
+        let at = Ltmsi::from_raw(place);
+        if let Some(version) = self.store.load(at).map(|stored| stored.version) {
+            // The context has that version: no other thread commits.
+            let _ = self.store.remove(at, version);
+        }
+    }
+
+    /// Whether the file system has room for some more contexts.
+    fn has_room(&mut self) -> bool {
+        if self.look == 0 || !self.has_room {
+            self.look = LOOK_EVERY;
+            self.has_room = match self.store.region().free_around() {
+                Ok(free) => free.is_none_or(|free| free >= SPARE),
+                // The file system answered when the region was made.
+                Err(_) => true,
+            };
+        }
+        self.look -= 1;
+        self.has_room
+    }
+}
+
+/// What a context is sealed for: its place.
+fn of(place: u32) -> [u8; 8] {
+    let [a, b, c, d] = place.to_be_bytes();
+    [b'k', b'e', b'p', b't', a, b, c, d]
+}
+
+fn places(region: &Region) -> u32 {
+    region.config().ues.min(region.config().board.saturating_sub(1))
+}
+
+/// The word of a place. Whoever stores one has stored the octets that it belongs to.
+fn word_of(region: &Region, place: u32) -> u64 {
+    region.board(place + 1).load(Ordering::Acquire)
+}
+
+fn set_word(region: &Region, place: u32, word: u64) {
+    region.board(place + 1).store(word, Ordering::Release);
+}
+
+/// Whether a region that was found is not what is wanted now. A new one has no mark yet.
+fn is_other(region: &Region, sizes: RegionConfig, mark: u64) -> bool {
+    let found = region.config().board.checked_sub(1).map(|_| region.board(MARK).load(Ordering::Acquire));
+    *region.config() != sizes || found.is_none_or(|found| found != 0 && found != mark)
+}
+
+/// A new file in the place of one.
+fn anew(path: &Path, sizes: RegionConfig) -> Result<Region, SharedError> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            return Err(SharedError::Io { path: path.to_owned(), source });
+        }
+        _ => {}
+    }
+    Region::open(path, sizes).map_err(|error| SharedError::of(path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::FileExt;
+    use std::path::PathBuf;
+    use vireo_sealing::SealingKey;
+
+    const SECRET: &[u8] = b"K_AMF, which nobody reads in the file";
+
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = directory.path().join("kept");
+        (directory, path)
+    }
+
+    fn open(path: &Path, mark: u64, key: u8) -> (KeptContexts, Opened) {
+        KeptContexts::open(path, 1000, mark, SealingKey::new([key; 32]).into()).unwrap()
+    }
+
+    /// Contexts with these words; the places that they have.
+    fn store(kept: &mut KeptContexts, words: &[u64]) -> Vec<u32> {
+        let put = |word: &u64| {
+            let place = kept.place().unwrap();
+            kept.put(place, &[SECRET, &word.to_be_bytes()].concat()).unwrap();
+            kept.set(place, *word);
+            place
+        };
+        words.iter().map(put).collect()
+    }
+
+    fn words(opened: &Opened) -> Vec<u64> {
+        let mut words: Vec<u64> = opened.contexts.iter().map(|context| context.word).collect();
+        words.sort_unstable();
+        words
+    }
+
+    #[test]
+    fn contexts_are_there_for_the_next_process_sealed() {
+        let (_directory, path) = place();
+        let (mut kept, opened) = open(&path, 7, 1);
+        assert!(opened.contexts.is_empty() && opened.dropped.is_none());
+        let places = store(&mut kept, &[11, 12, 13]);
+        // The word changes at each commit, the octets do not.
+        kept.set(places[0], 21);
+        kept.take_out(places[1]);
+        assert!(matches!(
+            KeptContexts::open(&path, 1000, 7, SealingKey::new([1; 32]).into()),
+            Err(SharedError::Taken(_))
+        ));
+        let octets = fs::read(&path).unwrap();
+        assert!(!octets.windows(8).any(|octets| octets == &SECRET[..8]), "nothing of it is in clear");
+        // Nothing is written when a process is killed.
+        drop(kept);
+        let (mut kept, opened) = open(&path, 7, 1);
+        assert_eq!((words(&opened), opened.unfinished), (vec![13, 21], 0));
+        let first = opened.contexts.iter().find(|context| context.word == 21).unwrap();
+        assert_eq!(first.octets, [SECRET, &11_u64.to_be_bytes()].concat(), "as they were put");
+        let more = store(&mut kept, &[31, 32]);
+        assert!(more.iter().all(|place| ![places[0], places[2]].contains(place)), "places are not given twice");
+    }
+
+    #[test]
+    fn what_cannot_be_believed_is_dropped_and_counted() {
+        let (_directory, path) = place();
+        let (mut kept, _) = open(&path, 7, 1);
+        let places = store(&mut kept, &[11, 12, 13, 14]);
+        // A process that ended between octets and word.
+        kept.set(places[0], 0);
+        // Octets of one place in another.
+        let foreign = kept.store.load(Ltmsi::from_raw(places[1])).unwrap().octets.to_vec();
+        let version = kept.store.load(Ltmsi::from_raw(places[2])).unwrap().version;
+        kept.store.commit(Ltmsi::from_raw(places[2]), version, &foreign, None).unwrap();
+        let version = kept.store.load(Ltmsi::from_raw(places[3])).unwrap().version;
+        kept.store.commit(Ltmsi::from_raw(places[3]), version, b"in clear", None).unwrap();
+        drop(kept);
+        let (kept, opened) = open(&path, 7, 1);
+        assert_eq!((words(&opened), opened.unfinished, opened.damaged), (vec![12], 1, 2));
+        assert_eq!(kept.len(), 1, "it is not there any more");
+        drop(kept);
+        let (kept, opened) = open(&path, 7, 2);
+        assert_eq!((words(&opened), opened.other_key, kept.len()), (vec![], 1, 0));
+    }
+
+    #[test]
+    fn other_layouts_and_configurations_begin_anew() {
+        let (_directory, path) = place();
+        let (mut kept, _) = open(&path, 7, 1);
+        store(&mut kept, &[11]);
+        drop(kept);
+        let (mut kept, opened) = open(&path, 8, 1);
+        assert_eq!((words(&opened), opened.dropped), (vec![], Some("the configuration is another one")));
+        store(&mut kept, &[12]);
+        drop(kept);
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(&99_u64.to_ne_bytes(), 8).unwrap();
+        let (mut kept, opened) = open(&path, 8, 1);
+        assert_eq!((words(&opened), opened.dropped), (vec![], Some("the file is another release's")));
+        store(&mut kept, &[13]);
+        drop(kept);
+        assert_eq!(words(&open(&path, 8, 1).1), [13]);
+        fs::write(&path, [7; 8192]).unwrap();
+        let refused = KeptContexts::open(&path, 1000, 8, SealingKey::new([1; 32]).into());
+        assert!(matches!(refused, Err(SharedError::Foreign(_))), "it is no file of contexts, and not removed");
+    }
+
+    #[test]
+    fn a_full_file_takes_no_more_and_changes_what_it_has() {
+        let (_directory, path) = place();
+        let (mut kept, _) = KeptContexts::open(&path, 2, 7, SealingKey::new([1; 32]).into()).unwrap();
+        let places = store(&mut kept, &[11, 12]);
+        assert_eq!(kept.place(), None);
+        kept.put(places[0], &[1; 3000]).unwrap();
+        kept.take_out(places[1]);
+        assert_eq!(kept.place(), Some(places[1]));
+    }
+}

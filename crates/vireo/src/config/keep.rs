@@ -1,0 +1,120 @@
+//! `[state] keep`: contexts that outlive `vireo run`.
+
+use super::Config;
+use super::check::Problems;
+use super::keys::key_source_of;
+use super::state::State;
+use crate::cli::Failure;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use vireo_core::config::StateLocation;
+use vireo_node::config::{KeepConfig, StateConfig};
+use vireo_sealing::KeySource;
+
+/// Whether contexts are kept for the next start, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Keep {
+    /// `None`: if that is possible.
+    wanted: Option<bool>,
+    directory: PathBuf,
+    /// The key that seals them.
+    source: KeySource,
+}
+
+/// What `[state]` says.
+pub(super) fn keep(file: &State, state: &StateConfig, problems: &mut Problems) -> Keep {
+    let is_shared = state.location == StateLocation::Shm;
+    problems.check(
+        is_shared || file.keep != Some(true),
+        "state.keep",
+        "only contexts in shared memory are kept by `vireo run` (state.location = \"shm\"): remove the key",
+    );
+    problems.check(
+        !file.keep_directory.is_empty(),
+        "state.keep-directory",
+        "a directory is needed, such as \"/dev/shm\"",
+    );
+    Keep {
+        wanted: if is_shared { file.keep } else { Some(false) },
+        directory: PathBuf::from(&file.keep_directory),
+        source: key_source_of(file),
+    }
+}
+
+/// The file's name: the same at each start with the same key file, another one for another core on
+/// the machine.
+fn name(key: &str, key_file: &Path) -> String {
+    let mut hasher = DefaultHasher::new();
+    std::path::absolute(key_file).unwrap_or_else(|_| key_file.to_owned()).hash(&mut hasher);
+    format!("{key}-kept-{:016x}", hasher.finish())
+}
+
+impl Config {
+    /// The same in this directory, with this key, wherever the configuration has them.
+    pub(crate) fn keep_contexts_in(&mut self, directory: &str, key_file: &str) -> Result<(), Failure> {
+        self.keep.directory = PathBuf::from(directory);
+        self.keep.source.file = PathBuf::from(key_file);
+        self.keep_contexts()
+    }
+
+    /// Has the core keep its contexts for its next start, unless the configuration says otherwise.
+    pub(crate) fn keep_contexts(&mut self) -> Result<(), Failure> {
+        let Keep { wanted, directory, source } = &self.keep;
+        if *wanted == Some(false) {
+            return Ok(());
+        }
+        let path = directory.join(name(&self.state.key, &source.file));
+        match source.load_or_create() {
+            Ok(key) => self.state.keep = Some(KeepConfig { path, key: key.into(), is_wanted: *wanted == Some(true) }),
+            Err(error) if *wanted == Some(true) => return Err(error.into()),
+            Err(error) => tracing::warn!(%error, "contexts are not kept for the next start; see state.keep"),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use figment::providers::Env;
+
+    fn load(text: &str) -> Result<Config, Vec<String>> {
+        let file = crate::config::parse(text, Env::prefixed("NO_VARIABLE_BEGINS_SO_"))?;
+        crate::config::check::config(&file)
+    }
+
+    #[test]
+    fn contexts_in_other_places_are_not_kept() {
+        let wrong = load("[state]\nkeep = true\nlocation = \"redis\"\n").unwrap_err();
+        assert!(wrong[0].starts_with("state.keep: only contexts in shared memory are kept"), "{wrong:?}");
+        for text in ["[state]\nlocation = \"memory\"\n", "[state]\nkeep = false\n"] {
+            let mut config = load(text).unwrap();
+            config.keep_contexts().unwrap();
+            assert_eq!(config.state.keep, None, "{text}");
+        }
+    }
+
+    #[test]
+    fn contexts_are_kept_by_default_if_there_is_a_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = |name: &str| format!("key-file = \"{}/{name}\"\n", directory.path().display());
+        let mut config = load(&format!("[state]\n{}", key("state.key"))).unwrap();
+        config.keep_contexts().unwrap();
+        let kept = config.state.keep.unwrap();
+        assert!(kept.path.starts_with("/dev/shm") && !kept.is_wanted);
+        let mut config = load(&format!("[state]\n{}", key("none/state.key"))).unwrap();
+        config.keep_contexts().unwrap();
+        assert_eq!(config.state.keep, None, "the core starts without");
+        let mut config = load(&format!("[state]\nkeep = true\n{}", key("none/state.key"))).unwrap();
+        let refused = config.keep_contexts().unwrap_err().to_string();
+        assert!(refused.contains("state.key") && config.state.keep.is_none(), "{refused}");
+    }
+
+    #[test]
+    fn each_key_file_has_a_file_of_contexts() {
+        let of = |key, file| name(key, Path::new(file));
+        assert_eq!(of("vireo", "/a/vireo-state.key"), of("vireo", "/a/vireo-state.key"));
+        assert_ne!(of("vireo", "/a/vireo-state.key"), of("vireo", "/b/vireo-state.key"));
+        assert_ne!(of("vireo", "/a/vireo-state.key"), of("other", "/a/vireo-state.key"));
+    }
+}

@@ -1,0 +1,225 @@
+//! A core that is killed with all its processes and started again: its UEs stay registered
+//! (`state.keep`). The emulator's UEs and gNBs are the witnesses: a UE takes no downlink message
+//! whose NAS COUNT was used, and packets must come through.
+
+mod space;
+
+use serde_json::Value;
+use space::{Child, Space, VIREO};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
+const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";
+const UES: u64 = 6;
+const WITHIN: Duration = Duration::from_secs(30);
+const API: &str = "http://127.0.0.1:9091";
+
+/// RAN, core and data network.
+struct World {
+    ran: Space,
+    core: Space,
+    dn: Space,
+    /// In memory; the core's working directory.
+    directory: tempfile::TempDir,
+}
+
+impl World {
+    /// `None` where only root may make namespaces.
+    fn new(tables: &str) -> Option<Self> {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let world = World { ran: Space::new()?, core: Space::new()?, dn: Space::new()?, directory };
+        let World { ran, core, dn, directory } = &world;
+        core.join("n2", "192.168.127.1/24", ran, "ran0", "192.168.127.2/24");
+        core.join("n6", "192.168.128.1/24", dn, "dn0", "192.168.128.2/24");
+        dn.run("ip route add 10.45.0.0/16 via 192.168.128.1");
+        core.run("sysctl -q -w net.ipv4.ip_forward=1");
+        let path = directory.path();
+        let text = format!(
+            "[core]\nplmns = [\"99970\"]\ntacs = [1]\n[n2]\naddresses = [\"192.168.127.1\"]\n[slice.default]\nsnssai = {{ sst = 1 }}\n\
+             [dnn.internet]\nipv4-pool = \"10.45.0.0/16\"\n[subscribers]\ndatabase = \"{0}/subscribers.db\"\n\
+             [pools]\nkey = \"wildcard\"\nworkers = 1\nidle = 0\n[api]\nlisten = \"127.0.0.1:9091\"\n\
+             [state]\nues = 1000\nkeep-directory = \"{0}\"\nkey-file = \"{0}/state.key\"\n{tables}",
+            path.display()
+        );
+        fs::write(path.join("vireo.toml"), text).unwrap();
+        let mut add = Command::new(VIREO);
+        add.args(["subscriber", "--database"]).arg(path.join("subscribers.db"));
+        add.args(["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC, "--count", &UES.to_string()]);
+        let added = add.output().unwrap();
+        assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+        Some(world)
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Starts the core and waits until it answers.
+    fn start(&self) -> Child {
+        let log = OpenOptions::new().create(true).append(true).open(self.path().join("log")).unwrap();
+        let mut command = Command::new(VIREO);
+        command.args(["run", "--config"]).arg(self.path().join("vireo.toml"));
+        let mut core = self.core.start_logged(&mut command, log);
+        let deadline = Instant::now() + WITHIN;
+        while self.status().is_none() {
+            assert_eq!(core.try_wait().unwrap(), None, "the core ended\n{}", self.log());
+            assert!(Instant::now() < deadline, "the core does not come up\n{}", self.log());
+            sleep(Duration::from_millis(50));
+        }
+        core
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path().join("log")).unwrap_or_default()
+    }
+
+    fn status(&self) -> Option<Value> {
+        let output = self.core.output(Command::new(VIREO).args(["status", "--json", "--api", API]));
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    /// Waits until the core has so many registered and connected UEs, and sessions.
+    fn wait(&self, emulator: &mut Child, wanted: [u64; 3]) -> Value {
+        let deadline = Instant::now() + WITHIN;
+        loop {
+            let status = self.status().unwrap_or_default();
+            let counts = ["registered", "connected", "sessions"].map(|name| status["counts"][name].as_u64());
+            if counts == wanted.map(Some) {
+                return status;
+            }
+            let ended = emulator.try_wait().unwrap();
+            assert!(ended.is_none() && Instant::now() < deadline, "{counts:?}, {ended:?}\n{}", self.log());
+            sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// The processes of a tree, the root first.
+fn tree(root: u32) -> Vec<u32> {
+    let children = fs::read_dir(format!("/proc/{root}/task")).into_iter().flatten().flatten().flat_map(|thread| {
+        let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        children.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<u32>>()
+    });
+    let descendants: Vec<u32> = children.flat_map(tree).collect();
+    [vec![root], descendants].concat()
+}
+
+/// Kills all processes of a core at once.
+fn kill(mut core: Child) {
+    let all = tree(core.id());
+    assert!(all.len() > 1, "it has worker processes");
+    for pid in &all {
+        let pid = rustix::process::Pid::from_raw(*pid as i32).unwrap();
+        // A worker may have ended with its parent.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+    assert!(!core.wait().unwrap().success());
+}
+
+/// Kills the core while its UEs are idle, and starts it again. gNBs notice by their heartbeats,
+/// within some 12 s. UEs come back because they are called, or by themselves after this time.
+fn goes_on(world: &World, calls: bool, idle: Duration) {
+    let core = world.start();
+    let line = format!(
+        "emulate --core 192.168.127.1 --scenario full --ues {UES} --gnbs 2 --window {UES} --idle {} --timeout 20 \
+         --echo-v4 192.168.128.2 --quiet",
+        idle.as_millis()
+    );
+    let report = File::create(world.path().join("emulator")).unwrap();
+    let mut emulator = world.ran.start_logged(Command::new(VIREO).args(line.split(' ')), report);
+    let status = world.wait(&mut emulator, [UES, 0, UES]);
+    let addresses: Vec<String> = addresses(&status);
+    assert_eq!(addresses.len() as u64, UES, "{status}");
+    kill(core);
+    let _core = world.start();
+    world.wait(&mut emulator, [UES, 0, UES]);
+    let log = world.log();
+    assert!(log.contains(&format!("contexts of the last run resumed ues={UES} sessions={UES}")), "{log}");
+    let deadline = Instant::now() + WITHIN;
+    while !world.log().contains("sessions of kept contexts are set up again") {
+        assert!(Instant::now() < deadline, "{}", world.log());
+        sleep(Duration::from_millis(20));
+    }
+    while world.status().is_none_or(|status| status["counts"]["gnbs"] != 2) {
+        assert!(Instant::now() < deadline, "{}", world.log());
+        sleep(Duration::from_millis(50));
+    }
+    // Packets from the data network page them.
+    for address in addresses.iter().filter(|_| calls) {
+        world.dn.run_words(&["bash", "-c", &format!("echo > /dev/udp/{address}/9")]);
+    }
+    world.wait(&mut emulator, [0, 0, 0]);
+    let said = || fs::read_to_string(world.path().join("emulator")).unwrap();
+    assert!(emulator.wait().unwrap().success(), "{}\n{}", said(), world.log());
+    let metrics = world.core.output(Command::new("curl").args(["-s", &format!("{API}/metrics")]));
+    let metrics = String::from_utf8(metrics.stdout).unwrap();
+    let succeeded = |procedure: &str| {
+        let of = |line: &&str| line.contains(&format!("\"{procedure}\"")) && line.contains("succ");
+        let lines = metrics.lines().filter(|line| line.starts_with("vireo_procedure_total")).filter(of);
+        lines.filter_map(|line| line.split(' ').next_back()?.parse::<f64>().ok()).sum::<f64>() as u64
+    };
+    assert_eq!(succeeded("paging"), if calls { UES } else { 0 }, "{metrics}");
+    assert_eq!((succeeded("service-request"), succeeded("registration")), (UES, 0), "{metrics}");
+    // The file is its owner's alone; the UEs that have deregistered are not in it.
+    let kept = fs::read_dir(world.path())
+        .unwrap()
+        .flatten()
+        .find(|file| file.file_name().to_string_lossy().contains("-kept-"));
+    assert_eq!(kept.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+fn addresses(status: &Value) -> Vec<String> {
+    let text = status.to_string();
+    let words = text.split(|c: char| !c.is_ascii_digit() && c != '.').filter(|word| word.starts_with("10.45."));
+    words.map(str::to_owned).collect()
+}
+
+#[test]
+fn killed_core_goes_on_with_its_ues() {
+    match World::new("[upf]\nn3 = [\"192.168.127.1\"]\n") {
+        Some(world) => goes_on(&world, false, Duration::from_secs(20)),
+        None => eprintln!("skipped: only root may make network namespaces here"),
+    }
+}
+
+#[test]
+fn killed_core_goes_on_with_a_upf_beside_it() {
+    let tables =
+        "[n4]\nlisten = \"127.0.0.1:8805\"\n[upf]\nenabled = false\n[[external-upf]]\nn4 = \"127.0.0.2:8805\"\n";
+    let Some(world) = World::new(tables) else {
+        return eprintln!("skipped: only root may make network namespaces here");
+    };
+    let config = world.path().join("upf.toml");
+    let upf =
+        "[upf]\nn4 = \"127.0.0.2:8805\"\nn3 = [\"192.168.127.1\"]\n[dnn.internet]\nipv4-pool = \"10.45.0.0/16\"\n";
+    fs::write(&config, upf).unwrap();
+    let _upf = world.core.start_upf(&config);
+    goes_on(&world, true, Duration::from_secs(60));
+}
+
+/// Other keys, and files that are nobody's, are no reason to end.
+#[test]
+fn core_with_another_key_begins_without_ues() {
+    let Some(world) = World::new("[upf]\nenabled = false\n[[external-upf]]\nn4 = \"127.0.0.2:8805\"\n") else {
+        return eprintln!("skipped: only root may make network namespaces here");
+    };
+    let core = world.start();
+    let line = "emulate --core 192.168.127.1 --scenario register --ues 2 --quiet";
+    assert!(world.ran.output(Command::new(VIREO).args(line.split(' '))).status.success(), "{}", world.log());
+    let deadline = Instant::now() + WITHIN;
+    while world.status().is_none_or(|status| status["counts"]["connected"] != 0) {
+        assert!(Instant::now() < deadline, "{}", world.log());
+        sleep(Duration::from_millis(50));
+    }
+    kill(core);
+    fs::remove_file(world.path().join("state.key")).unwrap();
+    let core = world.start();
+    assert_eq!(world.status().unwrap()["counts"]["ues"], 0);
+    assert!(world.log().contains("kept contexts dropped") && world.log().contains("other_key=2"), "{}", world.log());
+    kill(core);
+}
