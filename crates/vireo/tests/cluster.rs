@@ -5,8 +5,6 @@
 //! RAN nodes. A fourth has one balancer, which is the controller, too, and is killed and started again.
 
 mod ran;
-
-#[allow(dead_code, reason = "others need all of it")]
 mod space;
 
 use ran::{NG_SETUP_FAILURE, NG_SETUP_RESPONSE, RanNode, golden};
