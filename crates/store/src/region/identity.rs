@@ -301,7 +301,7 @@ impl Region {
                 done => done?,
             }
         }
-        self.recount();
+        let _ = self.recount();
         Ok(())
     }
 

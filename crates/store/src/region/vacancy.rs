@@ -58,10 +58,13 @@ impl Region {
         self.word(H_USED).fetch_add(u64::MAX, Ordering::Relaxed);
     }
 
-    /// Counts the slots anew. Nobody else uses the region meanwhile.
-    pub(super) fn recount(&self) {
+    /// Counts the slots anew. Slots that workers take or free meanwhile may be counted wrongly; who needs the number exactly
+    /// lets nobody else use the region. Returns what the number was wrong by.
+    pub fn recount(&self) -> usize {
+        let before = self.word(H_USED).load(Ordering::Relaxed);
         let (used, _) = self.slots_used(self.slot_count());
-        self.word(H_USED).store(used as u64, Ordering::Relaxed);
+        self.word(H_USED).fetch_add((used as u64).wrapping_sub(before), Ordering::Relaxed);
+        before.abs_diff(used as u64) as usize
     }
 }
 
@@ -125,6 +128,8 @@ impl Worker {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use crate::region::layout::H_USED;
+    use crate::region::mem::Ordering;
     use crate::region::mortal::reads;
     use crate::region::{InsertError, Record, Region, RegionConfig, Slot, Snapshot, Worker};
     use vireo_types::Ltmsi;
@@ -191,6 +196,18 @@ mod tests {
         }
         assert!(missed < 100, "{missed} times none was found");
         assert_eq!((region.slots_taken(), worker.insert(ltmsi(0))), (slots.len(), Ok(slots[0])));
+    }
+
+    #[test]
+    fn damaged_number_of_slots_is_counted_anew() {
+        let (region, mut worker, slots) = full(100);
+        for wrong in [0, 7, u64::MAX, 4_415_226_380_512] {
+            region.word(H_USED).store(wrong, Ordering::Relaxed);
+            assert_eq!(region.recount() as u64, wrong.abs_diff(slots.len() as u64));
+            assert_eq!((region.slots_taken(), region.recount()), (slots.len(), 0));
+        }
+        remove(&mut worker, slots[0]);
+        assert_eq!(region.slots_taken(), slots.len() - 1);
     }
 
     #[test]

@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 const SPAN: u64 = 48 << 20;
 /// Words of one seed.
 const WORDS: u64 = 20_000;
+/// The first of them are there when words are written.
+const SUBSCRIBERS: u32 = 64;
+/// How long a UE that was turned away stays away.
+const TURNED_AWAY: Duration = Duration::from_millis(200);
 
 /// SplitMix64.
 fn random(state: &mut u64) -> u64 {
@@ -58,7 +62,7 @@ fn damage(region: &File, seed: u64) {
 
 #[test]
 fn random_words_of_a_worker_do_not_end_the_core() {
-    let mut core = Core::start(64, "");
+    let mut core = Core::start(SUBSCRIBERS, "");
     if region(&core).is_none() {
         return eprintln!("skipped: the memory of another process cannot be opened here");
     }
@@ -80,16 +84,17 @@ fn random_words_of_a_worker_do_not_end_the_core() {
     assert!(!log.contains("panic"), "{log}");
 }
 
-/// UEs that come later are served, if not the first of them.
+/// UEs that come later are served, if not the first of them. One that was turned away comes again.
 fn serves_again(core: &mut Core, number: &mut u32) {
     let deadline = Instant::now() + Duration::from_secs(40);
     loop {
         core.assert_alive();
-        *number += 1;
+        *number = *number % SUBSCRIBERS + 1;
         let served = catch_unwind(AssertUnwindSafe(|| crate::serves_another(core, *number)));
         if served.is_ok() {
             return;
         }
         assert!(Instant::now() < deadline, "no UE is served any more:\n{}", core.log());
+        std::thread::sleep(TURNED_AWAY);
     }
 }

@@ -36,6 +36,10 @@ use vireo_types::{AssocId, Dnn, Duration, Instant, Ltmsi, PduSessionType, Sessio
 
 /// How often a flood is logged.
 const LOGGED: Duration = Duration::from_secs(10);
+/// How often a full region is counted anew.
+const RECOUNTED: Duration = Duration::from_secs(1);
+/// One of so many slots may change while they are counted.
+const CHANGED: usize = 16;
 
 /// The half-open UEs of a host.
 #[derive(Debug)]
@@ -48,12 +52,15 @@ pub(super) struct HalfOpen {
     evicted: u64,
     refused: u64,
     logged: Instant,
+    /// When a full region was counted anew.
+    recounted: Instant,
 }
 
 impl HalfOpen {
     pub(super) fn new(config: HalfOpenConfig) -> Self {
         let (table, line, first_steps) = (Table::new(config), Line::new(), FirstSteps::default());
-        HalfOpen { table, line, first_steps, evicted: 0, refused: 0, logged: Instant::default() }
+        let (logged, recounted) = (Instant::default(), Instant::default());
+        HalfOpen { table, line, first_steps, evicted: 0, refused: 0, logged, recounted }
     }
 
     /// Removes a UE whose context is gone.
@@ -91,10 +98,11 @@ impl Host {
     /// When there is none: the caller turns the UE away.
     pub(super) fn make_room(&mut self, node: AssocId, view: &View, now: Instant) -> Result<(), TurnedAway> {
         let urgent = matches!(view.establishment, Some(Establishment::Emergency | Establishment::Priority));
-        let table = &self.half_open.table;
-        let staying = self.region.slots_taken().saturating_sub(table.leaving());
-        let full = staying >= self.region.config().ues as usize;
-        match table.admit(Arrival { origin: origin(&self.nodes, node), now, urgent, full }) {
+        let full = self.is_full() && {
+            self.recount(now);
+            self.is_full()
+        };
+        match self.half_open.table.admit(Arrival { origin: origin(&self.nodes, node), now, urgent, full }) {
             Admission::Free => Ok(()),
             Admission::Evicts(slot, limit) => {
                 self.half_open.table.evict(slot);
@@ -117,6 +125,25 @@ impl Host {
                 Limit::All => TurnedAway::Limit,
                 Limit::Room => TurnedAway::Full,
             }),
+        }
+    }
+
+    /// Returns true if there is no room for a new UE, also when those that are being evicted are gone.
+    fn is_full(&self) -> bool {
+        let staying = self.region.slots_taken().saturating_sub(self.half_open.table.leaving());
+        staying >= self.region.config().ues as usize
+    }
+
+    /// Counts the UEs of a full region anew: their number is a word of the region, which a worker can damage.
+    fn recount(&mut self, now: Instant) {
+        if now.since(self.half_open.recounted) < RECOUNTED {
+            return;
+        }
+        self.half_open.recounted = now;
+        let wrong = self.region.recount();
+        if wrong > self.region.config().ues as usize / CHANGED {
+            self.account.metrics.fault(Fault::StateRegion);
+            tracing::error!(wrong, "state region has words that no worker writes: number of UEs");
         }
     }
 
