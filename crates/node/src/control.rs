@@ -264,7 +264,7 @@ pub(crate) fn bind_n4(
     (recovery, shared): (u32, bool),
 ) -> Result<n4::Endpoint, StartError> {
     let (address, settings) = (config.listen, n4_settings(core, config, (recovery, shared)));
-    let upf = upf.filter(|_| config.direct).map(|upf| upf.direct());
+    let upf = upf.filter(|_| config.direct).and_then(|upf| upf.direct());
     if config.allow.is_empty() && !vireo_types::is_inside(address.ip()) {
         tracing::warn!(n4 = %address, "PFCP is read from any address; list those of the UPFs in n4.allow");
     }

@@ -106,6 +106,8 @@ pub struct UpfHandle {
     served: Arc<Served>,
     datapath: View,
     shared: Arc<Mutex<Shared>>,
+    /// Whether sessions have routes in the kernel.
+    host_routes: bool,
     stop: Waker,
     thread: Option<JoinHandle<()>>,
 }
@@ -160,9 +162,10 @@ impl UpfHandle {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// The way in for a control plane of this process.
-    pub fn direct(&self) -> Direct {
-        Direct::new(self.n4, Arc::clone(&self.served))
+    /// The way in for a control plane of this process; `None` with routes in the kernel for each UE: these need a privilege that
+    /// the thread of the control plane does not have, and this UPF's thread has.
+    pub fn direct(&self) -> Option<Direct> {
+        (!self.host_routes).then(|| Direct::new(self.n4, Arc::clone(&self.served)))
     }
 
     /// The slices and their workers; with what the users' records have counted, if `counts` are wanted.
@@ -220,7 +223,7 @@ pub fn start_stored(config: UpfConfig, records: &Keeping, metrics: Arc<Metrics>)
 
 fn start_over(config: UpfConfig, begun: Option<(stored::Begun, Arc<Metrics>)>) -> Result<UpfHandle, UpfError> {
     check_pools(&config)?;
-    let n4 = config.n4;
+    let (n4, host_routes) = (config.n4, config.host_routes);
     if n4.ip().is_unspecified() {
         return Err(UpfError::N4Unspecified(n4.ip()));
     }
@@ -291,7 +294,7 @@ fn start_over(config: UpfConfig, begun: Option<(stored::Begun, Arc<Metrics>)>) -
         ue_peers: UePeers::of("n4", vec![]),
     };
     let thread = std::thread::Builder::new().name("upf-n4".to_owned()).spawn(move || server.run())?;
-    Ok(UpfHandle { n4, served, datapath: view, shared, stop, thread: Some(thread) })
+    Ok(UpfHandle { n4, served, datapath: view, shared, host_routes, stop, thread: Some(thread) })
 }
 
 fn datapath_config(config: &UpfConfig) -> SocketsConfig {

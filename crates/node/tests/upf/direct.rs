@@ -37,7 +37,7 @@ fn a_control_plane_of_the_same_process_needs_no_network() {
     let upf = w.start(config()).expect("started");
     let settings = Config::new(CONTROL.ip(), vec![upf.n4()], RecoveryTimeStamp(1), 7);
     let bind = |direct| w.inside("upf", || Endpoint::bind(CONTROL, settings, direct)).expect("bound");
-    let mut endpoint = bind(Some(upf.direct()));
+    let mut endpoint = bind(Some(upf.direct().expect("no routes in the kernel")));
     let before = datagrams(&w);
     let now = Instant(1_000_000);
     assert_eq!(told(&mut endpoint, now), ["up"], "within one poll");
