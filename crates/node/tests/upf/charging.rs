@@ -150,7 +150,15 @@ impl Charging {
         }
     }
 
+    /// Takes what the UPF asks of its own accord: a report, or whether this control plane is there.
     fn report(&mut self, message: &Message<'_>) {
+        if message.message_type() == HeartbeatRequest::KIND {
+            let mut octets = vec![];
+            let response = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(1) };
+            response.emit(&mut octets, message.sequence()).expect("short");
+            self.socket.send_to(&octets, (N4, vireo_wire::pfcp::PORT)).expect("sent");
+            return;
+        }
         let request = SessionReportRequest::parse(message).expect("a report");
         assert_eq!(request.report_type, ReportType::USAR);
         for report in &request.usage_reports {
@@ -267,6 +275,15 @@ fn send(mut one: impl FnMut(usize, usize)) -> u64 {
     rounds
 }
 
+/// Stops the receiving threads, also when a check fails.
+struct Receiving<'a>(&'a AtomicBool);
+
+impl Drop for Receiving<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Has traffic go both ways while users move; gives what the sockets of the far ends have counted, and how many moved.
 fn traffic(w: &World, upf: &UpfHandle, charging: &mut Charging, teids: &[Teid]) -> ([Count; USERS], u64) {
     let server = w.inside("dn", || UdpSocket::bind((HOST, PORT)).expect("bound"));
@@ -305,6 +322,7 @@ fn traffic(w: &World, upf: &UpfHandle, charging: &mut Charging, teids: &[Teid]) 
                 server.send_to(&vec![0x5a; octets - 28], (ue(user), PORT)).expect("sent");
             })
         });
+        let receiving = Receiving(&stop);
         let mut turn = 0;
         while !(uplink.is_finished() && downlink.is_finished()) {
             let user = turn % USERS;
@@ -317,7 +335,7 @@ fn traffic(w: &World, upf: &UpfHandle, charging: &mut Charging, teids: &[Teid]) 
         }
         // what is on its way arrives, and what is to be told is
         charging.attend(Duration::from_millis(200));
-        stop.store(true, Relaxed);
+        drop(receiving);
         let (up, down) = (at_server.join().expect("no panic"), at_gnb.join().expect("no panic"));
         for (user, count) in seen.iter_mut().enumerate() {
             *count = Count { up: up[user], down: down[user] };
