@@ -189,7 +189,7 @@ impl Core {
         let mut command = Process::this_program();
         command.args([role, "--config", file]).env("VIREO_API__LISTEN", address(API));
         // It begins without contexts, as the directory is made anew.
-        command.env("VIREO_STATE__KEEP_DIRECTORY", RECORDS).env("VIREO_STATE__KEY_FILE", STATE_KEY);
+        command.env("VIREO_STATE__KEEP_DIRECTORY", RECORDS);
         command.args((options.amfs > 0).then_some("--n2-only"));
         command.envs(chain::environment(options, role));
         let output = log.try_clone()?;

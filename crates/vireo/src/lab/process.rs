@@ -1,6 +1,7 @@
 //! Child processes that are measured: their CPU time and memory as the kernel counts them, and an end that is certain.
 
 use super::API_TOKEN;
+use super::core::STATE_KEY;
 use super::netns::Netns;
 use super::workers;
 use rustix::process::{Pid, setpriority_process};
@@ -52,10 +53,12 @@ impl Process {
     }
 
     /// The same program as this one, however it was found and whatever is mounted over its path by now. Its API has the
-    /// laboratory's token, and no unix socket: many processes share the file system.
+    /// laboratory's token, and no unix socket: many processes share the file system. What it keeps outside of its memory is
+    /// sealed with the laboratory's key.
     pub(crate) fn this_program() -> Command {
         let mut command = Command::new("/proc/self/exe");
         command.arg0("vireo").env("VIREO_API__TOKEN_FILE", API_TOKEN).env("VIREO_API__SOCKET", "off");
+        command.env("VIREO_STATE__KEY_FILE", STATE_KEY);
         command
     }
 
