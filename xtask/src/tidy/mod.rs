@@ -1,11 +1,13 @@
 //! The house rules as one check over the tree.
 
+mod documents;
 mod files;
 mod layers;
 mod procedures;
 mod rules;
 mod source;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -39,9 +41,14 @@ pub(crate) struct Report {
 pub(crate) fn check(root: &Path) -> Result<Report, String> {
     let mut findings = layers::check(root)?;
     let files = files::sources(root)?;
+    let mut functions = BTreeSet::new();
     for file in &files {
         let text = std::fs::read_to_string(root.join(file)).map_err(|e| format!("{}: {e}", file.display()))?;
         findings.extend(check_file(file, &text));
+        functions.extend(documents::functions(&text));
+    }
+    for (file, text) in documents::read(root)? {
+        findings.extend(documents::check(&file, &text, &functions));
     }
     findings.sort();
     findings.dedup();
