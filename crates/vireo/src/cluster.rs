@@ -66,7 +66,7 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
         if let Some(mut config) = reloader.read() {
             node.reload(&reload::of(&config));
             if let (Some(upf), Some(config)) = (&upf, config.upf.take()) {
-                upf.reload(config.associations.control_planes);
+                upf.reload(config);
             }
         }
     };

@@ -18,13 +18,16 @@ pub(crate) enum Function {
 }
 
 /// Keys that change while a function runs, and which functions those are. `*` is any name.
-const LIVE: [(&str, &[Function]); 7] = {
+const LIVE: [(&str, &[Function]); 10] = {
     use Function::{Amf, Balancer, Controller, Core, Host, Smf, Upf};
     [
         ("log.level", &[Core, Balancer, Controller, Host, Amf, Smf, Upf]),
         ("n2.allow", &[Core, Balancer, Host, Amf]),
         ("n4.allow", &[Core, Balancer, Smf]),
         ("upf.control-planes", &[Core, Balancer, Upf]),
+        ("upf.n3-allow", &[Core, Balancer, Upf]),
+        ("upf.protect", &[Core, Balancer, Upf]),
+        ("upf.reachable", &[Core, Balancer, Upf]),
         ("slice.*.slo", &[Core, Host, Amf]),
         ("dnn.*.dns", &[Core, Host, Smf]),
         ("dnn.*.mtu", &[Core, Host, Smf]),
@@ -107,6 +110,8 @@ mod tests {
             (Function::Controller, "slice.default.slo.paging", false),
             (Function::Balancer, "n2.allow", true),
             (Function::Core, "n2.port", false),
+            (Function::Upf, "upf.n3-allow", true),
+            (Function::Core, "upf.n3", false),
             (Function::Core, "n2", false),
         ] {
             assert_eq!(is_live(function, key), live, "{function:?} {key}");

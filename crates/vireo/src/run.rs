@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let reload = || {
         if let Some(mut config) = reloader.read() {
             control.reload(reload::of(&config));
-            take_control_planes(&mut config, upf.as_deref());
+            reload_upf(&mut config, upf.as_deref());
         }
     };
     let failed = runtime.block_on(signals.unless("the core stops", has_failed, reload));
@@ -85,12 +85,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if failed { Err(Failure("a part of the core has ended by itself; see the log".into())) } else { Ok(()) }
 }
 
-/// The embedded UPF takes the control planes of a configuration that was read again.
-fn take_control_planes(config: &mut Config, upf: Option<&UpfHandle>) {
+/// The embedded UPF takes the lists of a configuration that was read again.
+fn reload_upf(config: &mut Config, upf: Option<&UpfHandle>) {
     if let Err(Failure(error)) = serve_this_core(config) {
-        tracing::error!("{error}; the list that was there stays");
+        tracing::error!("{error}; the lists that were there stay");
     } else if let (Some(upf), Some(config)) = (upf, config.upf.take()) {
-        upf.reload(config.associations.control_planes);
+        upf.reload(config);
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     tracing::info!(n4 = %upf.n4(), api = ?api.as_ref().and_then(api::Server::address), "the UPF is up");
     let reload = || {
         if let Some(config) = reloader.read().and_then(|config| config.upf) {
-            upf.reload(config.associations.control_planes);
+            upf.reload(config);
         }
     };
     let failed = runtime.block_on(signals.unless("the UPF stops", || upf.has_failed(), reload));

@@ -117,6 +117,8 @@ pub enum Use {
 pub(crate) struct KnownAddresses {
     entries: HashMap<IpAddr, Entry>,
     access: Access,
+    /// The machine's addresses, and those of them that are protected.
+    machine: Vec<Network>,
     local: Vec<Network>,
     rounds: u64,
     /// Addresses that found no room since this was logged.
@@ -124,17 +126,22 @@ pub(crate) struct KnownAddresses {
 }
 
 impl KnownAddresses {
-    /// Goes by this configuration.
+    /// Goes by this configuration from now on. What the one before says as well is in force all the time.
     pub(crate) fn configure(&mut self, access: Access, checks: &Checks) {
         self.access = access;
-        let single: Vec<_> = self.configured().filter(|(network, _)| is_single(network)).collect();
-        for (address, entry) in &mut self.entries {
-            entry.configured = 0;
-            checks.table.set(Bits::of(*address), entry.flags());
+        let mut single: HashMap<IpAddr, u32> = HashMap::new();
+        for (network, flags) in self.configured().filter(|(network, _)| is_single(network)) {
+            *single.entry(network.address).or_default() |= flags;
         }
-        for (network, flags) in single {
-            self.change(network.address, checks, |entry| entry.configured |= flags);
+        let configured = self.entries.iter().filter(|(_, entry)| entry.configured != 0).map(|(address, _)| *address);
+        let gone: Vec<IpAddr> = configured.filter(|address| !single.contains_key(address)).collect();
+        for (address, flags) in single {
+            self.change(address, checks, |entry| entry.configured = flags);
         }
+        for address in gone {
+            self.change(address, checks, |entry| entry.configured = 0);
+        }
+        self.protect_local(checks);
         self.set_prefixes(checks);
     }
 
@@ -166,10 +173,18 @@ impl KnownAddresses {
 
     /// These are the addresses of the machine from now on.
     pub(crate) fn set_local(&mut self, local: &[Network], checks: &Checks) {
+        self.machine = local.to_vec();
+        if self.protect_local(checks) {
+            self.set_prefixes(checks);
+        }
+    }
+
+    /// Protects the addresses of the machine but those that UEs may reach. Returns whether these have changed.
+    fn protect_local(&mut self, checks: &Checks) -> bool {
         let reachable = |network: &Network| self.access.reachable.iter().any(|r| r.contains(network.address));
-        let local: Vec<Network> = local.iter().copied().filter(|network| !reachable(network)).collect();
+        let local: Vec<Network> = self.machine.iter().copied().filter(|network| !reachable(network)).collect();
         if local == self.local {
-            return;
+            return false;
         }
         let single =
             |networks: &[Network]| networks.iter().filter(|n| is_single(n)).map(|n| n.address).collect::<Vec<_>>();
@@ -182,7 +197,7 @@ impl KnownAddresses {
         for address in before.iter().filter(|address| !now.contains(address)) {
             self.change(*address, checks, |entry| entry.local = false);
         }
-        self.set_prefixes(checks);
+        true
     }
 
     /// A use of an address begins. Whether G-PDUs from there are accepted that were not before.
@@ -339,6 +354,29 @@ mod tests {
         known.set_local(&[network("192.0.2.2/32")], &checks);
         assert!(is_protected(&checks, "192.0.2.1") && is_protected(&checks, "192.0.2.2"));
         assert!(!is_protected(&checks, "10.9.0.77"));
+    }
+
+    #[test]
+    fn configuration_changes_while_addresses_are_used() {
+        let (checks, mut known) = (checks(), KnownAddresses::default());
+        let access = |protected: &[&str], reachable: &[&str], ran: &[&str]| {
+            let [protected, reachable, ran] =
+                [protected, reachable, ran].map(|l| l.iter().map(|n| network(n)).collect());
+            Access { protected, reachable, ran }
+        };
+        known.configure(access(&["10.1.0.1/32", "10.1.0.2/32"], &[], &["10.2.0.0/16"]), &checks);
+        known.set_local(&[network("192.0.2.1/32"), network("192.0.2.2/32")], &checks);
+        known.begin(ip("10.1.0.1"), Use::Tunnel, &checks);
+        known.configure(access(&["10.1.0.2/32", "10.5.0.0/16"], &["192.0.2.2/32"], &["10.3.0.7/32"]), &checks);
+        for protected in ["10.1.0.1", "10.1.0.2", "10.5.0.9", "192.0.2.1", "10.3.0.7"] {
+            assert!(is_protected(&checks, protected), "{protected}");
+        }
+        assert!(!is_protected(&checks, "192.0.2.2"), "reachable from now on");
+        assert!(is_known(&checks, "10.3.0.7") && !is_known(&checks, "10.2.0.1"));
+        known.configure(access(&[], &[], &[]), &checks);
+        assert!(is_protected(&checks, "10.1.0.1") && is_known(&checks, "10.1.0.1"), "a tunnel leads there");
+        assert!(is_protected(&checks, "192.0.2.2") && !is_protected(&checks, "10.1.0.2"));
+        assert!(!is_known(&checks, "10.3.0.7") && !is_protected(&checks, "10.5.0.9"));
     }
 
     #[test]

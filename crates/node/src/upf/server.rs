@@ -2,7 +2,6 @@
 //! control plane of the same process.
 
 use super::config::UpfConfig;
-use super::control_planes::ControlPlane;
 use super::direct::{Direct, Served};
 use super::exchange::Outgoing;
 use super::metrics::UpfMetrics;
@@ -178,9 +177,11 @@ impl UpfHandle {
         super::slices::move_users(order, |act| act(&mut self.served.upf(), &mut self.served.plane()))
     }
 
-    /// Has these control planes alone associate from now on; those that are associated and not listed are not heard any more.
-    pub fn reload(&self, control_planes: Vec<ControlPlane>) {
-        self.served.upf().set_control_planes(control_planes);
+    /// Takes the lists of a configuration that was read again: control planes (those that are associated and not listed are not
+    /// heard any more), addresses that UEs may and may not send to, and those that G-PDUs may come from.
+    pub fn reload(&self, config: UpfConfig) {
+        self.served.upf().set_control_planes(config.associations.control_planes);
+        self.served.plane().change(|tables, _| tables.set_access(config.access));
     }
 
     /// A RAN node has an association with the core from this address, or has none any more: no UE may send there, and its
