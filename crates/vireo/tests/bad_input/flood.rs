@@ -16,7 +16,9 @@ use vireo_wire::ngap::{NGAP_PDU, NgapPduKind, UENGAPIDs, ie};
 /// gNBs that flood the core.
 const FLOODING: u32 = 8;
 /// Subscribers before this one are good UEs.
-const FIRST: u32 = 2000;
+const FIRST: u32 = 4000;
+/// From one registration of a good UE to the next.
+const BETWEEN: Duration = Duration::from_millis(10);
 
 /// What a core has said about UEs that began to register.
 #[derive(Default)]
@@ -133,6 +135,7 @@ fn run(core: &mut Core, flood_of: &Flood) {
             let mut device = Device::new(number);
             times.push(device.register(&mut good));
             memory.push((sent.load(Ordering::Relaxed), core.resident()));
+            thread::sleep(BETWEEN);
         }
         threads.into_iter().map(|thread| thread.join().expect("each UE is answered")).collect()
     });
