@@ -39,13 +39,21 @@ impl Peer {
         self.sequence
     }
 
-    /// Sends a message under the next sequence number, or under an earlier one if it was sent before.
-    pub(super) fn send(&mut self, octets: &mut [u8], of: Of) -> Result<(), PfcpError> {
-        let before = Message::new(octets).map_or(0, |message| message.sequence());
-        let again = of.level == Level::Order && before != 0;
-        let sequence = if again { before } else { self.next() };
-        if of.level != Level::Octet {
-            set_sequence(octets, sequence);
+    /// Sends a message under the next sequence number, or under an earlier one if it was sent before, or under what the change
+    /// of an octet has made of it.
+    pub(super) fn send(&mut self, octets: &mut [u8], mut of: Of) -> Result<(), PfcpError> {
+        let before = Message::new(octets).ok().map(|message| message.sequence());
+        match (of.level, before) {
+            (Level::Order, Some(before)) if before != 0 => {}
+            (Level::Octet, None) => {}
+            (Level::Octet, Some(before)) if before != 0 => {
+                // The UPF may take it for a request that it has answered before, and repeat that answer.
+                of.foreign = None;
+            }
+            _ => {
+                let sequence = self.next();
+                set_sequence(octets, sequence);
+            }
         }
         let answered_as = match Message::new(octets) {
             Ok(message) if message.message_type().is_request() => Some(message.sequence()),

@@ -63,8 +63,8 @@ pub(super) struct Of {
     pub(super) seid: Option<u64>,
     /// In the attacker's name, as far as it says.
     pub(super) own_name: bool,
-    /// Whose association or session it is about, if it is not the sender's.
-    pub(super) foreign: bool,
+    /// Its octets, if its association or session is not the sender's.
+    pub(super) foreign: Option<Vec<u8>>,
     /// Of an Association Setup Request.
     pub(super) recovery: Option<u32>,
 }
@@ -106,7 +106,7 @@ impl Counts {
             level,
             seid: seid.filter(|_| is_session),
             own_name: node.is_none_or(|node| node == world.node_id()),
-            foreign: is_session && session == "foreign" || victim && names_node,
+            foreign: (is_session && session == "foreign" || victim && names_node).then(|| octets.to_vec()),
             recovery: recovery.map(|stamp| stamp.0),
         }
     }
@@ -142,10 +142,11 @@ impl Counts {
             None => "answered".to_owned(),
         };
         self.answer(of.kind, &answer);
-        if of.foreign && cause.is_some_and(Cause::is_accepted) {
+        if let Some(octets) = of.foreign.as_ref().filter(|_| cause.is_some_and(Cause::is_accepted)) {
             self.violations += 1;
             if self.described.len() < DESCRIBED {
-                self.described.push(format!("{:?} ({}) was accepted", of.kind, of.level.name()));
+                let octets: String = octets.iter().map(|octet| format!("{octet:02x}")).collect();
+                self.described.push(format!("{:?} ({}) was accepted: {octets}", of.kind, of.level.name()));
             }
         }
     }
