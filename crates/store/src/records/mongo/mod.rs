@@ -18,7 +18,7 @@ use crate::Version;
 use document::{Shape, key};
 use errors::Failure;
 use mongodb::bson::{DateTime, Document, doc};
-use mongodb::options::{ClientOptions, IndexOptions};
+use mongodb::options::{Acknowledgment, ClientOptions, IndexOptions};
 use mongodb::{Client, Collection, Database, IndexModel};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock};
@@ -327,6 +327,15 @@ impl Records for MongoRecords {
             Ok(numbers)
         });
         found.map_err(Failure::record)?.into_iter().map(|number| number.ok_or(RecordError::Stranger)).collect()
+    }
+
+    /// The same for ever where each commit waits for the journals of most members: none is lost then. Else nobody can tell.
+    fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
+        let concern = self.database.write_concern();
+        let is_lasting = concern.is_some_and(|concern| {
+            concern.journal == Some(true) && matches!(concern.w, Some(Acknowledgment::Majority))
+        });
+        Ok(is_lasting.then(|| "journals of the majority".to_owned()))
     }
 
     fn operations(&self) -> Operations {
