@@ -120,13 +120,7 @@ impl Keep {
     }
 
     fn of(file: KeptContexts) -> Self {
-        Keep {
-            file,
-            entries: Vec::new(),
-            changed: VecDeque::new(),
-            is_full: false,
-            snapshot: Snapshot::default(),
-        }
+        Keep { file, entries: Vec::new(), changed: VecDeque::new(), is_full: false, snapshot: Snapshot::default() }
     }
 
     fn entry(&mut self, slot: Slot) -> &mut Entry {

@@ -39,8 +39,8 @@ pub(crate) use cluster::Membership;
 pub use door::Door;
 pub use error::HostError;
 pub use frame::{Frame, HostConfig};
-pub use keep::KeepError;
 pub(crate) use gauge::Gauge;
+pub use keep::KeepError;
 pub(crate) use pools::pin;
 
 use crate::api::{Status, StatusFilter};

@@ -107,13 +107,32 @@ mod tests {
     }
 
     #[test]
-    fn contexts_in_other_places_are_not_kept() {
-        let wrong = load("[state]\nkeep = true\nlocation = \"redis\"\n").unwrap_err();
-        assert!(wrong[0].starts_with("state.keep: only contexts in shared memory are kept"), "{wrong:?}");
-        for text in ["[state]\nlocation = \"memory\"\n", "[state]\nkeep = false\n"] {
-            let mut config = load(text).unwrap();
+    fn old_or_lost_contexts_are_not_kept() {
+        let modes = [
+            ("location = \"memory\"", "contexts in the memory of workers"),
+            ("preset = \"procedural\"", "a record of each procedure may be older"),
+            ("preset = \"non-blocking\"", "a record that nothing waits for may be older"),
+        ];
+        for (mode, why) in modes {
+            let wrong = load(&format!("[state]\nkeep = true\n{mode}\n")).unwrap_err();
+            assert!(wrong[0].starts_with(&format!("state.keep: {why}")), "{wrong:?}");
+            let mut config = load(&format!("[state]\n{mode}\n")).unwrap();
             config.keep_contexts().unwrap();
-            assert_eq!(config.state.keep, None, "{text}");
+            assert_eq!(config.state.keep, None, "{mode}");
+        }
+        let mut config = load("[state]\nkeep = false\n").unwrap();
+        config.keep_contexts().unwrap();
+        assert_eq!(config.state.keep, None);
+    }
+
+    #[test]
+    fn contexts_in_a_database_are_kept_there() {
+        for mode in ["location = \"redis\"", "preset = \"transactional\"", "preset = \"delete-create\""] {
+            for (keep, is_wanted) in [("", false), ("keep = true", true)] {
+                let mut config = load(&format!("[state]\n{mode}\n{keep}\n")).unwrap();
+                config.keep_contexts().unwrap();
+                assert_eq!(config.state.keep, Some(KeepConfig::Database { is_wanted }), "{mode} {keep}");
+            }
         }
     }
 
@@ -123,7 +142,7 @@ mod tests {
         let key = |name: &str| format!("key-file = \"{}/{name}\"\n", directory.path().display());
         let mut config = load(&format!("[state]\n{}", key("state.key"))).unwrap();
         config.keep_contexts().unwrap();
-        let kept = config.state.keep.unwrap();
+        let Some(KeepConfig::File(kept)) = config.state.keep else { panic!("{:?}", config.state.keep) };
         assert!(kept.path.starts_with("/dev/shm") && !kept.is_wanted);
         let mut config = load(&format!("[state]\n{}", key("none/state.key"))).unwrap();
         config.keep_contexts().unwrap();

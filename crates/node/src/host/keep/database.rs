@@ -37,7 +37,9 @@ pub enum KeepError {
     #[error("state.keep: {0}")]
     Database(#[from] RecordError),
     /// Another core keeps its contexts under the same key.
-    #[error("state.keep: another core keeps its contexts in this database under the same state.key; give each core one")]
+    #[error(
+        "state.keep: another core keeps its contexts in this database under the same state.key; give each core one"
+    )]
     Taken,
     /// The record of the core that has kept contexts before.
     #[error(
