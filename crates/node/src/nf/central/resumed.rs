@@ -2,6 +2,7 @@
 
 use super::record::{Kept, stored};
 use super::{BATCH, CentralConfig, Course, Stored, collection, name};
+use vireo_store::Version;
 use vireo_store::records::{Change, Found, Name, Part, RecordError, Records};
 use vireo_types::Instant;
 
@@ -30,7 +31,7 @@ pub(crate) struct Resumption<'a> {
     config: &'a CentralConfig,
     waiting: Vec<Name>,
     again: usize,
-    /// Records that were removed.
+    /// Records that were removed, but for those of UEs that had gone.
     pub(crate) removed: usize,
     /// Records that are damaged, or of another format: those with a version were removed.
     pub(crate) damaged: usize,
@@ -80,6 +81,7 @@ impl<'a> Resumption<'a> {
             let version = found.version;
             let stored = stored(self.config, found);
             self.damaged += usize::from(stored.is_err());
+            let is_gone = stored.as_ref().is_ok_and(|stored| stored.context.is_empty());
             let resumed = stored.ok().and_then(|stored| match becomes(&stored) {
                 Becomes::Resumed { with, context, deadline } => {
                     let mine = self.mine(stored, context, deadline);
@@ -87,7 +89,7 @@ impl<'a> Resumption<'a> {
                 }
                 Becomes::Nothing => None,
             });
-            wanted.push((name, version, resumed));
+            wanted.push(Next { name, version, resumed, is_gone });
         }
         self.change(records, wanted)
     }
@@ -102,25 +104,22 @@ impl<'a> Resumption<'a> {
     fn change<T>(
         &mut self,
         records: &mut dyn Records,
-        wanted: Vec<(Name, u32, Option<(T, Kept)>)>,
+        wanted: Vec<Next<T>>,
     ) -> (Vec<(u64, T)>, Result<(), RecordError>) {
         let (mut taken, mut result) = (Vec::with_capacity(wanted.len()), Ok(()));
         let done = {
-            fn parts<T>(resumed: &Option<(T, Kept)>) -> Vec<Part<'_>> {
-                resumed.as_ref().map_or_else(Vec::new, |(_, kept)| kept.parts())
-            }
-            let all: Vec<_> = wanted.iter().map(|(.., resumed)| parts(resumed)).collect();
-            let changes = wanted.iter().zip(&all).map(|((name, version, resumed), parts)| match resumed {
+            let all: Vec<_> = wanted.iter().map(Next::parts).collect();
+            let changes = wanted.iter().zip(&all).map(|(Next { name, version, resumed, .. }, parts)| match resumed {
                 Some((_, kept)) => (*name, kept.change(parts)),
                 None => (*name, Change::Remove { expected: *version }),
             });
             let changes: Vec<(Name, Change<'_>)> = changes.collect();
             if changes.is_empty() { Vec::new() } else { records.change(&changes) }
         };
-        for ((name, _, resumed), done) in wanted.into_iter().zip(done) {
+        for (Next { name, resumed, is_gone, .. }, done) in wanted.into_iter().zip(done) {
             match (done, resumed) {
                 (Ok(_), Some((with, _))) => taken.push((name.id, with)),
-                (Ok(_), None) => self.removed += 1,
+                (Ok(_), None) => self.removed += usize::from(!is_gone),
                 (Err(RecordError::Conflict), _) if self.again < AGAIN => {
                     self.again += 1;
                     self.waiting.push(name);
@@ -141,6 +140,21 @@ impl<'a> Resumption<'a> {
             self.next(records, |_| Becomes::<()>::Nothing).1?;
         }
         Ok(())
+    }
+}
+
+/// A record, and what is put in its place; `None`: it is removed.
+struct Next<T> {
+    name: Name,
+    version: Version,
+    resumed: Option<(T, Kept)>,
+    /// The UE had gone before.
+    is_gone: bool,
+}
+
+impl<T> Next<T> {
+    fn parts(&self) -> Vec<Part<'_>> {
+        self.resumed.as_ref().map_or_else(Vec::new, |(_, kept)| kept.parts())
     }
 }
 

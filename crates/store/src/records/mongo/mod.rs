@@ -342,3 +342,23 @@ impl Records for MongoRecords {
         self.operations
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lasting_commits_need_journals_of_the_majority() {
+        let lasts = |options: &str| {
+            let url = format!("mongodb://127.0.0.1:1/?{options}");
+            let (patience, database) = (Duration::from_millis(100), "vireo".to_owned());
+            let config = MongoConfig { url, database, patience, format: Format::Json };
+            let mut records = MongoRecords::new(&config, Duration::from_secs(60)).unwrap();
+            records.incarnation().unwrap().is_some()
+        };
+        assert!(lasts("w=majority&journal=true"));
+        for options in ["", "w=majority", "w=1&journal=true", "w=majority&journal=false"] {
+            assert!(!lasts(options), "{options}");
+        }
+    }
+}
