@@ -66,6 +66,8 @@ pub(in crate::host) struct Kept {
     /// Where they are.
     pub(in crate::host) records: RecordsConfig,
     incarnation: String,
+    /// The numbers of their records.
+    numbers: Vec<u64>,
     /// Why those of the last run were removed, if they were.
     dropped: Option<&'static str>,
     pub(super) renewal: Renewal,
@@ -110,15 +112,36 @@ impl Kept {
         records.prove_key()?;
         let Ok(Some(incarnation)) = way.incarnation() else { return Err(KeepError::Unknown) };
         let mut held = Held::take(way, owner)?;
-        let dropped = reason(&held, mark_of(core), &incarnation);
-        if dropped.is_some() {
-            remove_all(&records, owner)?;
-            (held.holder.mark, held.holder.incarnation) = (mark_of(core), incarnation.clone());
-            held.commit()?;
+        match found(&mut held, &records, (owner, mark_of(core)), &incarnation) {
+            Ok((numbers, dropped)) => {
+                let renewal = Renewal::start(held, door.clone()).map_err(KeepError::Thread)?;
+                Ok(Kept { records, incarnation, numbers, dropped, renewal })
+            }
+            Err(error) => {
+                held.leave();
+                Err(error)
+            }
         }
-        let renewal = Renewal::start(held, door.clone()).map_err(KeepError::Thread)?;
-        Ok(Kept { records, incarnation, dropped: dropped.filter(|reason| !reason.is_empty()), renewal })
     }
+}
+
+/// The contexts that the core goes on with, and why those that were there are removed, if they are.
+fn found(
+    held: &mut Held,
+    records: &RecordsConfig,
+    (owner, mark): (u64, u64),
+    incarnation: &str,
+) -> Result<(Vec<u64>, Option<&'static str>), KeepError> {
+    // Not unsealed: removing needs no content.
+    let records = RecordsConfig { sealing: None, ..records.clone() };
+    let mut way = records.open()?;
+    let config = CentralConfig { records, owner, shared: false };
+    let numbers = Resumption::look(&config, &mut *way)?;
+    let Some(reason) = reason(held, mark, incarnation) else { return Ok((numbers, None)) };
+    Resumption::new(&config, numbers).remove(&mut *way)?;
+    (held.holder.mark, held.holder.incarnation) = (mark, incarnation.to_owned());
+    held.commit()?;
+    Ok((Vec::new(), Some(reason).filter(|reason| !reason.is_empty())))
 }
 
 /// Why contexts that were found are not gone on with; empty: there are none.
@@ -134,15 +157,6 @@ fn reason(held: &Held, mark: u64, incarnation: &str) -> Option<&'static str> {
         (found.mark != mark, "the configuration or the release is another one"),
     ];
     reasons.into_iter().find_map(|(is_so, reason)| is_so.then_some(reason))
-}
-
-/// Removes all contexts of the core, whatever seals them.
-fn remove_all(records: &RecordsConfig, owner: u64) -> Result<(), KeepError> {
-    let records = RecordsConfig { sealing: None, ..records.clone() };
-    let mut way = records.open()?;
-    let config = CentralConfig { records, owner, shared: false };
-    let mut resumption = Resumption::new(&config, &mut *way)?;
-    Ok(resumption.remove(&mut *way, &[])?)
 }
 
 /// The UE of a record after a restart, if there is something to go on with.
@@ -165,12 +179,7 @@ impl Host {
         let mut records = config.records.open().map_err(KeepError::from)?;
         let mut tally = Tally::default();
         let mut until = began + PATIENCE;
-        let mut resumption = loop {
-            match Resumption::new(&config, &mut *records) {
-                Ok(resumption) => break resumption,
-                Err(error) => wait(error, until)?,
-            }
-        };
+        let mut resumption = Resumption::new(&config, kept.numbers);
         let (core, mut without_room) = (Arc::clone(&self.config), Vec::new());
         while !resumption.is_done() {
             let (taken, done) = resumption.next(&mut *records, |stored| resumed(stored, &core, now));
@@ -186,7 +195,7 @@ impl Host {
         }
         tally.unreadable = resumption.damaged;
         tally.void = without_room.len() + resumption.removed.saturating_sub(resumption.damaged);
-        resumption.remove(&mut *records, &without_room).map_err(KeepError::from)?;
+        Resumption::new(&config, without_room).remove(&mut *records).map_err(KeepError::from)?;
         match records.incarnation() {
             Ok(Some(incarnation)) if incarnation == kept.incarnation => {}
             _ => return Err(KeepError::Restarted.into()),

@@ -48,8 +48,19 @@ impl Process {
     /// Returns whether the process runs; `None` if that cannot be seen from here.
     fn is_alive(&self, own: Option<&Process>) -> Option<bool> {
         own.filter(|own| own.boot == self.boot && own.namespace == self.namespace)?;
-        Some(started(self.id) == Some(self.started))
+        match started(self.id) {
+            Some(started) => Some(started == self.started),
+            None if may_run(self.id) => None,
+            None => Some(false),
+        }
     }
+}
+
+/// Whether there may be a process that another user's eyes do not see.
+fn may_run(id: u32) -> bool {
+    let pid = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
+    let hides = |pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::PERM);
+    pid.is_some_and(hides)
 }
 
 /// When a process was started that has not ended.
@@ -154,6 +165,14 @@ impl Held {
         }
     }
 
+    /// Says that the core has ended.
+    pub(super) fn leave(mut self) {
+        self.holder.process = None;
+        if let Err(error) = self.commit() {
+            tracing::debug!(%error, "the end of this core is not in the database");
+        }
+    }
+
     /// The database as it is now.
     pub(super) fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
         self.records.incarnation()
@@ -223,10 +242,8 @@ impl Renewal {
     /// Ends it, and says in the record that the core has ended.
     pub(in crate::host) fn end(self) {
         drop(self.stop);
-        let Ok(Some(mut held)) = self.thread.join() else { return };
-        held.holder.process = None;
-        if let Err(error) = held.commit() {
-            tracing::debug!(%error, "the end of this core is not in the database");
+        if let Ok(Some(held)) = self.thread.join() {
+            held.leave();
         }
     }
 }

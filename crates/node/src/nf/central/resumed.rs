@@ -43,10 +43,14 @@ impl<'a> Resumption<'a> {
     /// # Errors
     ///
     /// When the database does not answer.
-    pub(crate) fn new(config: &'a CentralConfig, records: &mut dyn Records) -> Result<Self, RecordError> {
-        let numbers = records.numbers(collection(config))?;
+    pub(crate) fn look(config: &CentralConfig, records: &mut dyn Records) -> Result<Vec<u64>, RecordError> {
+        records.numbers(collection(config))
+    }
+
+    /// Records of these numbers.
+    pub(crate) fn new(config: &'a CentralConfig, numbers: Vec<u64>) -> Self {
         let waiting = numbers.into_iter().map(|id| name(config, id)).collect();
-        Ok(Resumption { config, waiting, again: 0, removed: 0, damaged: 0 })
+        Resumption { config, waiting, again: 0, removed: 0, damaged: 0 }
     }
 
     /// Whether there is no record left.
@@ -133,9 +137,12 @@ impl<'a> Resumption<'a> {
         (taken, result)
     }
 
-    /// Removes records that the host has taken and cannot go on with.
-    pub(crate) fn remove(&mut self, records: &mut dyn Records, ids: &[u64]) -> Result<(), RecordError> {
-        self.waiting.extend(ids.iter().map(|id| name(self.config, *id)));
+    /// Removes the records.
+    ///
+    /// # Errors
+    ///
+    /// When the database does not do what it is asked.
+    pub(crate) fn remove(&mut self, records: &mut dyn Records) -> Result<(), RecordError> {
         while !self.is_done() {
             self.next(records, |_| Becomes::<()>::Nothing).1?;
         }

@@ -46,7 +46,8 @@ fn stored_ue_is_resumed_with_its_own_counts() {
     let mut bench = Bench::new();
     bench.commit(1, &record(1, Some((300, 5))).encode().unwrap());
     let mut way = bench.records.clone();
-    let mut resumption = Resumption::new(&bench.config, &mut way).unwrap();
+    let numbers = Resumption::look(&bench.config, &mut way).unwrap();
+    let mut resumption = Resumption::new(&bench.config, numbers);
     let (taken, done) = resumption.next(&mut way, |stored| resumed(stored, &core(), Instant(7)));
     assert!(done.is_ok() && resumption.is_done());
     let [(1, ue)] = &taken[..] else { panic!("{taken:?}") };
@@ -69,7 +70,8 @@ fn unusable_records_are_removed() {
     let others = Name { collection: "smf", id: 1 };
     bench.records.change(&[(others, Change::Commit { expected: 0, octets: b"y" })]).remove(0).unwrap();
     let mut way = bench.records.clone();
-    let mut resumption = Resumption::new(&bench.config, &mut way).unwrap();
+    let numbers = Resumption::look(&bench.config, &mut way).unwrap();
+    let mut resumption = Resumption::new(&bench.config, numbers);
     let (taken, done) = resumption.next(&mut way, |stored| resumed(stored, &core(), Instant(7)));
     assert!(done.is_ok() && taken.is_empty());
     assert_eq!((resumption.removed, resumption.damaged), (3, 1), "a UE that had gone is not one that was lost");
