@@ -208,7 +208,19 @@ pub struct StateConfig {
 
 /// Where the contexts of a core by itself are kept for its next start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeepConfig {
+pub enum KeepConfig {
+    /// In a file of a memory file system.
+    File(KeepFile),
+    /// In the database that has them.
+    Database {
+        /// Whether a core that cannot keep them does not start.
+        is_wanted: bool,
+    },
+}
+
+/// A file that keeps contexts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeepFile {
     /// The file, in a memory file system.
     pub path: PathBuf,
     /// Seals what is there.

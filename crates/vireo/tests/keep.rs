@@ -8,7 +8,8 @@ use serde_json::Value;
 use space::{Child, Space, VIREO};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -59,12 +60,57 @@ impl World {
         self.directory.path()
     }
 
+    fn command(&self) -> Command {
+        let mut command = Command::new(VIREO);
+        command.args(["run", "--config"]).arg(self.path().join("vireo.toml"));
+        command
+    }
+
+    /// Runs a core that does not start. Returns its last words.
+    fn refused(&self) -> String {
+        let output = self.core.output(&mut self.command());
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{words}");
+        words.lines().last().unwrap_or_default().to_owned()
+    }
+
+    /// Starts a Redis whose socket is in the directory, and that stores nothing; `None` where there is none.
+    fn start_redis(&self) -> Option<Child> {
+        let (socket, log) = (self.redis(), File::create(self.path().join("redis.log")).unwrap());
+        Command::new("redis-server").arg("--version").output().ok()?;
+        let mut command = Command::new("redis-server");
+        command.args(["--port", "0", "--save", "", "--unixsocket"]).arg(&socket);
+        let mut redis = self.core.start_logged(&mut command, log);
+        let deadline = Instant::now() + WITHIN;
+        while UnixStream::connect(&socket).is_err() {
+            assert_eq!(redis.try_wait().unwrap(), None, "Redis ended");
+            assert!(Instant::now() < deadline, "Redis does not come up");
+            sleep(Duration::from_millis(10));
+        }
+        Some(redis)
+    }
+
+    /// Adds a line to `[state]`.
+    fn state(&mut self, lines: &str) {
+        let path = self.path().join("vireo.toml");
+        let text = fs::read_to_string(&path).unwrap().replace("[state]\n", &format!("[state]\n{lines}\n"));
+        fs::write(path, text).unwrap();
+    }
+
+    /// Has the next core use another key of records.
+    fn key(&mut self, name: &str) {
+        let path = self.path().join("vireo.toml");
+        fs::write(&path, fs::read_to_string(&path).unwrap().replace("state.key", name)).unwrap();
+    }
+
+    fn redis(&self) -> PathBuf {
+        self.path().join("redis.sock")
+    }
+
     /// Starts the core and waits until it answers.
     fn start(&self) -> Child {
         let log = OpenOptions::new().create(true).append(true).open(self.path().join("log")).unwrap();
-        let mut command = Command::new(VIREO);
-        command.args(["run", "--config"]).arg(self.path().join("vireo.toml"));
-        let mut core = self.core.start_logged(&mut command, log);
+        let mut core = self.core.start_logged(&mut self.command(), log);
         let deadline = Instant::now() + WITHIN;
         while self.status().is_none() {
             assert_eq!(core.try_wait().unwrap(), None, "the core ended\n{}", self.log());
@@ -133,8 +179,13 @@ fn goes_on(world: &World, calls: bool, idle: Duration) {
     let report = File::create(world.path().join("emulator")).unwrap();
     let mut emulator = world.ran.start_logged(Command::new(VIREO).args(line.split(' ')), report);
     let status = world.wait(&mut emulator, [UES, 0, UES]);
-    let addresses: Vec<String> = addresses(&status);
-    assert_eq!(addresses.len() as u64, UES, "{status}");
+    let mut addresses: Vec<String> = addresses(&status);
+    if world.redis().exists() {
+        // UEs in a database are not listed: theirs are the first addresses of the pool.
+        addresses = (0..2 * UES).map(|last| format!("10.45.0.{last}")).collect();
+    } else {
+        assert_eq!(addresses.len() as u64, UES, "{status}");
+    }
     kill(core);
     let _core = world.start();
     world.wait(&mut emulator, [UES, 0, UES]);
@@ -165,7 +216,10 @@ fn goes_on(world: &World, calls: bool, idle: Duration) {
     };
     assert_eq!(succeeded("paging"), if calls { UES } else { 0 }, "{metrics}");
     assert_eq!((succeeded("service-request"), succeeded("registration")), (UES, 0), "{metrics}");
-    // The file is its owner's alone; the UEs that have deregistered are not in it.
+}
+
+/// The kept file is its owner's alone.
+fn file_is_private(world: &World) {
     let kept = fs::read_dir(world.path())
         .unwrap()
         .flatten()
@@ -182,7 +236,10 @@ fn addresses(status: &Value) -> Vec<String> {
 #[test]
 fn killed_core_goes_on_with_its_ues() {
     match World::new("[upf]\nn3 = [\"192.168.127.1\"]\n") {
-        Some(world) => goes_on(&world, false, Duration::from_secs(20)),
+        Some(world) => {
+            goes_on(&world, false, Duration::from_secs(20));
+            file_is_private(&world);
+        }
         None => eprintln!("skipped: only root may make network namespaces here"),
     }
 }
@@ -200,6 +257,23 @@ fn killed_core_goes_on_with_a_upf_beside_it() {
     fs::write(&config, upf).unwrap();
     let _upf = world.core.start_upf(&config);
     goes_on(&world, true, Duration::from_secs(60));
+}
+
+/// The same with contexts in a Redis, which a core without the key of records does not touch.
+#[test]
+fn killed_core_goes_on_from_redis() {
+    let Some(mut world) = World::new("[upf]\nn3 = [\"192.168.127.1\"]\n") else {
+        return eprintln!("skipped: only root may make network namespaces here");
+    };
+    let Some(redis) = world.start_redis() else { return eprintln!("skipped: no redis-server here") };
+    world.state(&format!("keep = true\nlocation = \"redis\"\ndatabase = \"redis+unix://{}\"", world.redis().display()));
+    goes_on(&world, true, Duration::from_secs(60));
+    world.key("another.key");
+    let words = world.refused();
+    assert!(words.contains("state.keep: the records are sealed with another key"), "{words}");
+    drop(redis);
+    let words = world.refused();
+    assert!(words.contains("state.keep: the database of records is not there"), "{words}");
 }
 
 /// Other keys, and files that are nobody's, are no reason to end.

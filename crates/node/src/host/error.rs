@@ -1,5 +1,6 @@
 //! Why a host does not start.
 
+use super::keep::KeepError;
 use crate::nf::central::CentralError;
 use std::time::Duration;
 use vireo_store::records::SharedError;
@@ -37,6 +38,9 @@ pub enum HostError {
     /// The file of contexts that outlive the core.
     #[error("state.keep: {0}")]
     Keep(#[from] SharedError),
+    /// The database that keeps contexts.
+    #[error(transparent)]
+    KeepDatabase(#[from] KeepError),
     /// The database of contexts.
     #[error(transparent)]
     Central(#[from] CentralError),

@@ -8,32 +8,36 @@
 //!   nothing else to do, else after [`STORED_WITHIN`]. A context whose process ends in between is
 //!   older than its COUNTs, and is dropped at the next start.
 //! - A core that starts again makes all UEs idle, and has their UPFs set their sessions up again.
-//!   RAN nodes are served when that is done, or after [`RAN_WAITS`].
+//!   RAN nodes are served when that is done ([`back`]).
+//!
+//! Contexts in a database are there at each commit: [`database`] goes on with those.
 
-use super::{Host, HostConfig, HostError, Input};
+mod back;
+mod database;
+mod holder;
+
+pub(super) use back::Back;
+pub use database::KeepError;
+pub(super) use database::{Kept, take};
+pub(super) use holder::Renewal;
+
+use super::{Host, HostConfig, HostError};
 use crate::clock::clock;
-use crate::config::KeepConfig;
+use crate::config::{KeepConfig, KeepFile};
 use crate::nf::plan;
-use rustc_hash::{FxHashSet, FxHasher};
+use rustc_hash::FxHasher;
 use std::collections::VecDeque;
 use std::hash::Hasher;
-use std::net::SocketAddr;
 use vireo_core::config::CoreConfig;
 use vireo_core::context::{self, Counts, Record};
 use vireo_store::records::{KeptContext, KeptContexts, Opened, SharedError};
 use vireo_store::region::{Region, Slot, Snapshot};
-use vireo_types::{Duration, Instant, Seid};
+use vireo_types::{Duration, Instant};
 
 /// After this a context is stored again that has changed.
 const STORED_WITHIN: Duration = Duration::from_millis(50);
 /// Contexts that are stored in one go.
 const AT_ONCE: usize = 256;
-/// How long RAN nodes wait at most for the sessions of kept contexts: less than they wait for NG
-/// Setup.
-const RAN_WAITS: Duration = Duration::from_secs(5);
-/// Messages of RAN nodes that wait meanwhile; what comes beyond is dropped, and sent again by the
-/// nodes.
-const RAN_MESSAGES: usize = 4096;
 /// How long the file may be a process's that was killed and has not quite ended.
 const TAKEN_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 /// Grows with every change of what the words of the file mean.
@@ -49,7 +53,6 @@ pub(super) struct Keep {
     changed: VecDeque<(Instant, Slot)>,
     /// Whether it was logged that there is no room.
     is_full: bool,
-    back: Back,
     snapshot: Snapshot,
 }
 
@@ -65,22 +68,9 @@ struct Entry {
     is_registered: bool,
 }
 
-/// Sessions of kept contexts on their way back to their UPFs.
-#[derive(Debug, Default)]
-struct Back {
-    /// UPFs that are to get theirs as soon as they are associated.
-    upfs: FxHashSet<SocketAddr>,
-    /// Sessions that have no answer.
-    sessions: FxHashSet<Seid>,
-    /// Until when RAN nodes wait; `None`: they do not.
-    until: Option<Instant>,
-    /// What RAN nodes have sent meanwhile.
-    waiting: Vec<Input>,
-}
-
 /// What the contexts of a configuration have in common: identifiers that would mean something else
 /// in another one.
-fn mark(core: &CoreConfig) -> u64 {
+pub(super) fn mark(core: &CoreConfig) -> u64 {
     let slices: Vec<_> = core.slices.iter().map(|slice| slice.snssai).collect();
     let dnns: Vec<_> = core.dnns.iter().map(|dnn| (&dnn.name, plan::ranges(dnn))).collect();
     let amf = (&core.plmns, core.amf_region, core.amf_set, core.amf_pointer);
@@ -98,9 +88,9 @@ impl Keep {
     ///
     /// As [`Keep::open`].
     pub(super) fn of_host(config: &HostConfig, is_member: bool) -> Result<Option<(Self, Opened)>, HostError> {
-        match config.state.keep.as_ref().filter(|_| !is_member) {
-            Some(kept) => Keep::open(kept, config.state.ues, &config.core),
-            None => Ok(None),
+        match &config.state.keep {
+            Some(KeepConfig::File(kept)) if !is_member => Keep::open(kept, config.state.ues, &config.core),
+            _ => Ok(None),
         }
     }
 
@@ -109,7 +99,7 @@ impl Keep {
     /// # Errors
     ///
     /// When there is none and the configuration says that there must be.
-    fn open(config: &KeepConfig, ues: u32, core: &CoreConfig) -> Result<Option<(Self, Opened)>, HostError> {
+    fn open(config: &KeepFile, ues: u32, core: &CoreConfig) -> Result<Option<(Self, Opened)>, HostError> {
         let until = std::time::Instant::now() + TAKEN_WITHIN;
         let opened = loop {
             match KeptContexts::open(&config.path, ues, mark(core), config.key.clone()) {
@@ -130,14 +120,7 @@ impl Keep {
     }
 
     fn of(file: KeptContexts) -> Self {
-        Keep {
-            file,
-            entries: Vec::new(),
-            changed: VecDeque::new(),
-            is_full: false,
-            back: Back::default(),
-            snapshot: Snapshot::default(),
-        }
+        Keep { file, entries: Vec::new(), changed: VecDeque::new(), is_full: false, snapshot: Snapshot::default() }
     }
 
     fn entry(&mut self, slot: Slot) -> &mut Entry {
@@ -270,9 +253,7 @@ impl Host {
             let elapsed_ms = began.elapsed().as_millis() as u64;
             tracing::info!(ues = resumed, sessions, elapsed_ms, "contexts of the last run resumed");
         }
-        if sessions > 0 {
-            keep.back.until = Some(now + RAN_WAITS);
-        }
+        self.wait_for_sessions(now);
         self.keep = Some(Box::new(keep));
     }
 
@@ -305,60 +286,10 @@ impl Host {
             return false;
         };
         keep.adopt(slot, place, version, now);
-        for session in &ue.sessions {
-            keep.back.upfs.insert(session.upf);
-            keep.back.sessions.insert(session.cp_seid);
-        }
+        self.back.awaits(&ue);
         tally.resumed += 1;
         tally.sessions += ue.sessions.len();
         true
-    }
-
-    /// A UPF is associated: it gets the sessions of kept contexts, if it has not.
-    pub(super) fn upf_gets_sessions(&mut self, upf: SocketAddr) {
-        if self.keep.as_mut().is_some_and(|keep| keep.back.upfs.remove(&upf)) {
-            self.lost.push_back((upf, 0));
-        }
-    }
-
-    /// Takes an input, unless it waits for the sessions of kept contexts.
-    pub(super) fn waits_for_sessions(&mut self, input: Input) -> Option<Input> {
-        let Some(back) = self.keep.as_mut().map(|keep| &mut keep.back).filter(|back| back.until.is_some()) else {
-            return Some(input);
-        };
-        match &input {
-            Input::Ngap { .. } => {
-                if back.waiting.len() < RAN_MESSAGES {
-                    back.waiting.push(input);
-                }
-                return None;
-            }
-            Input::Down { assoc, .. } => {
-                back.waiting.retain(|waits| !matches!(waits, Input::Ngap { assoc: of, .. } if of == assoc));
-            }
-            Input::Pfcp { seid, .. } | Input::PfcpTimeout { seid, .. } => _ = back.sessions.remove(seid),
-            _ => {}
-        }
-        Some(input)
-    }
-
-    /// Serves RAN nodes as soon as kept sessions are set up again, or if that takes too long.
-    pub(super) fn serve_ran_nodes(&mut self, now: Instant) {
-        let Some(back) = self.keep.as_mut().map(|keep| &mut keep.back) else { return };
-        let Some(until) = back.until else { return };
-        let missing = back.sessions.len();
-        if missing > 0 && now < until {
-            return;
-        }
-        back.until = None;
-        let waiting = std::mem::take(&mut back.waiting);
-        back.sessions = FxHashSet::default();
-        if missing > 0 {
-            tracing::warn!(missing, "sessions of kept contexts are not at their UPFs yet; RAN nodes are served");
-        } else {
-            tracing::info!("sessions of kept contexts are set up again");
-        }
-        waiting.into_iter().for_each(|input| self.input(input));
     }
 
     /// Stores contexts that have changed. Returns true if there is more to store at once.
@@ -378,7 +309,7 @@ mod tests {
     /// A host's commits and its file.
     struct Bench {
         _directory: tempfile::TempDir,
-        config: KeepConfig,
+        config: KeepFile,
         region: Region,
         worker: Worker,
         ue: UeContext,
@@ -394,7 +325,7 @@ mod tests {
             ue.registration = Registration::Registered;
             ue.security = Some(NasSecurity::fresh(1, [7; 32], IntegrityAlgorithm::NIA2, CipheringAlgorithm::NEA2));
             Bench {
-                config: KeepConfig { path: directory.path().join("kept"), key, is_wanted: true },
+                config: KeepFile { path: directory.path().join("kept"), key, is_wanted: true },
                 _directory: directory,
                 worker: region.join(1).unwrap(),
                 region,

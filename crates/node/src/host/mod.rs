@@ -40,6 +40,7 @@ pub use door::Door;
 pub use error::HostError;
 pub use frame::{Frame, HostConfig};
 pub(crate) use gauge::Gauge;
+pub use keep::KeepError;
 pub(crate) use pools::pin;
 
 use crate::api::{Status, StatusFilter};
@@ -353,6 +354,9 @@ pub struct Host {
     smf: Option<SmfLink>,
     /// Contexts that outlive this process.
     keep: Option<Box<keep::Keep>>,
+    back: keep::Back,
+    /// Of contexts in a database that outlive this process.
+    renewal: Option<keep::Renewal>,
     /// What the questions take along of the record that is being let go.
     travels: Option<Travels>,
     started: std::time::Instant,
@@ -406,7 +410,7 @@ impl Host {
             // None is this host's until a map says so.
             plan::set_own(&region, |_| false);
         }
-        let location = records::location(&config.state, member.is_some(), &mut rng)?;
+        let (location, stored) = records::location(&config, member.is_some(), &door, &mut rng)?;
         let stateful = location == Location::Worker;
         let instructions = Instructions {
             core: config.core.clone(),
@@ -467,6 +471,8 @@ impl Host {
             cluster: member.map(|member| Box::new(Cluster::new(member))),
             smf,
             keep: None,
+            back: keep::Back::default(),
+            renewal: None,
             travels: None,
             started: std::time::Instant::now(),
             faults: faults::Faults::default(),
@@ -478,6 +484,7 @@ impl Host {
         };
         host.first_crew()?;
         kept.into_iter().for_each(|(keep, opened)| host.resume(keep, opened));
+        stored.map_or(Ok(()), |kept| host.resume_stored(kept))?;
         Ok(host)
     }
 
@@ -600,7 +607,9 @@ impl Host {
             worker.bell.ring();
         }
         self.crew.stop();
-        if let Location::Central(config) = &self.location
+        if let Some(renewal) = self.renewal.take() {
+            renewal.end();
+        } else if let Location::Central(config) = &self.location
             && !config.shared
             && let Err(error) = central::clear(config)
         {

@@ -1,29 +1,42 @@
 //! Where a host has its contexts.
 
-use super::HostError;
-use crate::config::{StateConfig, StateLocation};
+use super::keep::{self, Kept};
+use super::{Door, HostConfig, HostError};
+use crate::config::StateLocation;
 use crate::nf::Location;
 use crate::nf::central::{self, CentralConfig};
 use crate::state::RecordsConfig;
 use rand::RngCore;
 use rand::rngs::StdRng;
 
-/// Where they are by a configuration, of a host that others share its records with or not.
+/// Where they are by a configuration, of a host that others share its records with or not, and those of its last life, if
+/// they outlive it there.
 ///
 /// # Errors
 ///
 /// When the database cannot be used.
-pub(super) fn location(state: &StateConfig, shared: bool, rng: &mut StdRng) -> Result<Location, HostError> {
+pub(super) fn location(
+    config: &HostConfig,
+    shared: bool,
+    door: &Door,
+    rng: &mut StdRng,
+) -> Result<(Location, Option<Kept>), HostError> {
+    let state = &config.state;
     let Some(mut records) = RecordsConfig::of(state) else {
         let memory = state.location == StateLocation::Memory;
-        return Ok(if memory { Location::Worker } else { Location::Region });
+        return Ok((if memory { Location::Worker } else { Location::Region }, None));
     };
     let owner = rng.next_u64();
+    let mut kept = None;
     if !shared && !records.is_shared() {
-        // Nobody goes on with what it leaves there, as others of its cluster do.
-        records.key.push_str(&format!("-{owner:016x}"));
+        kept = keep::take(state, &records, owner, (&config.core, door))?;
+        match &kept {
+            Some(kept) => records.key.clone_from(&kept.records.key),
+            // Nobody goes on with what it leaves there, as others of its cluster do.
+            None => records.key.push_str(&format!("-{owner:016x}")),
+        }
     }
     let config = CentralConfig { records, owner, shared };
     central::check(&config)?;
-    Ok(Location::Central(config))
+    Ok((Location::Central(config), kept))
 }

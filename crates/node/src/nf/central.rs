@@ -27,10 +27,12 @@
 //! by the record, where the question is open, asks it again by its name, and gets the same answer.
 
 mod record;
+mod resumed;
 mod together;
 mod writers;
 
-pub(crate) use record::kept;
+pub(crate) use record::{LAYOUT, kept};
+pub(crate) use resumed::{Becomes, Resumption};
 pub(super) use writers::Latest;
 pub(crate) use writers::Writer;
 
@@ -240,7 +242,7 @@ impl Stored {
         self.course.wanted.last().map_or(&[], |wanted| &wanted.outbox)
     }
 
-    pub(super) fn decode(octets: &[u8]) -> Result<Self, CentralError> {
+    pub(crate) fn decode(octets: &[u8]) -> Result<Self, CentralError> {
         postcard::from_bytes(octets).map_err(|_| CentralError::Stranger)
     }
 

@@ -770,4 +770,4 @@ pub(crate) fn references(ue: &UeContext) -> Vec<Ltmsi> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -9,7 +9,7 @@ use vireo_store::region::{Posted, Receiver};
 
 const PLAN: Plan = Plan { nfs: 1 };
 
-fn config() -> CoreConfig {
+pub(crate) fn config() -> CoreConfig {
     CoreConfig {
         name: "vireo".into(),
         plmns: Vec::new(),

@@ -68,6 +68,10 @@ impl Records for MemoryRecords {
         Ok(there.map(|(name, _)| name.id).collect())
     }
 
+    fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
+        Ok(Some("memory".into()))
+    }
+
     fn operations(&self) -> Operations {
         self.operations
     }

@@ -261,6 +261,16 @@ pub trait Records: Send {
     /// [`RecordError`]: then nothing is known.
     fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError>;
 
+    /// Names the incarnation of the place. As long as it is the same, the place has lost no commit that it answered: a
+    /// record is as it was committed last, or it is gone. `None`: the place does not tell.
+    ///
+    /// # Errors
+    ///
+    /// [`RecordError`]: then nothing is known.
+    fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
+        Ok(None)
+    }
+
     /// What was asked of it.
     fn operations(&self) -> Operations;
 }
@@ -276,6 +286,10 @@ impl<R: Records + ?Sized> Records for Box<R> {
 
     fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
         (**self).numbers(collection)
+    }
+
+    fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
+        (**self).incarnation()
     }
 
     fn operations(&self) -> Operations {

@@ -176,6 +176,10 @@ impl<R: Records> Records for Sealed<R> {
         self.inner.numbers(collection)
     }
 
+    fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
+        self.inner.incarnation()
+    }
+
     fn operations(&self) -> Operations {
         self.inner.operations()
     }

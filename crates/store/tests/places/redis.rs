@@ -141,3 +141,16 @@ fn operations_go_together() {
     let operations = store.operations();
     assert_eq!((operations.reads, operations.writes, operations.round_trips), (100, 100, 2));
 }
+
+/// Only a server that has forgotten nothing is the same to who comes again.
+#[test]
+fn restarted_redis_has_another_incarnation() {
+    let Some(server) = start(&[]) else { return };
+    let first = records(server.port, LIFE).incarnation().unwrap().unwrap();
+    assert_eq!(records(server.port, LIFE).incarnation().unwrap(), Some(first.clone()));
+    let port = server.port;
+    drop(server);
+    let Some(_server) = Redis::start(port, &[]) else { return };
+    let second = records(port, LIFE).incarnation().unwrap().unwrap();
+    assert!(second != first && second.len() == first.len(), "{first} {second}");
+}

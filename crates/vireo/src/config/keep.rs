@@ -7,8 +7,8 @@ use super::state::State;
 use crate::cli::Failure;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use vireo_core::config::StateLocation;
-use vireo_node::config::{KeepConfig, StateConfig};
+use vireo_core::config::{StateLocation, StatePersist, StateWrite};
+use vireo_node::config::{KeepConfig, KeepFile, StateConfig};
 use vireo_sealing::KeySource;
 
 /// Whether contexts are kept for the next start, and where.
@@ -21,21 +21,39 @@ pub(crate) struct Keep {
     source: KeySource,
 }
 
+/// Why contexts that are kept in this manner cannot outlive their core, if so.
+fn cannot_keep(state: &StateConfig) -> Option<&'static str> {
+    if state.location == StateLocation::Memory {
+        return Some("contexts in the memory of workers end with them: remove the key, or set state.location");
+    }
+    if state.persist == StatePersist::Procedure {
+        return Some(
+            "a record of each procedure may be older than the NAS COUNTs that were used: set state.persist = \
+             \"transaction\", or remove the key",
+        );
+    }
+    if state.write == StateWrite::NonBlocking {
+        return Some(
+            "a record that nothing waits for may be older than the NAS COUNTs that were used: set state.write = \
+             \"blocking\", or remove the key",
+        );
+    }
+    None
+}
+
 /// What `[state]` says.
 pub(super) fn keep(file: &State, state: &StateConfig, problems: &mut Problems) -> Keep {
-    let is_shared = state.location == StateLocation::Shm;
-    problems.check(
-        is_shared || file.keep != Some(true),
-        "state.keep",
-        "only contexts in shared memory are kept by `vireo run` (state.location = \"shm\"): remove the key",
-    );
+    let refused = cannot_keep(state);
+    if let Some(why) = refused.filter(|_| file.keep == Some(true)) {
+        problems.check(false, "state.keep", why);
+    }
     problems.check(
         !file.keep_directory.is_empty(),
         "state.keep-directory",
         "a directory is needed, such as \"/dev/shm\"",
     );
     Keep {
-        wanted: if is_shared { file.keep } else { Some(false) },
+        wanted: if refused.is_none() { file.keep } else { Some(false) },
         directory: PathBuf::from(&file.keep_directory),
         source: key_source_of(file),
     }
@@ -63,10 +81,15 @@ impl Config {
         if *wanted == Some(false) {
             return Ok(());
         }
+        let is_wanted = *wanted == Some(true);
+        if self.state.location.is_database() {
+            self.state.keep = Some(KeepConfig::Database { is_wanted });
+            return Ok(());
+        }
         let path = directory.join(name(&self.state.key, &source.file));
         match source.load_or_create() {
-            Ok(key) => self.state.keep = Some(KeepConfig { path, key: key.into(), is_wanted: *wanted == Some(true) }),
-            Err(error) if *wanted == Some(true) => return Err(error.into()),
+            Ok(key) => self.state.keep = Some(KeepConfig::File(KeepFile { path, key: key.into(), is_wanted })),
+            Err(error) if is_wanted => return Err(error.into()),
             Err(error) => tracing::warn!(%error, "contexts are not kept for the next start; see state.keep"),
         }
         Ok(())
@@ -84,13 +107,32 @@ mod tests {
     }
 
     #[test]
-    fn contexts_in_other_places_are_not_kept() {
-        let wrong = load("[state]\nkeep = true\nlocation = \"redis\"\n").unwrap_err();
-        assert!(wrong[0].starts_with("state.keep: only contexts in shared memory are kept"), "{wrong:?}");
-        for text in ["[state]\nlocation = \"memory\"\n", "[state]\nkeep = false\n"] {
-            let mut config = load(text).unwrap();
+    fn old_or_lost_contexts_are_not_kept() {
+        let modes = [
+            ("location = \"memory\"", "contexts in the memory of workers"),
+            ("preset = \"procedural\"", "a record of each procedure may be older"),
+            ("preset = \"non-blocking\"", "a record that nothing waits for may be older"),
+        ];
+        for (mode, why) in modes {
+            let wrong = load(&format!("[state]\nkeep = true\n{mode}\n")).unwrap_err();
+            assert!(wrong[0].starts_with(&format!("state.keep: {why}")), "{wrong:?}");
+            let mut config = load(&format!("[state]\n{mode}\n")).unwrap();
             config.keep_contexts().unwrap();
-            assert_eq!(config.state.keep, None, "{text}");
+            assert_eq!(config.state.keep, None, "{mode}");
+        }
+        let mut config = load("[state]\nkeep = false\n").unwrap();
+        config.keep_contexts().unwrap();
+        assert_eq!(config.state.keep, None);
+    }
+
+    #[test]
+    fn contexts_in_a_database_are_kept_there() {
+        for mode in ["location = \"redis\"", "preset = \"transactional\"", "preset = \"delete-create\""] {
+            for (keep, is_wanted) in [("", false), ("keep = true", true)] {
+                let mut config = load(&format!("[state]\n{mode}\n{keep}\n")).unwrap();
+                config.keep_contexts().unwrap();
+                assert_eq!(config.state.keep, Some(KeepConfig::Database { is_wanted }), "{mode} {keep}");
+            }
         }
     }
 
@@ -100,7 +142,7 @@ mod tests {
         let key = |name: &str| format!("key-file = \"{}/{name}\"\n", directory.path().display());
         let mut config = load(&format!("[state]\n{}", key("state.key"))).unwrap();
         config.keep_contexts().unwrap();
-        let kept = config.state.keep.unwrap();
+        let Some(KeepConfig::File(kept)) = config.state.keep else { panic!("{:?}", config.state.keep) };
         assert!(kept.path.starts_with("/dev/shm") && !kept.is_wanted);
         let mut config = load(&format!("[state]\n{}", key("none/state.key"))).unwrap();
         config.keep_contexts().unwrap();

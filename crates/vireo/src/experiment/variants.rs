@@ -37,7 +37,10 @@ pub(super) fn central(cores: &[usize]) -> Variant {
         name: "central",
         about: "A central store: one NF for all procedures, in one worker process, which asks Redis for a context at each step.",
         slices: slice(&[]),
-        tables: format!("[pools]\nkey = \"wildcard\"\nworkers = 1\n{}\n[state]\nlocation = \"redis\"\n", on(cores)),
+        tables: format!(
+            "[pools]\nkey = \"wildcard\"\nworkers = 1\n{}\n[state]\nlocation = \"redis\"\nkeep = false\n",
+            on(cores)
+        ),
         hosts: 0,
         idle: 0,
         host_part: None,

@@ -20,7 +20,7 @@ use vireo_store::records::{Change, Codec, Encoded, Format, Found, Known, Manner,
 use vireo_types::Instant;
 
 /// Which fields a document has: it grows with what is beside a context, and with the context's layout.
-const LAYOUT: u16 = 1 << 8 | context::LAYOUT_VERSION as u16;
+pub(crate) const LAYOUT: u16 = 1 << 8 | context::LAYOUT_VERSION as u16;
 
 /// What a document has beside the context's fields, which are other ones.
 #[derive(Debug, Serialize, Deserialize)]

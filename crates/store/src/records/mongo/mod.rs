@@ -18,7 +18,7 @@ use crate::Version;
 use document::{Shape, key};
 use errors::Failure;
 use mongodb::bson::{DateTime, Document, doc};
-use mongodb::options::{ClientOptions, IndexOptions};
+use mongodb::options::{Acknowledgment, ClientOptions, IndexOptions};
 use mongodb::{Client, Collection, Database, IndexModel};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock};
@@ -329,7 +329,36 @@ impl Records for MongoRecords {
         found.map_err(Failure::record)?.into_iter().map(|number| number.ok_or(RecordError::Stranger)).collect()
     }
 
+    /// The same for ever where each commit waits for the journals of most members: none is lost then. Else nobody can tell.
+    fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
+        let concern = self.database.write_concern();
+        let is_lasting = concern.is_some_and(|concern| {
+            concern.journal == Some(true) && matches!(concern.w, Some(Acknowledgment::Majority))
+        });
+        Ok(is_lasting.then(|| "journals of the majority".to_owned()))
+    }
+
     fn operations(&self) -> Operations {
         self.operations
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lasting_commits_need_journals_of_the_majority() {
+        let lasts = |options: &str| {
+            let url = format!("mongodb://127.0.0.1:1/?{options}");
+            let (patience, database) = (Duration::from_millis(100), "vireo".to_owned());
+            let config = MongoConfig { url, database, patience, format: Format::Json };
+            let mut records = MongoRecords::new(&config, Duration::from_secs(60)).unwrap();
+            records.incarnation().unwrap().is_some()
+        };
+        assert!(lasts("w=majority&journal=true"));
+        for options in ["", "w=majority", "w=1&journal=true", "w=majority&journal=false"] {
+            assert!(!lasts(options), "{options}");
+        }
     }
 }

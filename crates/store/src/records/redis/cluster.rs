@@ -360,6 +360,28 @@ impl Records for RedisCluster {
         }
     }
 
+    /// That of all masters: one that was elected may not have the last commits of the one before.
+    fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
+        self.stale = true;
+        self.look();
+        if self.stale {
+            return Err(RecordError::Down("no node of the cluster has answered".into()));
+        }
+        let masters: Vec<String> = self.map.masters().map(str::to_owned).collect();
+        let mut all = Vec::with_capacity(masters.len());
+        for node in masters {
+            self.operations.round_trips += 1;
+            let config = self.config.link(&node, self.config.patience);
+            let link = self.links.entry(node).or_insert_with(|| Link::new(config));
+            match link.ask(commands::incarnation)? {
+                Some(incarnation) => all.push(incarnation),
+                None => return Ok(None),
+            }
+        }
+        all.sort_unstable();
+        Ok(Some(all.join(" ")))
+    }
+
     fn operations(&self) -> Operations {
         self.operations
     }

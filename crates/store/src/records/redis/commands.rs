@@ -125,6 +125,19 @@ fn pattern(beginning: &str) -> String {
     pattern + "*"
 }
 
+/// Names the run of a server and the history of its data: the first is new when the server starts, the second when it follows
+/// another server, or a replica has taken its place. Both are the same as long as the server has forgotten no write.
+pub(super) fn incarnation(connection: &mut Connection) -> Result<Option<String>, RedisError> {
+    let (mut run, mut history) = (None, None);
+    for section in ["server", "replication"] {
+        let info: String = redis::cmd("INFO").arg(section).query(connection)?;
+        let value = |field: &str| info.lines().find_map(|line| Some(line.strip_prefix(field)?.trim().to_owned()));
+        run = run.or_else(|| value("run_id:"));
+        history = history.or_else(|| value("master_replid:"));
+    }
+    Ok(run.zip(history).map(|(run, history)| format!("{run}/{history}")))
+}
+
 /// Each once.
 pub(super) fn once(mut numbers: Vec<u64>) -> Vec<u64> {
     numbers.sort_unstable();

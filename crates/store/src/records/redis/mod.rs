@@ -65,6 +65,11 @@ impl Records for RedisRecords {
         self.link.ask(|connection| keys.numbers(collection, connection)).map(commands::once)
     }
 
+    fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
+        self.operations.round_trips += 1;
+        self.link.ask(commands::incarnation)
+    }
+
     fn operations(&self) -> Operations {
         self.operations
     }

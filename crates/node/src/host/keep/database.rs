@@ -1,0 +1,243 @@
+//! Contexts in a database that outlive the core: how its next start goes on with them.
+//!
+//! A record is committed before the effects of its step leave, so its NAS COUNTs are exact as long
+//! as the database has lost no commit ([`Records::incarnation`]). A database that was started anew,
+//! or whose master is another one, may have older records: then all contexts are removed. States
+//! whose records may be older than the COUNTs by themselves (`state.persist = "procedure"`,
+//! `state.write = "non-blocking"`) are not kept; the configuration refuses that.
+
+use super::holder::{self, Held, Renewal};
+use super::{Tally, mark};
+use crate::clock::clock;
+use crate::config::{KeepConfig, StateConfig};
+use crate::host::{Door, Host, HostError};
+use crate::nf::Location;
+use crate::nf::central::{Becomes, CentralConfig, Elsewhere, LAYOUT, Resumption, Stored};
+use crate::state::RecordsConfig;
+use rustc_hash::FxHasher;
+use std::hash::Hasher;
+use std::sync::Arc;
+use std::time::Duration;
+use vireo_core::config::CoreConfig;
+use vireo_core::context::{self, Counts, UeContext};
+use vireo_store::records::{RecordError, Records};
+use vireo_types::Instant;
+
+/// What keys of kept records begin with, behind `state.key`: records of a core's one life have a
+/// random number there, those of a cluster nothing.
+const SUFFIX: &str = "-run";
+/// How long a database that fails is asked again.
+const PATIENCE: Duration = Duration::from_secs(8);
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Why contexts in a database are not kept.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    /// The database.
+    #[error("state.keep: {0}")]
+    Database(#[from] RecordError),
+    /// Another core keeps its contexts under the same key.
+    #[error(
+        "state.keep: another core keeps its contexts in this database under the same state.key; give each core one"
+    )]
+    Taken,
+    /// The record of the core that has kept contexts before.
+    #[error(
+        "state.keep: the record of the last core in this database cannot be read; use the state.encrypt and \
+         state.key-file of that core, or another state.key"
+    )]
+    Unreadable,
+    /// A commit may be lost unseen.
+    #[error(
+        "state.keep: this database does not show whether it has lost commits; allow INFO (Redis), or add \
+         w=majority&journal=true to state.database (MongoDB), or set state.keep = false"
+    )]
+    Unknown,
+    /// It was started anew since the core has begun.
+    #[error("state.keep: the database has been restarted while contexts were read from there; start the core again")]
+    Restarted,
+    /// The thread.
+    #[error("state.keep: {0}")]
+    Thread(std::io::Error),
+}
+
+/// Contexts of a database that this core has taken.
+pub(in crate::host) struct Kept {
+    /// Where they are.
+    pub(in crate::host) records: RecordsConfig,
+    incarnation: String,
+    /// The numbers of their records.
+    numbers: Vec<u64>,
+    /// Why those of the last run were removed, if they were.
+    dropped: Option<&'static str>,
+    pub(super) renewal: Renewal,
+}
+
+/// Takes the contexts of the core's last run, where a configuration has them kept in a database.
+///
+/// # Errors
+///
+/// When they cannot be kept and the configuration says that they must be.
+pub(in crate::host) fn take(
+    state: &StateConfig,
+    records: &RecordsConfig,
+    owner: u64,
+    (core, door): (&CoreConfig, &Door),
+) -> Result<Option<Kept>, KeepError> {
+    let Some(KeepConfig::Database { is_wanted }) = state.keep else { return Ok(None) };
+    let records = RecordsConfig { key: format!("{}{SUFFIX}", records.key), ..records.clone() };
+    match Kept::take(records, owner, (core, door)) {
+        Ok(kept) => Ok(Some(kept)),
+        Err(error) if is_wanted => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, "contexts are not kept for the next start");
+            Ok(None)
+        }
+    }
+}
+
+/// What contexts of a configuration have in common in a database.
+fn mark_of(core: &CoreConfig) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write_u64(mark(core));
+    hasher.write_u16(LAYOUT);
+    hasher.finish().max(1)
+}
+
+impl Kept {
+    fn take(records: RecordsConfig, owner: u64, (core, door): (&CoreConfig, &Door)) -> Result<Self, KeepError> {
+        let mut way = records.open()?;
+        // What another key has sealed is another core's.
+        holder::look(&mut *way)?;
+        records.prove_key()?;
+        let Ok(Some(incarnation)) = way.incarnation() else { return Err(KeepError::Unknown) };
+        let mut held = Held::take(way, owner)?;
+        match found(&mut held, &records, (owner, mark_of(core)), &incarnation) {
+            Ok((numbers, dropped)) => {
+                let renewal = Renewal::start(held, door.clone()).map_err(KeepError::Thread)?;
+                Ok(Kept { records, incarnation, numbers, dropped, renewal })
+            }
+            Err(error) => {
+                held.leave();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The contexts that the core goes on with, and why those that were there are removed, if they are.
+fn found(
+    held: &mut Held,
+    records: &RecordsConfig,
+    (owner, mark): (u64, u64),
+    incarnation: &str,
+) -> Result<(Vec<u64>, Option<&'static str>), KeepError> {
+    // Not unsealed: removing needs no content.
+    let records = RecordsConfig { sealing: None, ..records.clone() };
+    let mut way = records.open()?;
+    let config = CentralConfig { records, owner, shared: false };
+    let numbers = Resumption::look(&config, &mut *way)?;
+    let Some(reason) = reason(held, mark, incarnation) else { return Ok((numbers, None)) };
+    Resumption::new(&config, numbers).remove(&mut *way)?;
+    (held.holder.mark, held.holder.incarnation) = (mark, incarnation.to_owned());
+    held.commit()?;
+    Ok((Vec::new(), Some(reason).filter(|reason| !reason.is_empty())))
+}
+
+/// Why contexts that were found are not gone on with; empty: there are none.
+fn reason(held: &Held, mark: u64, incarnation: &str) -> Option<&'static str> {
+    let found = &held.holder;
+    if found.mark == 0 {
+        // What there may be is nobody's.
+        return Some("");
+    }
+    let is_other = "the database was restarted, or has another master: it may have lost commits";
+    let reasons = [
+        (found.incarnation != incarnation, is_other),
+        (found.mark != mark, "the configuration or the release is another one"),
+    ];
+    reasons.into_iter().find_map(|(is_so, reason)| is_so.then_some(reason))
+}
+
+/// The UE of a record after a restart, if there is something to go on with.
+fn resumed(stored: &Stored, core: &CoreConfig, now: Instant) -> Becomes<Box<UeContext>> {
+    let resumed = || {
+        let counts = Counts::of(&stored.context)?;
+        let mut ue = context::decode(&stored.context).ok()?;
+        let goes_on = ue.resume((counts.uplink, counts.downlink), core, now);
+        let context = context::encode(&ue, Vec::new()).ok().filter(|_| goes_on)?;
+        Some(Becomes::Resumed { deadline: ue.deadline(), with: Box::new(ue), context })
+    };
+    resumed().unwrap_or(Becomes::Nothing)
+}
+
+impl Host {
+    /// Goes on with the contexts of the core's last run that are in the database.
+    pub(in crate::host) fn resume_stored(&mut self, kept: Kept) -> Result<(), HostError> {
+        let Location::Central(config) = self.location.clone() else { return Ok(()) };
+        let (began, now) = (std::time::Instant::now(), clock());
+        let mut records = config.records.open().map_err(KeepError::from)?;
+        let mut tally = Tally::default();
+        let mut until = began + PATIENCE;
+        let mut resumption = Resumption::new(&config, kept.numbers);
+        let (core, mut without_room) = (Arc::clone(&self.config), Vec::new());
+        while !resumption.is_done() {
+            let (taken, done) = resumption.next(&mut *records, |stored| resumed(stored, &core, now));
+            if !taken.is_empty() {
+                until = std::time::Instant::now() + PATIENCE;
+            }
+            for (id, ue) in taken {
+                if !self.enter_resumed(id, &ue, &mut tally, now) {
+                    without_room.push(id);
+                }
+            }
+            done.or_else(|error| wait(error, until))?;
+        }
+        tally.unreadable = resumption.damaged;
+        tally.void = without_room.len() + resumption.removed.saturating_sub(resumption.damaged);
+        Resumption::new(&config, without_room).remove(&mut *records).map_err(KeepError::from)?;
+        match records.incarnation() {
+            Ok(Some(incarnation)) if incarnation == kept.incarnation => {}
+            _ => return Err(KeepError::Restarted.into()),
+        }
+        if let Some(reason) = kept.dropped {
+            tracing::warn!(reason, "kept contexts dropped: their UEs register anew");
+        }
+        let Tally { resumed, sessions, unreadable: damaged, void: unregistered, .. } = tally;
+        if damaged + unregistered > 0 {
+            tracing::warn!(damaged, unregistered, "kept contexts dropped: their UEs register anew");
+        }
+        if resumed > 0 {
+            let elapsed_ms = began.elapsed().as_millis() as u64;
+            tracing::info!(ues = resumed, sessions, elapsed_ms, "contexts of the last run resumed");
+        }
+        self.wait_for_sessions(now);
+        self.renewal = Some(kept.renewal);
+        Ok(())
+    }
+
+    /// Enters a UE whose record is this host's now. Returns false if there is no room.
+    fn enter_resumed(&mut self, id: u64, ue: &UeContext, tally: &mut Tally, now: Instant) -> bool {
+        let octets = Elsewhere { id, base: self.sequence, ..Elsewhere::default() }.octets();
+        let has_room = tally.resumed < self.region.config().ues as usize;
+        if !has_room || self.enter_context(ue.ltmsi, ue, &octets, || None, now).is_none() {
+            return false;
+        }
+        self.back.awaits(ue);
+        tally.resumed += 1;
+        tally.sessions += ue.sessions.len();
+        true
+    }
+}
+
+/// Waits a moment for a database that fails, unless that makes no sense.
+fn wait(error: RecordError, until: std::time::Instant) -> Result<(), KeepError> {
+    if !error.passes() || std::time::Instant::now() >= until {
+        return Err(error.into());
+    }
+    std::thread::sleep(AGAIN);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,337 @@
+//! The record that says which core keeps its contexts in a database, and what they are of.
+//!
+//! One core at a time holds the contexts of a key. It commits the record again every
+//! [`RENEWED_EVERY`]. A core that starts takes it from one that has ended or is dead: a process of
+//! this machine is looked for, one of another machine is dead after [`DEAD_AFTER`] without a
+//! commit. A core that finds the record taken ends. UEs are safe from a core that was taken for
+//! dead by their own records, each of which names its owner.
+
+use super::database::KeepError;
+use crate::host::{Door, Input};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use vireo_store::Version;
+use vireo_store::records::{Change, Name, RecordError, Records};
+
+/// The record.
+const NAME: Name = Name { collection: "core", id: 0 };
+/// How often its holder commits it.
+const RENEWED_EVERY: Duration = Duration::from_secs(1);
+/// Without a commit for so long a holder on another machine is dead.
+pub(super) const DEAD_AFTER: Duration = Duration::from_secs(4);
+/// How often a holder that may be dead is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A process. Its id alone may be another's by now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Process {
+    /// The machine, since it was started.
+    boot: String,
+    /// Its namespace of process ids.
+    namespace: String,
+    id: u32,
+    /// When it was started, in ticks of the machine.
+    started: u64,
+}
+
+impl Process {
+    fn own() -> Option<Self> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
+        let namespace = fs::read_link("/proc/self/ns/pid").ok()?.to_string_lossy().into_owned();
+        let id = std::process::id();
+        Some(Process { boot, namespace, id, started: started(id)? })
+    }
+
+    /// Returns whether the process runs; `None` if that cannot be seen from here.
+    fn is_alive(&self, own: Option<&Process>) -> Option<bool> {
+        own.filter(|own| own.boot == self.boot && own.namespace == self.namespace)?;
+        match started(self.id) {
+            Some(started) => Some(started == self.started),
+            None if may_run(self.id) => None,
+            None => Some(false),
+        }
+    }
+}
+
+/// Whether there may be a process that another user's eyes do not see.
+fn may_run(id: u32) -> bool {
+    let pid = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
+    let hides = |pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::PERM);
+    pid.is_some_and(hides)
+}
+
+/// When a process was started that has not ended.
+fn started(id: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The name before may contain anything.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    // The first of these is the third field of all; the start is the 22nd.
+    if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
+}
+
+/// What the record holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Holder {
+    owner: u64,
+    /// `None`: it has ended.
+    process: Option<Process>,
+    /// Of the configuration that the contexts are of, and of their layout.
+    pub(super) mark: u64,
+    /// The database that has lost nothing of them ([`Records::incarnation`]); empty: none.
+    pub(super) incarnation: String,
+}
+
+/// The record as it is held.
+pub(super) struct Held {
+    records: Box<dyn Records>,
+    version: Version,
+    /// What it holds.
+    pub(super) holder: Holder,
+}
+
+fn load(records: &mut dyn Records) -> Result<Option<(Version, Holder)>, KeepError> {
+    let Some(found) = records.load(&[NAME])?.pop().flatten() else { return Ok(None) };
+    let holder = serde_json::from_slice(&found.octets).map_err(|_| KeepError::Unreadable)?;
+    Ok(Some((found.version, holder)))
+}
+
+/// Looks whether what is there can be read.
+pub(super) fn look(records: &mut dyn Records) -> Result<(), KeepError> {
+    load(records).map(drop)
+}
+
+impl Held {
+    /// Takes the record for an owner. What its contexts are of is as it was found.
+    ///
+    /// # Errors
+    ///
+    /// [`KeepError::Taken`] if another core holds it.
+    pub(super) fn take(mut records: Box<dyn Records>, owner: u64) -> Result<Self, KeepError> {
+        let own = Process::own();
+        let mut since = Instant::now();
+        let mut seen = None;
+        loop {
+            let found = load(&mut *records)?;
+            let holder = found.as_ref().map(|(_, holder)| holder);
+            let is_alive = match holder.and_then(|holder| holder.process.as_ref()) {
+                Some(process) => process.is_alive(own.as_ref()),
+                None => Some(false),
+            };
+            let version = found.as_ref().map_or(0, |(version, _)| *version);
+            if seen.replace(version).is_some_and(|seen| seen != version) {
+                if is_alive != Some(false) {
+                    return Err(KeepError::Taken);
+                }
+                since = Instant::now();
+            }
+            match is_alive {
+                Some(false) => {}
+                None if since.elapsed() >= DEAD_AFTER => {}
+                Some(true) if since.elapsed() >= DEAD_AFTER => return Err(KeepError::Taken),
+                _ => {
+                    std::thread::sleep(LOOK_EVERY);
+                    continue;
+                }
+            }
+            let (mark, incarnation) = match found {
+                Some((_, holder)) => (holder.mark, holder.incarnation),
+                None => (0, String::new()),
+            };
+            let holder = Holder { owner, process: own.clone(), mark, incarnation };
+            let mut held = Held { records, version, holder };
+            match held.commit() {
+                Ok(()) => return Ok(held),
+                // Another core was first, or the answer of an earlier attempt was lost.
+                Err(RecordError::Conflict) if since.elapsed() < 2 * DEAD_AFTER => records = held.records,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Puts what it holds in the place of what was seen last.
+    pub(super) fn commit(&mut self) -> Result<(), RecordError> {
+        let octets = serde_json::to_vec(&self.holder).map_err(|_| RecordError::Stranger)?;
+        let change = Change::Commit { expected: self.version, octets: &octets };
+        match self.records.change(&[(NAME, change)]).remove(0) {
+            Ok(version) => {
+                self.version = version;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says that the core has ended.
+    pub(super) fn leave(mut self) {
+        self.holder.process = None;
+        if let Err(error) = self.commit() {
+            tracing::debug!(%error, "the end of this core is not in the database");
+        }
+    }
+
+    /// The database as it is now.
+    pub(super) fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
+        self.records.incarnation()
+    }
+
+    /// Commits it again.
+    fn renew(&mut self) -> Renewed {
+        match self.commit() {
+            Ok(()) => Renewed::Yes,
+            Err(RecordError::Conflict) => match load(&mut *self.records) {
+                // An answer was lost.
+                Ok(Some((version, holder))) if holder.owner == self.holder.owner => {
+                    self.version = version;
+                    Renewed::Yes
+                }
+                Ok(found) => match self.incarnation() {
+                    Ok(Some(now)) if now == self.holder.incarnation => match found {
+                        Some(_) => Renewed::Taken,
+                        None => {
+                            // The record was removed, as by FLUSHALL: it is made anew.
+                            self.version = 0;
+                            Renewed::Later
+                        }
+                    },
+                    Ok(_) => Renewed::Other,
+                    Err(_) => Renewed::Later,
+                },
+                Err(_) => Renewed::Later,
+            },
+            Err(_) => Renewed::Later,
+        }
+    }
+}
+
+/// What a commit of the record comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Renewed {
+    Yes,
+    /// The database does not work.
+    Later,
+    /// The database has lost commits.
+    Other,
+    /// Another core has it.
+    Taken,
+}
+
+/// The thread that commits the record.
+#[derive(Debug)]
+pub(in crate::host) struct Renewal {
+    /// Dropped, it ends.
+    stop: Sender<()>,
+    thread: JoinHandle<Option<Held>>,
+}
+
+impl Renewal {
+    /// Starts it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no thread.
+    pub(super) fn start(held: Held, door: Door) -> std::io::Result<Self> {
+        let (stop, stopped) = bounded(0);
+        let thread = std::thread::Builder::new().name("keep".into()).spawn(move || renew(held, &stopped, &door))?;
+        Ok(Renewal { stop, thread })
+    }
+
+    /// Ends it, and says in the record that the core has ended.
+    pub(in crate::host) fn end(self) {
+        drop(self.stop);
+        if let Ok(Some(held)) = self.thread.join() {
+            held.leave();
+        }
+    }
+}
+
+fn renew(mut held: Held, stopped: &Receiver<()>, door: &Door) -> Option<Held> {
+    while stopped.recv_timeout(RENEWED_EVERY) == Err(RecvTimeoutError::Timeout) {
+        match held.renew() {
+            Renewed::Yes | Renewed::Later => {}
+            Renewed::Other => {
+                tracing::warn!("the database of contexts has lost commits: contexts are not kept for the next start");
+                return None;
+            }
+            Renewed::Taken => {
+                tracing::error!("another core has taken the kept contexts; this one ends");
+                // The host may end by itself.
+                let _ = door.call(Input::Stop);
+                return None;
+            }
+        }
+    }
+    Some(held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_store::records::{LIFE, MemoryRecords};
+
+    fn way(records: &MemoryRecords) -> Box<dyn Records> {
+        Box::new(records.clone())
+    }
+
+    /// Has the record say that a process of another machine holds it, or one of this that has ended.
+    fn of_another(held: &mut Held, is_dead: bool) {
+        let process = held.holder.process.as_mut().unwrap();
+        if is_dead {
+            process.started -= 1;
+        } else {
+            process.boot.push('x');
+        }
+        held.commit().unwrap();
+    }
+
+    #[test]
+    fn record_of_a_live_core_is_refused() {
+        let records = MemoryRecords::new(LIFE);
+        let mut first = Held::take(way(&records), 1).unwrap();
+        of_another(&mut first, false);
+        // As its thread does, in less time.
+        let (stop, stopped) = bounded::<()>(0);
+        let renewing = std::thread::spawn(move || {
+            while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                assert_eq!(first.renew(), Renewed::Yes);
+            }
+        });
+        assert!(matches!(Held::take(way(&records), 2), Err(KeepError::Taken)));
+        drop(stop);
+        renewing.join().unwrap();
+    }
+
+    #[test]
+    fn record_of_a_dead_core_is_taken_with_what_it_says() {
+        let records = MemoryRecords::new(LIFE);
+        let mut first = Held::take(way(&records), 1).unwrap();
+        first.holder.incarnation = "memory".into();
+        first.holder.mark = 7;
+        of_another(&mut first, true);
+        let began = Instant::now();
+        let second = Held::take(way(&records), 2).unwrap();
+        assert!(began.elapsed() < DEAD_AFTER, "it is seen to be dead");
+        assert_eq!((second.holder.mark, second.holder.incarnation.as_str()), (7, "memory"));
+        assert_eq!(first.renew(), Renewed::Taken, "the core before ends");
+        let version = second.version;
+        records.clone().change(&[(NAME, Change::Remove { expected: version })]).remove(0).unwrap();
+        let mut second = second;
+        assert_eq!([second.renew(), second.renew()], [Renewed::Later, Renewed::Yes], "it was removed by hand");
+        first.holder.incarnation = "before the database was started anew".into();
+        assert_eq!(first.renew(), Renewed::Other);
+    }
+
+    #[test]
+    fn record_of_a_core_that_has_ended_is_free() {
+        let records = MemoryRecords::new(LIFE);
+        let mut first = Held::take(way(&records), 1).unwrap();
+        first.holder.process = None;
+        first.commit().unwrap();
+        assert!(Held::take(way(&records), 2).is_ok());
+        records.clone().change(&[(NAME, Change::Commit { expected: 3, octets: b"x" })]).remove(0).unwrap();
+        assert!(matches!(Held::take(way(&records), 3), Err(KeepError::Unreadable)));
+    }
+}
