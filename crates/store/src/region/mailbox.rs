@@ -81,9 +81,10 @@ impl Region {
 
     /// The packets of a mailbox from the newest on, as 1 + their numbers. A list that comes back to itself ends.
     fn chain(&self, newest: u64) -> impl Iterator<Item = u64> {
-        let next = |at: &u64| Some(self.link(*at));
+        // The link of an item is read with it, so the end of the list is no item.
+        let item = |at: u64| (at != 0).then_some(at);
         let newest = if newest > u64::from(self.packet_count()) { 0 } else { newest };
-        std::iter::successors(Some(newest), next).take_while(|at| *at != 0).take(LONGEST)
+        std::iter::successors(item(newest), move |at| item(self.link(*at))).take(LONGEST)
     }
 
     /// Whether a packet waits in a mailbox or is in flight there. Packets before it in the list are newer, so they are
