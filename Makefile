@@ -21,7 +21,7 @@ SEED ?= 1
 CHURN ?= 50
 CHURN_UES ?= 200
 
-.PHONY: help setup build demo cluster-demo cluster-churn test test-experiments test-stores check lint licences bench crash faults flood mutate-pfcp test-kernel-sctp fuzz-smoke clean
+.PHONY: help setup build demo cluster-demo cluster-churn test test-experiments test-stores check lint licences bench crash faults flood mutate-pfcp test-kernel-sctp fuzz-smoke docs clean
 
 help:
 	@echo 'make demo              build, then 100 devices register, exchange traffic and leave, in namespaces of their own'
@@ -39,6 +39,7 @@ help:
 	@echo 'make mutate-pfcp       $(MUTATIONS) mutated PFCP messages to a UPF, to $(OUT); needs root'
 	@echo 'make test-kernel-sctp  the SCTP suite, and a balancer that is followed, on a kernel that has SCTP (user-mode Linux)'
 	@echo 'make fuzz-smoke        every fuzz target for a few seconds'
+	@echo 'make docs              the book of docs/, to target/book'
 	@echo 'make setup             install what is missing (packages, Rust toolchain)'
 
 setup:
@@ -104,6 +105,13 @@ test-kernel-sctp: setup
 
 fuzz-smoke: setup
 	scripts/fuzz-smoke
+
+# The options of the command line come from the binary.
+docs: build
+	@scripts/setup docs
+	@mkdir -p target/docs
+	scripts/cli-reference $(VIREO) >target/docs/cli.md
+	$(TOOLS)/bin/mdbook build docs
 
 clean:
 	$(CARGO) clean
