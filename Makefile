@@ -21,24 +21,25 @@ SEED ?= 1
 CHURN ?= 50
 CHURN_UES ?= 200
 
-.PHONY: help setup build demo cluster-demo cluster-churn test test-experiments test-stores check lint licences bench crash faults flood mutate-pfcp test-kernel-sctp fuzz-smoke clean
+.PHONY: help setup build demo cluster-demo cluster-churn test test-experiments test-stores check lint licences bench crash faults flood mutate-pfcp test-kernel-sctp fuzz-smoke docs clean
 
 help:
-	@echo 'make demo              build, then 100 devices register, exchange traffic and leave, in namespaces of their own'
-	@echo 'make cluster-demo      build, then a cluster with 2,000 devices loses and gets hosts and more, and no device'
-	@echo 'make cluster-churn     $(CHURN) hosts join a cluster under traffic and $(CHURN) are killed (CHURN=N), and no device is lost'
+	@echo 'make demo              build; 100 UEs register, exchange packets and deregister, in network namespaces'
+	@echo 'make cluster-demo      build; a cluster with 2,000 UEs under faults, none is lost'
+	@echo 'make cluster-churn     $(CHURN) hosts join a cluster under load and $(CHURN) are killed (CHURN=N), no UE is lost'
 	@echo 'make build             the release binary: $(VIREO)'
-	@echo 'make test              every test, with the independent witnesses (pycrate, tshark)'
-	@echo 'make test-experiments  the short form of each measured experiment that make test leaves out, some three minutes'
-	@echo 'make test-stores       records, and a chain over them, in a Redis Cluster and in FerretDB on PostgreSQL (MongoDB protocol)'
+	@echo 'make test              every test, with independent witnesses (pycrate, tshark, scapy)'
+	@echo 'make test-experiments  the short form of each experiment that make test omits, about 3 minutes'
+	@echo 'make test-stores       records and SBA mode over a Redis Cluster and FerretDB on PostgreSQL (MongoDB protocol)'
 	@echo 'make check             format, clippy, house rules (make lint), licences (make licences)'
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
 	@echo 'make crash             worker processes on the state region killed $(CRASH_KILLS) times and stopped $(CRASH_STOPS) times'
 	@echo 'make faults            the fault campaign: a cluster on a virtual clock for each of the seeds $(SEEDS)'
-	@echo 'make flood             200,000 half-open registrations of 8 gNBs while UEs of another one register'
+	@echo 'make flood             200,000 half-open registrations of 8 gNBs while UEs of another gNB register'
 	@echo 'make mutate-pfcp       $(MUTATIONS) mutated PFCP messages to a UPF, to $(OUT); needs root'
-	@echo 'make test-kernel-sctp  the SCTP suite, and a balancer that is followed, on a kernel that has SCTP (user-mode Linux)'
+	@echo 'make test-kernel-sctp  the SCTP suite and the hot restart of a balancer on a kernel with SCTP (user-mode Linux)'
 	@echo 'make fuzz-smoke        every fuzz target for a few seconds'
+	@echo 'make docs              the book of docs/, to target/book'
 	@echo 'make setup             install what is missing (packages, Rust toolchain)'
 
 setup:
@@ -104,6 +105,13 @@ test-kernel-sctp: setup
 
 fuzz-smoke: setup
 	scripts/fuzz-smoke
+
+# The options of the command line come from the binary.
+docs: build
+	@scripts/setup docs
+	@mkdir -p target/docs
+	scripts/cli-reference $(VIREO) >target/docs/cli.md
+	$(TOOLS)/bin/mdbook build docs
 
 clean:
 	$(CARGO) clean

@@ -3,6 +3,7 @@
 mod documents;
 mod files;
 mod layers;
+mod links;
 mod procedures;
 mod rules;
 mod source;
@@ -50,6 +51,7 @@ pub(crate) fn check(root: &Path) -> Result<Report, String> {
     for (file, text) in documents::read(root)? {
         findings.extend(documents::check(&file, &text, &functions));
     }
+    findings.extend(links::check(root)?);
     findings.sort();
     findings.dedup();
     Ok(Report { files: files.len(), findings })

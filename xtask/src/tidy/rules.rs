@@ -4,6 +4,8 @@
 pub(super) const FILE_LINES: usize = 800;
 /// Lines of a function, from its signature to its closing brace.
 pub(super) const FUNCTION_LINES: usize = 100;
+/// Columns of a line of Markdown outside of tables and code.
+pub(super) const MARKDOWN_COLUMNS: usize = 100;
 
 /// Which of the workspace's crates each may depend on; dev-dependencies count too, unless they are named in
 /// [`DEV_ONLY`].

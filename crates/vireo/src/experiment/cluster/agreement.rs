@@ -38,7 +38,7 @@ const QUICK_SECONDS: f64 = 1.0;
 /// What is simulated: so long, after so long that is not counted.
 const SIMULATED: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 20 });
 const WARM_UP: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 2000 });
-/// README's objective of a service request.
+/// Latency objective of a service request, in ms (`examples/slices.toml`).
 const OBJECTIVE_MS: f64 = 10.0;
 /// The most of them that may be late where hosts work as they are meant to, in percent, and the rate at which it is begun to
 /// look for the highest of which that is so. Beyond it hosts are kept from work by what a group may use, and what a message
