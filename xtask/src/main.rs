@@ -2,10 +2,12 @@
 //!
 //! - `cargo run -p xtask -- tidy` checks the house rules that no other tool knows: layers, names,
 //!   sizes, import cycles.
+//! - `cargo run -p xtask -- modules [CRATE]` shows import cycles and the edges to cut.
 //!
 //! Knows nothing of the running core; reads source text and `cargo metadata` only.
 #![forbid(unsafe_code)]
 
+mod modules;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -15,7 +17,8 @@ use tidy::{Report, Rule, baseline};
 const USAGE: &str = "\
 usage: cargo run -p xtask -- tidy                                      check all rules
        cargo run -p xtask -- tidy [--rule NAME] [--crate NAME] --list  print violations of rules with a baseline
-       cargo run -p xtask -- tidy --write-baseline                     write today's counts as the baseline";
+       cargo run -p xtask -- tidy --write-baseline                     write today's counts as the baseline
+       cargo run -p xtask -- modules [CRATE]                           print import cycles";
 
 /// A task of the command line.
 #[derive(Debug, PartialEq)]
@@ -23,6 +26,7 @@ enum Task {
     Tidy,
     List { rule: Option<Rule>, krate: Option<String> },
     WriteBaseline,
+    Modules { krate: Option<String> },
 }
 
 fn main() -> ExitCode {
@@ -48,6 +52,8 @@ fn parse(args: &[String]) -> Option<Task> {
         ["tidy"] => Some(Task::Tidy),
         ["tidy", "--write-baseline"] => Some(Task::WriteBaseline),
         ["tidy", options @ ..] => parse_list(options),
+        ["modules"] => Some(Task::Modules { krate: None }),
+        ["modules", krate] => Some(Task::Modules { krate: Some((*krate).to_owned()) }),
         _ => None,
     }
 }
@@ -82,6 +88,7 @@ fn run(task: &Task, report: &Report) -> Result<ExitCode, String> {
             baseline::write(&root(), &baseline::count(&report.debts))?;
             println!("tidy: {} violations are the baseline", report.debts.len());
         }
+        Task::Modules { krate } => print!("{}", modules::describe(&report.sources, krate.as_deref())?),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -126,6 +133,7 @@ mod tests {
     fn command_line_names_task() {
         assert_eq!(task("tidy"), Some(Task::Tidy));
         assert_eq!(task("tidy --write-baseline"), Some(Task::WriteBaseline));
+        assert_eq!(task("modules node"), Some(Task::Modules { krate: Some("node".into()) }));
         let tuples = Task::List { rule: Some(Rule::Tuple), krate: Some("node".into()) };
         assert_eq!(task("tidy --rule tuple --crate node --list"), Some(tuples));
         assert_eq!(task("tidy --list"), Some(Task::List { rule: None, krate: None }));

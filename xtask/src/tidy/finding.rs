@@ -23,6 +23,9 @@ impl fmt::Display for Finding {
 /// A rule whose violations are counted for each crate and compared with the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rule {
+    /// No import cycle of more than [`CYCLE_FILES`](crate::modules::CYCLE_FILES) files; one
+    /// violation per file.
+    ModuleCycle,
     /// No struct of more than [`STRUCT_FIELDS`](super::rules::STRUCT_FIELDS) fields.
     StructFields,
     /// No tuple of more than [`TUPLE_ELEMENTS`](super::rules::TUPLE_ELEMENTS) elements in a
@@ -40,12 +43,20 @@ pub(crate) enum Rule {
 
 impl Rule {
     /// All rules, in the order of the baseline file.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::StructFields, Self::Tuple, Self::BannedName, Self::Width, Self::FieldDoc, Self::TestName];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::ModuleCycle,
+        Self::StructFields,
+        Self::Tuple,
+        Self::BannedName,
+        Self::Width,
+        Self::FieldDoc,
+        Self::TestName,
+    ];
 
     /// The rule's name on the command line and in the baseline file.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::ModuleCycle => "module-cycle",
             Self::StructFields => "struct-fields",
             Self::Tuple => "tuple",
             Self::BannedName => "banned-name",

@@ -16,8 +16,10 @@ mod source;
 mod width;
 mod words;
 
-pub(crate) use finding::{Debt, Finding, Rule};
+pub(crate) use finding::{Debt, Finding, Rule, crate_of};
+pub(crate) use source::is_test;
 
+use crate::modules;
 use std::path::{Path, PathBuf};
 
 /// Result of a check of the tree.
@@ -29,6 +31,8 @@ pub(crate) struct Report {
     pub(crate) findings: Vec<Finding>,
     /// Violations of the rules with a baseline, in order of rule, crate, file and line.
     pub(crate) debts: Vec<Debt>,
+    /// Declarations and imports of each file in the `src` folder of a crate.
+    pub(crate) sources: modules::Sources,
 }
 
 /// Checks the workspace at `root`, without a comparison with the baseline.
@@ -38,13 +42,20 @@ pub(crate) struct Report {
 /// Returns a message if a file cannot be read or `cargo metadata` fails.
 pub(crate) fn check(root: &Path) -> Result<Report, String> {
     let files = files::sources(root)?;
-    let mut report = Report { files: files.len(), findings: layers::check(root)?, debts: Vec::new() };
+    let mut report = Report {
+        files: files.len(),
+        findings: layers::check(root)?,
+        debts: Vec::new(),
+        sources: modules::Sources::new(),
+    };
     let mut functions = std::collections::BTreeSet::new();
-    for (_, checked) in check_files(root, &files)? {
+    for (file, checked) in check_files(root, &files)? {
         report.findings.extend(checked.findings);
         report.debts.extend(checked.debts);
         functions.extend(checked.functions);
+        report.sources.insert(file.clone(), checked.scopes);
     }
+    report.debts.extend(modules::check(&report.sources));
     for (file, text) in documents::read(root)? {
         report.findings.extend(documents::check(&file, &text, &functions));
     }
@@ -72,6 +83,7 @@ struct Checked {
     findings: Vec<Finding>,
     debts: Vec<Debt>,
     functions: Vec<String>,
+    scopes: Vec<modules::Scope>,
 }
 
 /// Checks `files` by as many threads as there are CPUs: most of the time goes into parsing.
@@ -109,6 +121,7 @@ fn check_file(file: &Path, text: &str) -> Checked {
                 checked.debts.extend(shapes::check(file, &tree));
                 checked.debts.extend(names::check(file, &tree));
                 checked.debts.extend(width::check_comments(file, text, &tree));
+                checked.scopes = modules::read(&tree);
             }
             Err(error) => checked.findings.push(Finding {
                 file: file.to_path_buf(),
