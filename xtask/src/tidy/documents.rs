@@ -1,6 +1,7 @@
-//! Documents under `docs/security` prove what they say by tests: each test that a table names is there.
+//! Documents under `docs/security` prove what they say by tests: each test that a table names is
+//! there.
 
-use super::Finding;
+use super::finding::Finding;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,7 @@
-//! Rules about whole files: which there are, how long they may be, and words that say a thing is not done.
+//! Rules about whole files: which there are, how long they may be, and words that say a thing is
+//! not done.
 
-use super::Finding;
+use super::finding::Finding;
 use super::rules::FILE_LINES;
 use std::path::{Path, PathBuf};
 

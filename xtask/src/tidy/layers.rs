@@ -1,6 +1,6 @@
 //! Which crate may use which, from `cargo metadata`.
 
-use super::Finding;
+use super::finding::Finding;
 use super::rules::{DEV_ONLY, LAYERS, USERS};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_crate_needs_a_layer() {
+    fn new_crate_needs_layer() {
         let new = findings("vireo-new", json!([]));
         assert!(new.len() == 1 && new[0].contains("has no layer"), "{new:?}");
     }

@@ -1,11 +1,10 @@
-//! Links, width and table of contents of the Markdown documents.
+//! Links and table of contents of the Markdown documents.
 //!
 //! A relative link leads to a file of the repository and, with `#`, to one of its headings. Pages
 //! of the book (`docs/`) link to pages of the book only, because a rendered book has no other
 //! files. Each page of the book is in `docs/SUMMARY.md`.
 
 use super::Finding;
-use super::rules::MARKDOWN_COLUMNS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
@@ -80,10 +79,6 @@ fn check_documents(documents: &BTreeMap<PathBuf, String>, exists: &dyn Fn(&Path)
         let prose = Prose::new(text);
         for (line, source) in prose.outside() {
             let finding = |message| Finding { file: file.clone(), line, message };
-            let columns = source.chars().count();
-            if columns > MARKDOWN_COLUMNS && !source.starts_with('|') {
-                findings.push(finding(format!("{columns} columns: wrap at {MARKDOWN_COLUMNS}")));
-            }
             for link in links(source) {
                 match target(file, link) {
                     Some((path, _)) if file.starts_with(BOOK) && !path.starts_with(BOOK) => {
@@ -230,13 +225,5 @@ mod tests {
                 "docs/e.md:1: not in the table of contents: add it to docs/SUMMARY.md",
             ]
         );
-    }
-
-    #[test]
-    fn long_lines_are_found() {
-        let (long, row) = ("x".repeat(101), format!("| {} |", "x".repeat(101)));
-        assert_eq!(findings(&[("README.md", &long)]), ["README.md:1: 101 columns: wrap at 100"]);
-        assert_eq!(findings(&[("README.md", &row)]), [""; 0]);
-        assert_eq!(findings(&[("README.md", &format!("```\n{long}\n```"))]), [""; 0]);
     }
 }

@@ -1,77 +1,136 @@
-//! The house rules as one check over the tree.
+//! House rules as one check over the tree.
+//!
+//! Some rules hold everywhere ([`Finding`]). The rules of [`Rule`] have violations today
+//! ([`Debt`]); their counts are compared with a [`baseline`] that only falls.
 
+pub(crate) mod baseline;
 mod documents;
 mod files;
+mod finding;
 mod layers;
 mod links;
+mod names;
 mod procedures;
 mod rules;
+mod shapes;
 mod source;
+mod width;
+mod words;
 
-use std::collections::BTreeSet;
-use std::fmt;
+pub(crate) use finding::{Debt, Finding, Rule, crate_of};
+pub(crate) use source::is_test;
+
+use crate::modules;
 use std::path::{Path, PathBuf};
 
-/// A broken rule.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Finding {
-    /// Relative to the workspace's root.
-    pub(crate) file: PathBuf,
-    /// From 1.
-    pub(crate) line: usize,
-    /// What is wrong and what to do.
-    pub(crate) message: String,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.file.display(), self.line, self.message)
-    }
-}
-
-/// What a check of the tree came to.
+/// Result of a check of the tree.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// Source files read.
+    /// Count of source files that were read.
     pub(crate) files: usize,
-    /// Rules broken, in order of file and line.
+    /// Violations of the rules without a baseline, in order of file and line.
     pub(crate) findings: Vec<Finding>,
+    /// Violations of the rules with a baseline, in order of rule, crate, file and line.
+    pub(crate) debts: Vec<Debt>,
+    /// Declarations and imports of each file in the `src` folder of a crate.
+    pub(crate) sources: modules::Sources,
 }
 
-/// Checks the workspace at `root`. An error means that the check itself could not run.
+/// Checks the workspace at `root`, without a comparison with the baseline.
+///
+/// # Errors
+///
+/// Returns a message if a file cannot be read or `cargo metadata` fails.
 pub(crate) fn check(root: &Path) -> Result<Report, String> {
-    let mut findings = layers::check(root)?;
     let files = files::sources(root)?;
-    let mut functions = BTreeSet::new();
-    for file in &files {
-        let text = std::fs::read_to_string(root.join(file)).map_err(|e| format!("{}: {e}", file.display()))?;
-        findings.extend(check_file(file, &text));
-        functions.extend(documents::functions(&text));
+    let mut report = Report {
+        files: files.len(),
+        findings: layers::check(root)?,
+        debts: Vec::new(),
+        sources: modules::Sources::new(),
+    };
+    let mut functions = std::collections::BTreeSet::new();
+    for (file, checked) in check_files(root, &files)? {
+        report.findings.extend(checked.findings);
+        report.debts.extend(checked.debts);
+        functions.extend(checked.functions);
+        report.sources.insert(file.clone(), checked.scopes);
     }
+    report.debts.extend(modules::check(&report.sources));
     for (file, text) in documents::read(root)? {
-        findings.extend(documents::check(&file, &text, &functions));
+        report.findings.extend(documents::check(&file, &text, &functions));
     }
-    findings.extend(links::check(root)?);
-    findings.sort();
-    findings.dedup();
-    Ok(Report { files: files.len(), findings })
+    report.findings.extend(links::check(root)?);
+    for (file, text) in width::documents(root)? {
+        report.debts.extend(width::check_markdown(&file, &text));
+    }
+    report.findings.sort();
+    report.findings.dedup();
+    report.debts.sort();
+    Ok(report)
 }
 
-/// Checks one file; `file` is its path in the workspace, which decides what rules it falls under.
-fn check_file(file: &Path, text: &str) -> Vec<Finding> {
-    let mut findings = files::check(file, text);
+/// Compares the debts of `report` with the baseline of the workspace at `root`.
+///
+/// # Errors
+///
+/// Returns a message if the baseline cannot be read.
+pub(crate) fn compare(root: &Path, report: &Report) -> Result<Vec<Finding>, String> {
+    Ok(baseline::compare(&baseline::count(&report.debts), &baseline::read(root)?))
+}
+
+/// Result of the check of one file.
+#[derive(Default)]
+struct Checked {
+    findings: Vec<Finding>,
+    debts: Vec<Debt>,
+    functions: Vec<String>,
+    scopes: Vec<modules::Scope>,
+}
+
+/// Checks `files` by as many threads as there are CPUs: most of the time goes into parsing.
+fn check_files<'a>(root: &Path, files: &'a [PathBuf]) -> Result<Vec<(&'a PathBuf, Checked)>, String> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let check_share = |thread: usize| -> Result<Vec<_>, String> {
+        let share = files.iter().skip(thread).step_by(threads);
+        share
+            .map(|file| {
+                let text = std::fs::read_to_string(root.join(file)).map_err(|e| format!("{}: {e}", file.display()))?;
+                Ok((file, check_file(file, &text)))
+            })
+            .collect()
+    };
+    std::thread::scope(|scope| {
+        let check_share = &check_share;
+        let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || check_share(thread))).collect();
+        let mut checked = Vec::new();
+        for worker in workers {
+            checked.extend(worker.join().map_err(|_| "bug: a thread of the check panicked")??);
+        }
+        Ok(checked)
+    })
+}
+
+/// Checks one file. The path in the workspace decides which rules apply.
+fn check_file(file: &Path, text: &str) -> Checked {
+    let mut checked = Checked { findings: files::check(file, text), ..Checked::default() };
+    checked.functions.extend(documents::functions(text));
     if file.extension().is_some_and(|e| e == "rs") {
         match syn::parse_file(text) {
             Ok(tree) => {
-                findings.extend(source::check(file, &tree));
-                findings.extend(procedures::check(file, &tree));
+                checked.findings.extend(source::check(file, &tree));
+                checked.findings.extend(procedures::check(file, &tree));
+                checked.debts.extend(shapes::check(file, &tree));
+                checked.debts.extend(names::check(file, &tree));
+                checked.debts.extend(width::check_comments(file, text, &tree));
+                checked.scopes = modules::read(&tree);
             }
-            Err(error) => findings.push(Finding {
+            Err(error) => checked.findings.push(Finding {
                 file: file.to_path_buf(),
                 line: error.span().start().line,
                 message: format!("does not parse: {error}"),
             }),
         }
     }
-    findings
+    checked
 }

@@ -1,6 +1,6 @@
 //! Procedures do not know each other: what two of them share is in `procedures/common/`.
 
-use super::Finding;
+use super::finding::Finding;
 use proc_macro2::Span;
 use std::path::Path;
 use syn::spanned::Spanned;
@@ -64,7 +64,8 @@ impl Visitor<'_> {
     }
 }
 
-/// The path from the crate's root that `words` means in `module`; `None` for paths of other crates and local names.
+/// The path from the crate's root that `words` means in `module`; `None` for paths of other crates
+/// and local names.
 fn resolve(module: &[String], words: &[String]) -> Option<Vec<String>> {
     let (mut base, mut rest) = match words.first()?.as_str() {
         "crate" => (Vec::new(), &words[1..]),
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_they_share_may_be_named() {
+    fn shared_module_may_be_named() {
         let file = "crates/core/src/procedures/registration/nr.rs";
         for text in [
             "use crate::procedures::common::identity;",

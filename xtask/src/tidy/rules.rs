@@ -4,11 +4,37 @@
 pub(super) const FILE_LINES: usize = 800;
 /// Lines of a function, from its signature to its closing brace.
 pub(super) const FUNCTION_LINES: usize = 100;
-/// Columns of a line of Markdown outside of tables and code.
-pub(super) const MARKDOWN_COLUMNS: usize = 100;
+/// Fields of a struct.
+pub(super) const STRUCT_FIELDS: usize = 20;
+/// Elements of a tuple in a function's signature.
+pub(super) const TUPLE_ELEMENTS: usize = 2;
+/// Columns of a comment line and of a line of Markdown text.
+pub(super) const WIDTH: usize = 100;
+/// A field's documentation has more words than this.
+pub(super) const FIELD_DOC_WORDS: usize = 3;
+/// Characters of a test's name.
+pub(super) const TEST_NAME: usize = 45;
 
-/// Which of the workspace's crates each may depend on; dev-dependencies count too, unless they are named in
-/// [`DEV_ONLY`].
+/// Beginnings of test names that make a sentence of the name.
+pub(super) const TEST_NAME_STARTS: &[&str] = &["who_", "what_", "a_", "an_", "the_"];
+
+/// Parts of test names that begin a relative clause.
+pub(super) const TEST_NAME_PARTS: &[&str] = &["_that_", "_who_", "_which_"];
+
+/// Folders without Markdown of the project, besides those whose name begins with a dot.
+pub(super) const MARKDOWN_SKIPPED: &[&str] = &["target", "results", "corpus", "artifacts", "node_modules"];
+
+/// Structs that may have any number of fields: part of the path without extension (folder or file),
+/// name (empty for all in that part) and reason. Arguments of a command line are exempt by their
+/// derive of clap.
+pub(super) const STRUCTS_EXEMPT: &[(&str, &str, &str)] = &[
+    ("config", "", "configuration: one field for each key"),
+    ("options", "Options", "configuration of the emulator: one field for each flag"),
+    ("report", "Report", "report: one field for each key of its JSON"),
+];
+
+/// Which of the workspace's crates each may depend on; dev-dependencies count too, unless they are
+/// named in [`DEV_ONLY`].
 pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("vireo-types", &[]),
     ("vireo-sealing", &[]),
@@ -75,8 +101,8 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
 pub(super) const DEV_ONLY: &[(&str, &[&str])] =
     &[("vireo-core", &["vireo-emulator"]), ("vireo-node", &["vireo-emulator"]), ("vireo", &["vireo-store"])];
 
-/// Dependencies from outside that only the named crates of the workspace may use. (`deny.toml` says the same of
-/// crates that nothing outside the workspace uses.)
+/// Dependencies from outside that only the named crates of the workspace may use. (`deny.toml` says
+/// the same of crates that nothing outside the workspace uses.)
 pub(super) const USERS: &[(&str, &[&str])] = &[
     (
         "libc",
@@ -135,8 +161,8 @@ pub(super) const IMPURE_PATHS: &[&str] = &[
     "lazy_static",
 ];
 
-/// Last words of paths that a pure crate must not name, wherever they come from. `Arc` is allowed: it shares, it does
-/// not synchronise.
+/// Last words of paths that a pure crate must not name, wherever they come from. `Arc` is allowed:
+/// it shares, it does not synchronise.
 pub(super) const IMPURE_WORDS: &[&str] = &[
     "Mutex",
     "RwLock",
@@ -164,8 +190,8 @@ pub(super) const PURE_EXCEPTIONS: &[&str] = &["std::sync::Arc", "core::sync::Arc
 /// Macros that a pure crate must not call.
 pub(super) const IMPURE_MACROS: &[&str] = &["print", "println", "eprint", "eprintln", "dbg", "thread_local"];
 
-/// Where unsafe code may be: files, or folders when they end in `/`. Each is small and does one foreign call or one
-/// kind of shared memory.
+/// Where unsafe code may be: files, or folders when they end in `/`. Each is small and does one
+/// foreign call or one kind of shared memory.
 pub(super) const UNSAFE_ALLOWED: &[&str] = &[
     "crates/sctp/",
     "crates/store/src/region/mem.rs",

@@ -1,6 +1,7 @@
-//! Rules about what the code of a file names: the layer's forbidden words, unsafe code, long functions, crate roots.
+//! Rules about what the code of a file names: the layer's forbidden words, unsafe code, long
+//! functions, crate roots.
 
-use super::Finding;
+use super::finding::Finding;
 use super::rules::{
     FORBID_UNSAFE, FUNCTION_LINES, IMPURE_MACROS, IMPURE_PATHS, IMPURE_WORDS, PURE, PURE_EXCEPTIONS, UNSAFE_ALLOWED,
 };
@@ -113,7 +114,8 @@ impl Visitor<'_> {
         }
     }
 
-    /// What a macro is given is not parsed as Rust by the compiler's front end, so words are looked for one by one.
+    /// What a macro is given is not parsed as Rust by the compiler's front end, so words are looked
+    /// for one by one.
     fn macro_tokens(&mut self, tokens: TokenStream) {
         let mut path = String::new();
         let mut start = Span::call_site();
@@ -153,7 +155,8 @@ fn impure(path: &str) -> bool {
     IMPURE_PATHS.iter().any(|p| below(p)) || path.split("::").any(|word| IMPURE_WORDS.contains(&word))
 }
 
-fn is_test(attributes: &[syn::Attribute]) -> bool {
+/// Returns true if only tests compile the item with these attributes.
+pub(crate) fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|a| {
         a.path().is_ident("test")
             || (a.path().is_ident("cfg")

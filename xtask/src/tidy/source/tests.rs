@@ -1,4 +1,5 @@
-//! Each rule is broken once on purpose, and kept once where it would be easy to complain for nothing.
+//! Each rule is broken once on purpose, and kept once where it would be easy to complain for
+//! nothing.
 
 use super::*;
 
