@@ -80,7 +80,7 @@ test-experiments: setup
 
 test-stores: setup
 	@scripts/setup stores
-	PATH="$(TOOLS)/bin:$$PATH" $(CARGO) test --locked -p vireo-store --features mongodb --test places -- --include-ignored --test-threads=1 --nocapture
+	PATH="$(TOOLS)/bin:$$PATH" $(CARGO) test --locked -p vireo-store --features mongodb --test records -- --include-ignored --test-threads=1 --nocapture
 	PATH="$(TOOLS)/bin:$$PATH" $(CARGO) test --locked -p vireo --features mongodb --test demo stores_ -- --ignored --test-threads=1 --nocapture
 
 bench: build

@@ -82,7 +82,7 @@ pub fn nas_protected(data: &[u8]) {
     }
 }
 
-/// The context of tests/witness/security.txt, with this NAS COUNT next.
+/// The context of tests/reference/security.txt, with this NAS COUNT next.
 pub fn seed_context(count: u32) -> NasSecurityContext {
     use vireo_wire::nas::{CipheringAlgorithm::NEA2, IntegrityAlgorithm::NIA2};
     let (_, kamf) = seeds::security().iter().find(|(name, _)| name == "kamf").expect("it is in the file");

@@ -9,9 +9,9 @@ use super::{codecs, seeds};
 use vireo_core::config::CoreConfig;
 use vireo_core::context::{self, UeContext};
 use vireo_core::engine::{self, Event};
-use vireo_core::schedule::kind::running;
+use vireo_core::schedule::kind::procedure_in_progress;
+use vireo_core::step::{Effect, Kind, Note, StepOutput};
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, SliceSubscription, Subscription};
-use vireo_core::turn::{Effect, Kind, Note, Outcome};
 use vireo_core::{Env, n2, ran};
 use vireo_types::{AssocId, Bucket, Duration, Instant, Ltmsi, RanUeNgapId, Seid};
 use vireo_wire::nas::{
@@ -198,14 +198,14 @@ impl Bench {
             step::DEREGISTER => self.event(Event::Deregister { again: piece.len() & 1 == 1 }),
             step::UPF_LOST => self.event(Event::UpfLost { upf: upf() }),
             step::NODE => self.node(piece),
-            step::ROUTE => drop(n2::view(piece)),
+            step::ROUTE => drop(n2::peek(piece)),
             _ => self.answer_of_ran(step),
         }
     }
 
     fn initial(&mut self, nas: Vec<u8>) {
         let pdu = initial_ue_message(nas);
-        let _ = n2::view(&pdu);
+        let _ = n2::peek(&pdu);
         if let Ok((_, n2::UeMessage::Initial(message))) = n2::ue_message(&pdu) {
             let _ = engine::is_authentic(&self.ue, &message.nas);
             self.event(Event::Initial { assoc: ASSOC, message });
@@ -331,7 +331,7 @@ impl Bench {
         self.observe(&out);
         let stored = context::encode(&self.ue, Vec::new()).expect("a context is stored");
         assert_eq!(context::decode(&stored).as_ref(), Ok(&self.ue), "a context changes when it is stored");
-        if running(&self.ue).is_none() {
+        if procedure_in_progress(&self.ue).is_none() {
             assert_eq!(self.ue.deadline(), self.ue.expires, "nothing is under way, so nothing is waited for");
         }
         if out.effects.contains(&Effect::Forget) {
@@ -340,7 +340,7 @@ impl Bench {
         }
     }
 
-    fn observe(&mut self, out: &Outcome) {
+    fn observe(&mut self, out: &StepOutput) {
         self.succeeded.extend(out.notes.iter().filter_map(|note| match note {
             Note::Succeeded(kind, _) => Some(*kind),
             _ => None,

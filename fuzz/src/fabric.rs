@@ -4,18 +4,20 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use vireo_core::balance::map::BucketMap;
 use vireo_core::balance::{BalancerId, HostId};
-use vireo_core::cluster::{Map, Member, Past, Record, Secrets};
+use vireo_core::cluster::{ClusterMap, DurableState, Member, RejoinInfo, Secrets};
 use vireo_core::n2;
 use vireo_core::ran::RanNode;
 use vireo_node::fabric::frame::decode;
-use vireo_node::fabric::membership::{Seat, ToController, ToMember};
-use vireo_node::fabric::message::{Copy, OfNode, PoolLoad, ToBalancer, ToHost, ToPrimary, ToReplica, Welcome};
-use vireo_node::fabric::{GREETING, Greeting, Inbox, Outbox, Role};
+use vireo_node::fabric::membership::{BalancerAssignment, ToController, ToMember};
+use vireo_node::fabric::message::{
+    AssociationOwner, PoolLoad, ReplicaUpdate, ToBalancer, ToHost, ToOwner, ToReplica, Welcome,
+};
+use vireo_node::fabric::{FrameReader, FrameWriter, GREETING, Greeting, Role};
 use vireo_types::{AssocId, Bucket, Dnn, GnbId, Instant, Ltmsi, Seid, SessionAddress, Supi};
 
 /// Takes octets as one connection.
 pub fn connection(octets: &[u8]) {
-    let mut inbox = Inbox::default();
+    let mut inbox = FrameReader::default();
     let mut source = octets;
     while inbox.fill(&mut source).is_ok_and(|read| read > 0) {}
     let Some(greeting) = inbox.raw::<GREETING>() else { return };
@@ -29,7 +31,7 @@ pub fn connection(octets: &[u8]) {
         again(frame, |octets| decode::<ToHost<'_>>(octets).ok().map(|message| written(&message)));
         again(frame, |octets| decode::<ToBalancer<'_>>(octets).ok().map(|message| written(&message)));
         again(frame, |octets| decode::<ToReplica<'_>>(octets).ok().map(|message| written(&message)));
-        again(frame, |octets| decode::<ToPrimary>(octets).ok().map(|message| written(&message)));
+        again(frame, |octets| decode::<ToOwner>(octets).ok().map(|message| written(&message)));
         again(frame, |octets| decode::<ToController>(octets).ok().map(|message| written(&message)));
         again(frame, |octets| decode::<ToMember>(octets).ok().map(|message| written(&message)));
     }
@@ -39,14 +41,14 @@ pub fn connection(octets: &[u8]) {
 /// nothing.
 fn again(frame: &[u8], rewritten: impl Fn(&[u8]) -> Option<Vec<u8>>) {
     let Some(first) = rewritten(frame) else { return };
-    let (mut inbox, mut source) = (Inbox::default(), &first[..]);
+    let (mut inbox, mut source) = (FrameReader::default(), &first[..]);
     while inbox.fill(&mut source).is_ok_and(|read| read > 0) {}
     let Ok(Some(frame)) = inbox.frame() else { panic!("what was written is no frame") };
     assert_eq!(rewritten(frame), Some(first));
 }
 
 fn written(message: &impl Serialize) -> Vec<u8> {
-    let (mut outbox, mut octets) = (Outbox::default(), Vec::new());
+    let (mut outbox, mut octets) = (FrameWriter::default(), Vec::new());
     outbox.put(message).expect("what was read is no longer than a frame");
     outbox.drain(&mut octets).expect("memory takes all");
     octets
@@ -56,8 +58,8 @@ fn written(message: &impl Serialize) -> Vec<u8> {
 pub fn seeds() -> Vec<Vec<u8>> {
     let upf = SocketAddr::from(([127, 0, 0, 8], 8805));
     let pdu = super::seeds::ngap().into_iter().next().unwrap_or_default();
-    let view = n2::view(&pdu).ok();
-    let map = Box::new(Map {
+    let view = n2::peek(&pdu).ok();
+    let map = Box::new(ClusterMap {
         hosts: vec![(HostId(1), upf)],
         buckets: BucketMap::new(1, &[]),
         balancers: vec![(BalancerId(2), upf)],
@@ -70,16 +72,16 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let supi = Supi::from_digits("999700000000001").expect("an IMSI");
     let id = GnbId { plmn: "99970".parse().expect("a PLMN"), id: 7, bits: 24 };
     let record = RanNode { id, name: "gnb".into(), areas: Vec::new() };
-    let of = OfNode { assoc: AssocId(2), node: AssocId(1), record };
+    let of = AssociationOwner { assoc: AssocId(2), node: AssocId(1), record };
     let to_host = [
         ToHost::Map(map.clone()),
         ToHost::Up { assoc: AssocId(1), peer: upf },
         ToHost::Ngap { number: 9, assoc: AssocId(1), answers: true, bucket: None, view, pdu: &pdu },
         ToHost::Pfcp { number: 10, upf, seid: Seid(5), request: false, message: b"message" },
         ToHost::Refused("no".into()),
-        ToHost::Synced { number: 4 },
+        ToHost::BarrierReply { number: 4 },
         ToHost::Claimed { supi, ue: Ltmsi::from_raw(5), at: Instant(9) },
-        ToHost::Returned { dnn: dnn.clone(), address },
+        ToHost::AddressReturned { dnn: dnn.clone(), address },
         ToHost::Node(of.clone()),
     ];
     let to_balancer = [
@@ -94,9 +96,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ToBalancer::Back { number: 9 },
         ToBalancer::Return { to: HostId(2), dnn, address },
         ToBalancer::Node(of),
-        ToBalancer::Pulse(HostId(1)),
+        ToBalancer::HeartbeatOnly(HostId(1)),
     ];
-    let copy = Copy {
+    let copy = ReplicaUpdate {
         number: 1,
         ltmsi: Ltmsi::from_raw(5),
         before: Some(Ltmsi::from_raw(6)),
@@ -109,17 +111,17 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ways: [Some((AssocId(1), AssocId(2))), None],
     };
     let to_replica = [
-        ToReplica::From { host: HostId(1), epoch: 2 },
+        ToReplica::Hello { host: HostId(1), epoch: 2 },
         ToReplica::Copy(copy),
-        ToReplica::Yours { number: 2, epoch: 3 },
-        ToReplica::Asks { number: 3, epoch: 3 },
-        ToReplica::Has { number: 4, epoch: 3, table: 1, numbers: vec![1, 70_000], last: true },
-        ToReplica::Whole { number: 5, buckets: [0, 4095].map(Bucket::new).into() },
-        ToReplica::Gone { number: 6, ues: vec![Ltmsi::from_raw(5)] },
-        ToReplica::Left { number: 7, until: 4 },
+        ToReplica::BucketHandoff { number: 2, epoch: 3 },
+        ToReplica::AddressAuditRequest { number: 3, epoch: 3 },
+        ToReplica::AddressAuditReply { number: 4, epoch: 3, table: 1, numbers: vec![1, 70_000], last: true },
+        ToReplica::ReconcileRequest { number: 5, buckets: [0, 4095].map(Bucket::new).into() },
+        ToReplica::ReconcileRemove { number: 6, ues: vec![Ltmsi::from_raw(5)] },
+        ToReplica::EffectWatermark { number: 7, until: 4 },
     ];
-    let others = ToPrimary::Others { number: 5, ues: vec![Ltmsi::from_raw(5), Ltmsi::from_raw(0x0fff_ffff)] };
-    let to_primary = [ToPrimary::Kept { number: 1 }, ToPrimary::Fenced { epoch: 3 }, others];
+    let others = ToOwner::ReconcileReply { number: 5, ues: vec![Ltmsi::from_raw(5), Ltmsi::from_raw(0x0fff_ffff)] };
+    let to_primary = [ToOwner::CopyAck { number: 1 }, ToOwner::Fenced { epoch: 3 }, others];
     vec![
         connection_of(Role::Balancer, to_host.iter().map(written)),
         connection_of(Role::Host, to_balancer.iter().map(written)),
@@ -133,17 +135,20 @@ pub fn seeds() -> Vec<Vec<u8>> {
 
 fn to_controller() -> [ToController; 10] {
     let address = SocketAddr::from(([127, 0, 0, 1], 7771));
-    let record = Record { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None };
+    let record = DurableState { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None };
     [
         ToController::Host { copies: address, past: None },
-        ToController::Host { copies: address, past: Some(Box::new(Past { id: HostId(1), record: record.clone() })) },
-        ToController::Balancer { address, past: Some(Box::new(Past { id: BalancerId(1), record })) },
+        ToController::Host {
+            copies: address,
+            past: Some(Box::new(RejoinInfo { id: HostId(1), record: record.clone() })),
+        },
+        ToController::Balancer { address, past: Some(Box::new(RejoinInfo { id: BalancerId(1), record })) },
         ToController::Ready,
-        ToController::Unheard(vec![HostId(1)]),
+        ToController::SilentHosts(vec![HostId(1)]),
         ToController::CaughtUp { epoch: 3, host: HostId(2) },
         ToController::Leave,
-        ToController::Unreached(vec![HostId(3)]),
-        ToController::Parts { epoch: 3, parts: vec![0, 255] },
+        ToController::UnreachablePeers(vec![HostId(3)]),
+        ToController::PoolPartitions { epoch: 3, parts: vec![0, 255] },
         ToController::Pulse(Member::Balancer(BalancerId(1))),
     ]
 }
@@ -153,9 +158,9 @@ fn to_member() -> [ToMember; 4] {
     let welcome = Welcome { host: HostId(1), tmsi_key, part: (1, 16), heartbeat, report: 200, recovery };
     [
         ToMember::Welcome(welcome),
-        ToMember::Seat(Seat { balancer: BalancerId(1), tmsi_key, recovery, heartbeat }),
+        ToMember::Assignment(BalancerAssignment { balancer: BalancerId(1), tmsi_key, recovery, heartbeat }),
         ToMember::Refused("no".into()),
-        ToMember::Left,
+        ToMember::LeaveGranted,
     ]
 }
 
@@ -174,6 +179,6 @@ pub fn record(octets: &[u8]) {
 
 /// A record as it is kept.
 pub fn record_seeds() -> Vec<Vec<u8>> {
-    let record = Record { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None };
+    let record = DurableState { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None };
     vec![vireo_node::controller::kept(&record).expect("a record has an encoding")]
 }

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use vireo_store::records::{Format, Found, Part};
+use vireo_store::records::{Format, RecordPart, StoredRecord};
 
 /// One of everything that a record may be made of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,11 +60,11 @@ pub fn protobuf(octets: &[u8]) {
     again::<Inner>(octets);
     let parts = Format::Protobuf.split(&All::default()).expect("a struct has parts");
     for name in ["number", "text", "lists", "mixed", "map", "kinds", "inner"] {
-        let part = |part: &Part<'_>| {
+        let part = |part: &RecordPart<'_>| {
             let octets = if part.name == name { octets } else { part.octets };
             (part.name.to_owned(), octets.to_vec())
         };
-        let found = Found { version: 1, octets: Vec::new(), parts: parts.all().iter().map(part).collect() };
+        let found = StoredRecord { version: 1, octets: Vec::new(), parts: parts.all().iter().map(part).collect() };
         if let Ok(all) = Format::Protobuf.join::<All>(&found) {
             let octets = Format::Protobuf.encode(&all).expect("what is read can be written");
             assert_eq!(Format::Protobuf.decode::<All>(&octets).ok(), Some(all), "a record changes");

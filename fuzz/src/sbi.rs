@@ -4,12 +4,12 @@ use serde_json::Value;
 use vireo_sbi::amf::{self, N1N2MessageTransferReqData, N1N2MessageTransferRspData, N1N2MsgTxfrFailureNotification};
 use vireo_sbi::common::ProblemDetails;
 use vireo_sbi::grpc::{self, Code, Method};
-use vireo_sbi::message::{Model, Said};
+use vireo_sbi::message::{Model, TypedBody};
 use vireo_sbi::smf::{
     self, Operation, SM_CONTEXTS, SmContextCreateData, SmContextError, SmContextReleaseData,
     SmContextStatusNotification, SmContextUpdateData, SmContextUpdatedData,
 };
-use vireo_sbi::{Content, Message, Reply};
+use vireo_sbi::{Message, PartContent, Reply};
 
 /// The first line as a path and as a media type, the rest as a body.
 pub fn message(octets: &[u8]) {
@@ -43,7 +43,7 @@ pub fn sm_context_seeds() -> Vec<Vec<u8>> {
 }
 
 /// What is read and written is read as the same again.
-fn again<T: Said + PartialEq + std::fmt::Debug>(message: &Message) {
+fn again<T: TypedBody + PartialEq + std::fmt::Debug>(message: &Message) {
     if let Ok(value) = message.value::<T>() {
         let (media_type, body) = Message::of(value.clone()).encode("application/json");
         let message = Message::decode(media_type.as_deref(), &body).expect("what was written");
@@ -89,7 +89,7 @@ const REFUSED: usize = 2;
 
 /// Each operation asked for, answered and refused.
 pub fn grpc_seeds() -> Vec<Vec<u8>> {
-    fn of<T: Said>(json: &Value) -> Model {
+    fn of<T: TypedBody>(json: &Value) -> Model {
         Message::of_json(json.to_string().into_bytes()).value::<T>().expect("a model").into()
     }
     let [create, update, transfer, error] = said_with_parts();
@@ -101,12 +101,12 @@ pub fn grpc_seeds() -> Vec<Vec<u8>> {
         (SM_CONTEXTS.to_owned(), of::<SmContextCreateData>(&create)),
         (Operation::Modify.of(&context), of::<SmContextUpdateData>(&update)),
         (Operation::Release.of(&context), of::<SmContextReleaseData>(&serde_json::json!({ "cause": "x" }))),
-        (amf::status_of(supi, 7), of::<SmContextStatusNotification>(&status)),
-        (amf::messages_of(supi), of::<N1N2MessageTransferReqData>(&transfer)),
+        (amf::status_callback_uri(supi, 7), of::<SmContextStatusNotification>(&status)),
+        (amf::message_transfer_uri(supi), of::<N1N2MessageTransferReqData>(&transfer)),
         ("/nsmf-callback/v1/unreached/0".to_owned(), of::<N1N2MsgTxfrFailureNotification>(&failure)),
     ];
     let asked = asked.map(|(path, model)| (path, parts(Message::of(model))));
-    let asked = asked.into_iter().chain([(amf::left_of(supi, 7), Message::default())]);
+    let asked = asked.into_iter().chain([(amf::held_sm_context_uri(supi, 7), Message::default())]);
     let place = |method: Method| Method::ALL.iter().position(|of| *of == method).unwrap_or_default();
     let seed = |kind: usize, method: Method, octets: Vec<u8>| {
         [vec![(kind * Method::ALL.len() + place(method)) as u8], octets].concat()
@@ -137,9 +137,9 @@ pub fn grpc_seeds() -> Vec<Vec<u8>> {
 /// A message with what its model refers to, and an SM context.
 fn parts(message: Message) -> Message {
     let n1 = vec![0x2e, 5, 1, 0xc1, 0xff, 0xff, 0x91];
-    let message = message.with("n1", Content::Nas, n1).with("n2", Content::Ngap, vec![0, 1, 2, 3]);
-    let message = message.with("sm-context", Content::SmContext, vec![0, 0, 0, 1, 2, 3]);
-    message.with("amf-context", Content::AmfContext, vec![4, 5, 6])
+    let message = message.with("n1", PartContent::Nas, n1).with("n2", PartContent::Ngap, vec![0, 1, 2, 3]);
+    let message = message.with("sm-context", PartContent::SmContext, vec![0, 0, 0, 1, 2, 3]);
+    message.with("amf-context", PartContent::AmfContext, vec![4, 5, 6])
 }
 
 /// What refers to parts: a creation, an update, a transfer, an error.

@@ -1,10 +1,10 @@
-//! Octets to start from: the golden messages of tests/witness, and short scripts.
+//! Octets to start from: the golden messages of tests/reference, and short scripts.
 
 use super::input::script;
 use std::sync::LazyLock;
 use vireo_types::Seid;
 
-/// A committed file of tests/witness: a name and octets in hexadecimal on each line.
+/// A committed file of tests/reference: a name and octets in hexadecimal on each line.
 fn parsed(text: &str) -> Vec<(String, Vec<u8>)> {
     text.lines().filter(|line| !line.starts_with('#')).filter_map(pair).collect()
 }
@@ -17,14 +17,14 @@ fn pair(line: &str) -> Option<(String, Vec<u8>)> {
 
 fn golden() -> &'static [(String, Vec<u8>)] {
     static GOLDEN: LazyLock<Vec<(String, Vec<u8>)>> =
-        LazyLock::new(|| parsed(include_str!("../../tests/witness/golden.txt")));
+        LazyLock::new(|| parsed(include_str!("../../tests/reference/golden.txt")));
     &GOLDEN
 }
 
-/// tests/witness/security.txt.
+/// tests/reference/security.txt.
 pub fn security() -> &'static [(String, Vec<u8>)] {
     static SECURITY: LazyLock<Vec<(String, Vec<u8>)>> =
-        LazyLock::new(|| parsed(include_str!("../../tests/witness/security.txt")));
+        LazyLock::new(|| parsed(include_str!("../../tests/reference/security.txt")));
     &SECURITY
 }
 

@@ -115,7 +115,7 @@ pub fn sent(data: &[u8]) -> Vec<Vec<u8>> {
     let Some(mut sm) = sm else { return sent };
     pfcp_of(&out, &mut sent);
     for _ in 0..64 {
-        if script.is_done() || out.iter().any(|o| matches!(o, Output::Gone)) {
+        if script.is_done() || out.iter().any(|o| matches!(o, Output::Released)) {
             break;
         }
         let (step, piece) = (script.byte(), script.piece());

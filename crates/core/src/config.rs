@@ -48,7 +48,7 @@ pub struct CoreConfig {
     /// The addresses of the AMF's endpoints, if RAN nodes are to have an association with each (AMF Configuration Update,
     /// TS 38.413 8.7.3).
     pub n2_endpoints: Vec<IpAddr>,
-    /// Whether the sessions are an SMF's elsewhere: this is the AMF of a service-based chain ([`crate::chain`]).
+    /// Whether the sessions are an SMF's elsewhere: this is the AMF of a service-based chain ([`crate::sba`]).
     pub smf_elsewhere: bool,
 }
 

@@ -5,9 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod balance;
-pub mod chain;
 pub mod cluster;
-pub mod compact;
 pub mod config;
 pub mod context;
 pub mod engine;
@@ -15,13 +13,15 @@ mod env;
 mod hash;
 pub mod n2;
 pub mod pools;
+pub mod postcard_writer;
 pub mod procedures;
 pub mod ran;
 pub mod replica;
+pub mod sba;
 pub mod schedule;
 pub mod session;
+pub mod step;
 pub mod subscription;
 pub mod tmsi;
-pub mod turn;
 
 pub use env::{Env, Identifiers, RanNodes};

@@ -1,31 +1,31 @@
 //! What steering must not do on the path of a message.
 
 use vireo_core::balance::HostId;
-use vireo_core::balance::board::{Board, PoolReport};
-use vireo_core::balance::map::{BucketMap, SlicePart};
-use vireo_core::balance::ring::Weighted;
-use vireo_core::balance::steer::{Fleet, Policy, Prefer, Request, choose};
+use vireo_core::balance::load_table::{LoadTable, PoolReport};
+use vireo_core::balance::map::{BucketMap, SliceBuckets};
+use vireo_core::balance::ring::WeightedHost;
+use vireo_core::balance::steer::{HostSet, Policy, Preference, Request, select_host};
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_types::{Bucket, Duration, Instant};
 
 #[test]
 fn choosing_a_host_allocates_nothing() {
     let hosts: Vec<HostId> = (0..100).map(HostId).collect();
-    let weighted = hosts.iter().map(|host| Weighted { host: *host, weight: 1.0 }).collect();
-    let map = BucketMap::new(1, &[SlicePart { weight: 1.0, replicas: 2, hosts: weighted }]);
-    let mut board = Board::new(1, Duration::from_millis(600));
+    let weighted = hosts.iter().map(|host| WeightedHost { host: *host, weight: 1.0 }).collect();
+    let map = BucketMap::new(1, &[SliceBuckets { weight: 1.0, replicas: 2, hosts: weighted }]);
+    let mut board = LoadTable::new(1, Duration::from_millis(600));
     for host in &hosts {
         board.report(*host, 0.5, &[PoolReport { backlog: 1.0, share: 1.0 }], Instant(0));
     }
-    for prefer in Prefer::ALL {
-        let fleet = Fleet::new(hosts.clone()).with(prefer);
+    for prefer in Preference::ALL {
+        let fleet = HostSet::new(hosts.clone()).with(prefer);
         for policy in Policy::ALL {
             let counted = allocation_counter::measure(|| {
                 for bucket in 0..4096 {
                     let bucket = Bucket::new(bucket);
                     let (time, slo) = (ServiceTime::new(20_000), Duration::from_millis(10));
                     let request = Request { bucket, owners: map.owners(bucket), pool: 0, time, slo, turn: 1 };
-                    let choice = choose(policy, &request, &fleet, &board, Instant(1)).expect("there are hosts");
+                    let choice = select_host(policy, &request, &fleet, &board, Instant(1)).expect("there are hosts");
                     board.sent(choice.host, 0, time);
                     board.ended(choice.host, 0, time);
                 }

@@ -5,7 +5,7 @@
  * user is being moved is handled there just as well.
  */
 #include "packet.h"
-#include "record.h"
+#include "entry.h"
 
 const volatile struct config config = {};
 

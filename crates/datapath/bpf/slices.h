@@ -6,7 +6,7 @@
 #pragma once
 
 #include "packet.h"
-#include "record.h"
+#include "entry.h"
 
 #define OWNERS 64
 struct owners {

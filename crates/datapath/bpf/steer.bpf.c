@@ -8,7 +8,7 @@
  * the third, which the kernel asks afterwards, keeps the same frames from the rest of the kernel.
  */
 #include "packet.h"
-#include "record.h"
+#include "entry.h"
 
 /* linux/bpf.h of Linux 6.6 */
 #define TCX_NEXT -1

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "packet.h"
-#include "record.h"
+#include "entry.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

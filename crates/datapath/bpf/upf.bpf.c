@@ -6,7 +6,7 @@
  * packet to a UE gets them and leaves to the RAN node. Where addresses are translated, the kernel's stack gets uplink packets
  * instead. A packet that is forwarded has its hop counted like a router's.
  * A session with more rules than a record holds is decided on by a second program, which is reached by a tail call
- * (overflow.h). Whatever is unusual passes to the kernel unchanged and uncounted: options, fragments, errors to report, unknown
+ * (flow_rules.h). Whatever is unusual passes to the kernel unchanged and uncounted: options, fragments, errors to report, unknown
  * tunnels, packets that must wait, that are too big, or whose next hop is not known yet. User space or the kernel
  * finishes it. Where this program drops, so does the reference, for the same reason.
  *
@@ -14,10 +14,10 @@
  */
 #include "packet.h"
 #include "access.h"
-#include "overflow.h"
+#include "flow_rules.h"
 #include "route.h"
 #include "tables.h"
-#include "divide.h"
+#include "cpu_steering.h"
 #include "tunnel.h"
 
 #define EXTENSIONS 3

@@ -1,7 +1,7 @@
 //! A test that deciding on a packet allocates nothing: every allocation of this crate's unit tests is counted.
 
-use crate::fast::Inside;
-use crate::pipeline::{self, HEADROOM, Said, Unusual};
+use crate::fast::ReadSection;
+use crate::pipeline::{self, HEADROOM, PacketAction, SlowPath};
 use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::tables::{Limits, Pool, Released, Tables};
 use crate::verdict::Event;
@@ -41,9 +41,9 @@ fn allocations(work: impl FnOnce()) -> u64 {
     ALLOCATIONS.get() - before
 }
 
-struct Nobody;
+struct NullSlowPath;
 
-impl Unusual for Nobody {
+impl SlowPath for NullSlowPath {
     fn answer(&mut self, _: SocketAddr, _: &[u8]) -> bool {
         true
     }
@@ -89,14 +89,16 @@ fn no_packet_allocates() {
         for n in 0..1000 {
             let now = Instant(1_000_000 + n);
             let end = down.len();
-            let packet = pipeline::uplink(&tables, from, gnb, &up, now, &mut stats, &mut Nobody);
-            let out = pipeline::downlink(&tables, &mut down, end, now, &mut stats, &mut Nobody);
-            crossed += usize::from(matches!(packet, Said::Leaves(_))) + usize::from(matches!(out, Said::Leaves(_)));
-            let inside = Inside::undisturbed(tables.arrays());
-            let packet = pipeline::uplink(&inside, from, gnb, &up, now, &mut stats, &mut Nobody);
-            let out = pipeline::downlink(&inside, &mut down, end, now, &mut stats, &mut Nobody);
-            crossed += usize::from(matches!(packet, Said::Leaves(_))) + usize::from(matches!(out, Said::Leaves(_)));
-            pipeline::uplink(&tables, from, gnb, &stranger, now, &mut stats, &mut Nobody);
+            let packet = pipeline::uplink(&tables, from, gnb, &up, now, &mut stats, &mut NullSlowPath);
+            let out = pipeline::downlink(&tables, &mut down, end, now, &mut stats, &mut NullSlowPath);
+            crossed += usize::from(matches!(packet, PacketAction::Send(_)))
+                + usize::from(matches!(out, PacketAction::Send(_)));
+            let inside = ReadSection::without_writers(tables.arrays());
+            let packet = pipeline::uplink(&inside, from, gnb, &up, now, &mut stats, &mut NullSlowPath);
+            let out = pipeline::downlink(&inside, &mut down, end, now, &mut stats, &mut NullSlowPath);
+            crossed += usize::from(matches!(packet, PacketAction::Send(_)))
+                + usize::from(matches!(out, PacketAction::Send(_)));
+            pipeline::uplink(&tables, from, gnb, &stranger, now, &mut stats, &mut NullSlowPath);
         }
     });
     assert_eq!((count, crossed, stats.answers), (0, 4000, 1000));

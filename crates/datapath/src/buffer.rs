@@ -22,7 +22,7 @@ impl Default for BufferLimits {
 }
 
 #[derive(Debug)]
-struct Queue {
+struct BufferQueue {
     since: Instant,
     packets: VecDeque<Box<[u8]>>,
 }
@@ -31,7 +31,7 @@ struct Queue {
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     limits: BufferLimits,
-    queues: HashMap<u32, Queue>,
+    queues: HashMap<u32, BufferQueue>,
     /// Packets of a record, where that is less than the limit of all.
     own: HashMap<u32, usize>,
     octets: usize,
@@ -47,7 +47,7 @@ impl Buffers {
         if self.octets + packet.len() > self.limits.octets {
             return false;
         }
-        let queue = self.queues.entry(record).or_insert_with(|| Queue { since: now, packets: VecDeque::new() });
+        let queue = self.queues.entry(record).or_insert_with(|| BufferQueue { since: now, packets: VecDeque::new() });
         let own = self.own.get(&record).map_or(usize::MAX, |own| *own);
         if queue.packets.len() >= self.limits.packets_per_session.min(own) {
             return false;

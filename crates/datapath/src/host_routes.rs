@@ -30,7 +30,7 @@ impl HostRoutes {
     }
 
     /// Brings a UE's packets here from now on, or not any more.
-    pub(crate) fn lead(&self, ue: SessionAddress, here: bool) {
+    pub(crate) fn set(&self, ue: SessionAddress, here: bool) {
         let v4 = ue.ipv4.map(|v4| (IpAddr::V4(v4), 32));
         let v6 = ue.ipv6_prefix.map(|v6| (IpAddr::V6(v6), 64));
         let kernel = self.kernel.lock().unwrap_or_else(PoisonError::into_inner);

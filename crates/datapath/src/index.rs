@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// An IPv4 address, or the upper 64 bits of an IPv6 one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
+pub(crate) enum AddressKey {
     V4(u32),
     V6(u64),
 }
@@ -18,7 +18,7 @@ pub(crate) enum Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     /// The first address.
-    pub(crate) base: Key,
+    pub(crate) base: AddressKey,
     /// The bits that the pool's addresses share.
     pub(crate) mask: u64,
     /// How many addresses are in the array: fewer than the pool has if it is larger than what was allowed.
@@ -31,10 +31,10 @@ pub(crate) struct Range {
 
 impl Range {
     #[inline]
-    pub(crate) fn entry(&self, key: Key) -> Option<usize> {
+    pub(crate) fn entry(&self, key: AddressKey) -> Option<usize> {
         let offset = match (key, self.base) {
-            (Key::V4(key), Key::V4(base)) => u64::from(key.checked_sub(base)?),
-            (Key::V6(key), Key::V6(base)) => key.checked_sub(base)?,
+            (AddressKey::V4(key), AddressKey::V4(base)) => u64::from(key.checked_sub(base)?),
+            (AddressKey::V6(key), AddressKey::V6(base)) => key.checked_sub(base)?,
             _ => return None,
         };
         (offset < self.size).then(|| self.start + offset as usize)
@@ -48,11 +48,11 @@ pub(crate) fn ranges(pools: &[Pool], largest: u64) -> Vec<Range> {
     for pool in pools {
         let v4 = pool.ipv4.map(|(base, length)| {
             let size = 1_u64 << (32 - u32::from(length.min(32)));
-            (Key::V4(base.to_bits() & !(size - 1) as u32), size)
+            (AddressKey::V4(base.to_bits() & !(size - 1) as u32), size)
         });
         let v6 = pool.ipv6.map(|(base, length)| {
             let size = 1_u64.checked_shl(64 - u32::from(length.min(64))).unwrap_or(u64::MAX);
-            (Key::V6((base.to_bits() >> 64) as u64 & !(size - 1)), size)
+            (AddressKey::V6((base.to_bits() >> 64) as u64 & !(size - 1)), size)
         });
         for (base, all) in [v4, v6].into_iter().flatten() {
             let size = all.min(largest);
@@ -83,13 +83,13 @@ impl Addresses {
 
     /// Where the number of an address is, if that is in an array.
     #[inline]
-    pub(crate) fn entry(&self, key: Key) -> Option<&AtomicU32> {
+    pub(crate) fn entry(&self, key: AddressKey) -> Option<&AtomicU32> {
         self.entries.get(self.ranges.iter().find_map(|range| range.entry(key))?)
     }
 
     /// The number of an address in an array.
     #[inline]
-    pub(crate) fn get(&self, key: Key) -> Option<u32> {
+    pub(crate) fn get(&self, key: AddressKey) -> Option<u32> {
         number(self.entry(key)?)
     }
 }
@@ -102,12 +102,12 @@ pub(crate) fn number(entry: &AtomicU32) -> Option<u32> {
 
 /// The addresses in use that lie in no array.
 #[derive(Debug, Default)]
-pub(crate) struct Others(HashMap<Key, u32>);
+pub(crate) struct HashedAddresses(HashMap<AddressKey, u32>);
 
-impl Others {
+impl HashedAddresses {
     /// The number of an address, wherever it is.
     #[inline]
-    pub(crate) fn get(&self, arrays: &Addresses, key: Key) -> Option<u32> {
+    pub(crate) fn get(&self, arrays: &Addresses, key: AddressKey) -> Option<u32> {
         match arrays.entry(key) {
             Some(entry) => number(entry),
             None if self.0.is_empty() => None,
@@ -115,14 +115,14 @@ impl Others {
         }
     }
 
-    pub(crate) fn set(&mut self, arrays: &Addresses, key: Key, value: u32) {
+    pub(crate) fn set(&mut self, arrays: &Addresses, key: AddressKey, value: u32) {
         match arrays.entry(key) {
             Some(entry) => entry.store(value, Release),
             None => drop(self.0.insert(key, value)),
         }
     }
 
-    pub(crate) fn remove(&mut self, arrays: &Addresses, key: Key) {
+    pub(crate) fn remove(&mut self, arrays: &Addresses, key: AddressKey) {
         match arrays.entry(key) {
             Some(entry) => entry.store(0, Release),
             None => drop(self.0.remove(&key)),
@@ -148,24 +148,24 @@ mod tests {
             ipv6: Some((Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0, 0, 0, 0, 0), 32)),
             ..Pool::default()
         }];
-        let (arrays, mut others) = (arrays(&pools, 1 << 24), Others::default());
+        let (arrays, mut others) = (arrays(&pools, 1 << 24), HashedAddresses::default());
         let inside = [Ipv4Addr::new(10, 45, 0, 0), Ipv4Addr::new(10, 45, 255, 255)];
         let outside = [Ipv4Addr::new(10, 44, 255, 255), Ipv4Addr::new(10, 46, 0, 0)];
         for (n, address) in (1_u32..).zip(inside.iter().chain(&outside)) {
-            let key = Key::V4(address.to_bits());
+            let key = AddressKey::V4(address.to_bits());
             assert_eq!(others.get(&arrays, key), None);
             others.set(&arrays, key, n);
             assert_eq!(others.get(&arrays, key), Some(n));
         }
         assert_eq!(others.0.len(), 2);
-        others.remove(&arrays, Key::V4(inside[0].to_bits()));
-        others.remove(&arrays, Key::V4(outside[0].to_bits()));
-        assert_eq!((others.get(&arrays, Key::V4(inside[0].to_bits())), others.0.len()), (None, 1));
+        others.remove(&arrays, AddressKey::V4(inside[0].to_bits()));
+        others.remove(&arrays, AddressKey::V4(outside[0].to_bits()));
+        assert_eq!((others.get(&arrays, AddressKey::V4(inside[0].to_bits())), others.0.len()), (None, 1));
 
         // a /32 has 2^32 prefixes: the first 2^24 are in arrays, the others in the hash
         for key in [0x2001_0db8_0000_0000, 0x2001_0db8_00ff_ffff, 0x2001_0db8_0100_0000, 0x2001_0db8_ffff_ffff] {
-            others.set(&arrays, Key::V6(key), 7);
-            assert_eq!(others.get(&arrays, Key::V6(key)), Some(7));
+            others.set(&arrays, AddressKey::V6(key), 7);
+            assert_eq!(others.get(&arrays, AddressKey::V6(key)), Some(7));
         }
         assert_eq!(others.0.len(), 3);
     }
@@ -178,6 +178,6 @@ mod tests {
         };
         let ranges = ranges(&[v6(1 << 63, 0), v6(5, 64)], 1 << 24);
         assert_eq!((ranges[0].size, ranges[1].size, ranges[1].start), (1 << 24, 1, 1 << 24));
-        assert_eq!(ranges[1].base, Key::V6(5));
+        assert_eq!(ranges[1].base, AddressKey::V6(5));
     }
 }

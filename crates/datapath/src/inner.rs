@@ -1,6 +1,6 @@
 //! The users' packets, as far as a UPF reads them: version, lengths and addresses.
 
-use crate::index::Key;
+use crate::index::AddressKey;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A sound IPv4 or IPv6 packet, without what may follow it.
@@ -62,10 +62,10 @@ impl<'a> Inner<'a> {
 
 /// What a packet's destination is found by, as far as it can be told without checking the packet.
 #[inline]
-pub(crate) fn destination(packet: &[u8]) -> Option<Key> {
+pub(crate) fn destination(packet: &[u8]) -> Option<AddressKey> {
     match packet.first()? >> 4 {
-        4 => packet.get(16..)?.first_chunk().map(|octets| Key::V4(u32::from_be_bytes(*octets))),
-        6 => packet.get(24..)?.first_chunk().map(|octets| Key::V6(u64::from_be_bytes(*octets))),
+        4 => packet.get(16..)?.first_chunk().map(|octets| AddressKey::V4(u32::from_be_bytes(*octets))),
+        6 => packet.get(24..)?.first_chunk().map(|octets| AddressKey::V6(u64::from_be_bytes(*octets))),
         _ => None,
     }
 }

@@ -2,8 +2,8 @@
 //! they go in a driver: first without the lock of the tables, unless these say otherwise ([`crate::Locking::Coarse`]).
 
 use crate::counters::Stats;
-use crate::fast::{Batch, Decide, Inside, Locking, finish};
-use crate::pipeline::{self, HEADROOM, Said, Unusual};
+use crate::fast::{Batch, Classifier, Locking, ReadSection, finish};
+use crate::pipeline::{self, HEADROOM, PacketAction, SlowPath};
 use crate::tables::{Released, Tables};
 use crate::verdict::Event;
 use std::net::{IpAddr, SocketAddr};
@@ -26,12 +26,12 @@ pub struct Memory {
     pub local: IpAddr,
 }
 
-struct Lists<'a> {
+struct CaptureIo<'a> {
     n3: &'a mut Vec<(SocketAddr, Vec<u8>)>,
     events: &'a mut Vec<Event>,
 }
 
-impl Unusual for Lists<'_> {
+impl SlowPath for CaptureIo<'_> {
     fn answer(&mut self, to: SocketAddr, datagram: &[u8]) -> bool {
         self.n3.push((to, datagram.to_vec()));
         true
@@ -59,7 +59,7 @@ impl Memory {
         let Memory { tables, stats, n6, n3, events, .. } = self;
         for held in released.take_uplinks() {
             let (from, local, datagram, now) = (held.from, held.local, &held.datagram[..], held.since());
-            let lists = Lists { n3, events };
+            let lists = CaptureIo { n3, events };
             let mut uplink = Uplink { from, local, datagram, now, stats, n6, lists };
             finish(tables, &mut uplink, 0, None);
         }
@@ -70,7 +70,7 @@ impl Memory {
     /// A datagram comes from N3.
     pub fn receive_n3(&mut self, from: SocketAddr, datagram: &[u8], now: Instant) {
         let Memory { tables, stats, n6, n3, events, local } = self;
-        let lists = Lists { n3, events };
+        let lists = CaptureIo { n3, events };
         decide(tables, &mut Uplink { from, local: *local, datagram, now, stats, n6, lists });
     }
 
@@ -79,7 +79,7 @@ impl Memory {
         let mut buffer = vec![0; HEADROOM];
         buffer.extend(packet);
         let Memory { tables, stats, n3, events, .. } = self;
-        decide(tables, &mut Downlink { buffer, now, stats, lists: Lists { n3, events } });
+        decide(tables, &mut Downlink { buffer, now, stats, lists: CaptureIo { n3, events } });
     }
 }
 
@@ -87,7 +87,7 @@ impl Memory {
 fn decide(tables: &Tables, batch: &mut impl Batch) {
     let (mut done, mut owed) = (0, None);
     if tables.arrays().locking != Locking::Coarse {
-        let inside = Inside::undisturbed(tables.arrays());
+        let inside = ReadSection::without_writers(tables.arrays());
         done = batch.decide(&inside, 0);
         owed = inside.owed.get();
     }
@@ -102,7 +102,7 @@ struct Uplink<'a> {
     now: Instant,
     stats: &'a mut Stats,
     n6: &'a mut Vec<Vec<u8>>,
-    lists: Lists<'a>,
+    lists: CaptureIo<'a>,
 }
 
 impl Batch for Uplink<'_> {
@@ -110,12 +110,12 @@ impl Batch for Uplink<'_> {
         1
     }
 
-    fn decide(&mut self, by: &impl Decide, _: usize) -> usize {
+    fn decide(&mut self, by: &impl Classifier, _: usize) -> usize {
         let Uplink { from, local, datagram, now, stats, n6, lists } = self;
         match pipeline::uplink(by, *from, *local, datagram, *now, stats, lists) {
-            Said::Ask => return 0,
-            Said::Done => {}
-            Said::Leaves(packet) => {
+            PacketAction::Punt => return 0,
+            PacketAction::Done => {}
+            PacketAction::Send(packet) => {
                 stats.uplink.add(packet.len());
                 n6.push(packet.to_vec());
             }
@@ -133,7 +133,7 @@ struct Downlink<'a> {
     buffer: Vec<u8>,
     now: Instant,
     stats: &'a mut Stats,
-    lists: Lists<'a>,
+    lists: CaptureIo<'a>,
 }
 
 impl Batch for Downlink<'_> {
@@ -141,13 +141,13 @@ impl Batch for Downlink<'_> {
         1
     }
 
-    fn decide(&mut self, by: &impl Decide, _: usize) -> usize {
+    fn decide(&mut self, by: &impl Classifier, _: usize) -> usize {
         let Downlink { buffer, now, stats, lists } = self;
         let end = buffer.len();
         match pipeline::downlink(by, buffer, end, *now, stats, lists) {
-            Said::Ask => return 0,
-            Said::Done => {}
-            Said::Leaves(out) => {
+            PacketAction::Punt => return 0,
+            PacketAction::Done => {}
+            PacketAction::Send(out) => {
                 stats.downlink.add(out.octets);
                 lists.n3.push((out.toward.socket(), buffer[out.start..out.end].to_vec()));
             }

@@ -2,7 +2,7 @@
 //! functions of a network card, say), over the same tables. A packet is handled by the module whose interface it comes
 //! to, whosever session it is of.
 
-use crate::host::StartError;
+use crate::os_setup::StartError;
 use std::fs;
 use std::net::IpAddr;
 use std::path::Path;

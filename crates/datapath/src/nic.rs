@@ -2,7 +2,7 @@
 //! uplink packets by the RAN node that sends them, downlink ones by the UE they are for. They are set by the program
 //! `ethtool`, which knows how cards number them, and taken out in the end.
 
-use crate::host::StartError;
+use crate::os_setup::StartError;
 use crate::sys::ethtool;
 use crate::tables::Pool;
 use std::io;
@@ -16,7 +16,7 @@ const ETHTOOL: &str = "ethtool";
 
 /// The filters while they exist.
 #[derive(Debug)]
-pub(crate) struct Filters {
+pub(crate) struct NicFilters {
     program: String,
     /// Of which interface each is, and its number there.
     set: Vec<(String, u32)>,
@@ -60,10 +60,10 @@ fn low(bits: u32) -> u32 {
     u32::MAX.checked_shr(32 - bits.min(32)).unwrap_or(0)
 }
 
-impl Filters {
+impl NicFilters {
     /// Sets them on all interfaces, or on none.
     pub(crate) fn set(interfaces: &[String], n3: &[IpAddr], pools: &[Pool]) -> Result<Self, StartError> {
-        let mut filters = Filters { program: ETHTOOL.to_owned(), set: vec![] };
+        let mut filters = NicFilters { program: ETHTOOL.to_owned(), set: vec![] };
         for name in interfaces {
             let queues = ethtool::receive_queues(name).filter(|queues| *queues > 1);
             let queues = queues.ok_or_else(|| StartError::NicQueues(name.clone()))?;
@@ -96,7 +96,7 @@ impl Filters {
     }
 }
 
-impl Drop for Filters {
+impl Drop for NicFilters {
     fn drop(&mut self) {
         for (name, number) in &self.set {
             let number = number.to_string();
@@ -150,7 +150,7 @@ mod tests {
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
         };
         write("echo Added rule with ID 40");
-        let mut filters = Filters { program: program.display().to_string(), set: vec![] };
+        let mut filters = NicFilters { program: program.display().to_string(), set: vec![] };
         filters.add("eth0", vec![vec!["flow-type".into(), "ip4".into()]]).expect("set");
         write("echo 'Cannot insert: no' >&2; exit 1");
         let error = filters.add("eth1", wanted(&[], &pools(), 2)).expect_err("refused").to_string();

@@ -3,16 +3,16 @@
 
 use crate::answer::{self, Answer};
 use crate::counters::{DropReason, Stats};
-use crate::fast::Decide;
+use crate::fast::Classifier;
 use crate::tables::Tables;
-use crate::toward::Toward;
+use crate::tunnel_target::TunnelTarget;
 use crate::verdict::{DownlinkVerdict, Event, UplinkVerdict};
 use std::net::{IpAddr, SocketAddr};
 use vireo_types::Instant;
 use vireo_wire::gtpu;
 
 /// Where a driver takes what is neither dropped nor simply forwarded.
-pub(crate) trait Unusual {
+pub(crate) trait SlowPath {
     /// Sends a datagram on N3; `false` if it could not.
     fn answer(&mut self, to: SocketAddr, datagram: &[u8]) -> bool;
     /// Tells the owner of the sessions; `false` if it has too much to do already.
@@ -24,36 +24,36 @@ pub(crate) const HEADROOM: usize = gtpu::G_PDU_HEADER;
 
 /// What a driver does with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Said<T> {
+pub(crate) enum PacketAction<T> {
     /// It leaves; the driver counts it when it has.
-    Leaves(T),
+    Send(T),
     /// Nothing: it has been dropped, kept or answered.
     Done,
     /// Ask the locked tables.
-    Ask,
+    Punt,
 }
 
 /// Handles a datagram from N3 that came to our address `local`. Gives the user's packet if it is to be forwarded.
 #[inline]
 pub(crate) fn uplink<'a>(
-    by: &impl Decide,
+    by: &impl Classifier,
     from: SocketAddr,
     local: IpAddr,
     datagram: &'a [u8],
     now: Instant,
     stats: &mut Stats,
-    unusual: &mut impl Unusual,
-) -> Said<&'a [u8]> {
+    unusual: &mut impl SlowPath,
+) -> PacketAction<&'a [u8]> {
     if by.arrays().is_of_a_ue(from.ip()) {
         stats.drop(DropReason::FromUe);
-        return Said::Done;
+        return PacketAction::Done;
     }
     let mut tell = |event| {
         // one that is not taken is told again when as much has passed once more
         let _ = unusual.event(event);
     };
     match (by.uplink(from.ip(), datagram, now, &mut tell), by.tables()) {
-        (Some(UplinkVerdict::Forward(packet)), _) => return Said::Leaves(packet),
+        (Some(UplinkVerdict::Forward(packet)), _) => return PacketAction::Send(packet),
         (Some(UplinkVerdict::Drop(reason)), _) => stats.drop(reason),
         (Some(UplinkVerdict::Hold(teid)), Some(tables)) => {
             if !tables.hold((from, local), teid, datagram, now) {
@@ -61,9 +61,9 @@ pub(crate) fn uplink<'a>(
             }
         }
         (Some(verdict), Some(tables)) => rare(tables, verdict, (from, local), stats, unusual),
-        (None, _) | (_, None) => return Said::Ask,
+        (None, _) | (_, None) => return PacketAction::Punt,
     }
-    Said::Done
+    PacketAction::Done
 }
 
 /// What is neither forwarded nor dropped.
@@ -73,7 +73,7 @@ fn rare(
     verdict: UplinkVerdict<'_>,
     (from, local): (SocketAddr, IpAddr),
     stats: &mut Stats,
-    unusual: &mut impl Unusual,
+    unusual: &mut impl SlowPath,
 ) {
     match verdict {
         UplinkVerdict::Forward(_) | UplinkVerdict::Drop(_) | UplinkVerdict::Hold(_) | UplinkVerdict::Nothing => {}
@@ -118,7 +118,7 @@ fn rare(
 /// What to send on N3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outgoing {
-    pub(crate) toward: Toward,
+    pub(crate) toward: TunnelTarget,
     /// The datagram is `buffer[start..end]`.
     pub(crate) start: usize,
     pub(crate) end: usize,
@@ -129,16 +129,16 @@ pub(crate) struct Outgoing {
 /// Handles a packet from N6, which is `buffer[HEADROOM..end]`; its tunnel header is written right before it.
 #[inline]
 pub(crate) fn downlink(
-    by: &impl Decide,
+    by: &impl Classifier,
     buffer: &mut [u8],
     end: usize,
     now: Instant,
     stats: &mut Stats,
-    unusual: &mut impl Unusual,
-) -> Said<Outgoing> {
+    unusual: &mut impl SlowPath,
+) -> PacketAction<Outgoing> {
     let Some(packet) = buffer.get(HEADROOM..end) else {
         stats.drop(DropReason::InnerMalformed);
-        return Said::Done;
+        return PacketAction::Done;
     };
     let mut tell = |event| {
         let _ = unusual.event(event);
@@ -147,7 +147,7 @@ pub(crate) fn downlink(
         (Some(DownlinkVerdict::Forward { toward, octets }), _) => {
             let end = HEADROOM + octets;
             match gtpu::prepend_g_pdu(buffer, HEADROOM, end, toward.teid(), toward.marked()) {
-                Ok(start) => return Said::Leaves(Outgoing { toward, start, end, octets }),
+                Ok(start) => return PacketAction::Send(Outgoing { toward, start, end, octets }),
                 Err(_) => stats.drop(DropReason::InnerMalformed),
             }
         }
@@ -160,7 +160,7 @@ pub(crate) fn downlink(
                 tables.report_data_again(id);
             }
         }
-        (None, _) | (_, None) => return Said::Ask,
+        (None, _) | (_, None) => return PacketAction::Punt,
     }
-    Said::Done
+    PacketAction::Done
 }

@@ -60,7 +60,7 @@ impl<T> Slab<T> {
 
     /// In this life of the program others are given out than in the lives before: what those have given out and nobody has written
     /// down is not given out again.
-    pub(crate) fn begin_life(&mut self, life: u32) {
+    pub(crate) fn set_generation_base(&mut self, life: u32) {
         const OF_ONE: u8 = u8::MAX / LIVES;
         let before = (life % u32::from(LIVES)) as u8 * OF_ONE;
         self.generations = (before + 1, before + OF_ONE);
@@ -137,16 +137,16 @@ impl<T> Slab<T> {
 
 /// Indexes in parts of equal size, so that who has an index can be told by its range.
 #[derive(Debug)]
-pub(crate) struct Parted<T> {
+pub(crate) struct PartitionedSlab<T> {
     parts: Vec<Slab<T>>,
     span: usize,
 }
 
-impl<T> Parted<T> {
+impl<T> PartitionedSlab<T> {
     pub(crate) fn new(limit: usize, parts: usize) -> Self {
         let parts = parts.clamp(1, limit.max(1));
         let span = limit / parts;
-        Parted { parts: (0..parts).map(|_| Slab::random(span)).collect(), span: span.max(1) }
+        PartitionedSlab { parts: (0..parts).map(|_| Slab::random(span)).collect(), span: span.max(1) }
     }
 
     /// Has the same generations as all others of which this is said.
@@ -155,9 +155,9 @@ impl<T> Parted<T> {
         self.parts.iter_mut().flat_map(|part| &mut part.random).for_each(|random| random.known = true);
     }
 
-    /// See [`Slab::begin_life`].
+    /// See [`Slab::set_generation_base`].
     pub(crate) fn begin_life(&mut self, life: u32) {
-        self.parts.iter_mut().for_each(|part| part.begin_life(life));
+        self.parts.iter_mut().for_each(|part| part.set_generation_base(life));
     }
 
     /// Takes an index of a part, or where that is full of another.
@@ -210,10 +210,10 @@ mod tests {
     /// As a peer sees it that gets and gives back the same index all the time.
     #[test]
     fn generations_cannot_be_guessed() {
-        let first = || Parted::new(1, 1).insert(0, ()).map(|(_, generation)| generation);
+        let first = || PartitionedSlab::new(1, 1).insert(0, ()).map(|(_, generation)| generation);
         let firsts: std::collections::HashSet<_> = (0..64).map(|_| first()).collect();
         assert!(firsts.len() > 32, "random from the first use: {firsts:?}");
-        let mut slab = Parted::new(1, 1);
+        let mut slab = PartitionedSlab::new(1, 1);
         let mut generations = vec![];
         for _ in 0..4_000 {
             let (index, generation) = slab.insert(0, ()).expect("room");
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn indexes_of_another_life_are_taken_in_order() {
-        let mut slab = Parted::new(8, 2);
+        let mut slab = PartitionedSlab::new(8, 2);
         assert!(slab.insert_at(1, 7, 'a') && slab.insert_at(3, 255, 'b') && slab.insert_at(6, 1, 'c'));
         assert!(!slab.insert_at(0, 7, 'd') && !slab.insert_at(3, 255, 'd') && !slab.insert_at(8, 1, 'd'));
         assert!(!slab.insert_at(7, 0, 'd'), "no TEID is 0");
@@ -248,7 +248,7 @@ mod tests {
     fn lives_give_out_others() {
         let mut before = std::collections::HashSet::new();
         for life in 0..u32::from(LIVES) {
-            let mut slab = Parted::new(4, 2);
+            let mut slab = PartitionedSlab::new(4, 2);
             slab.begin_life(life);
             // One that was written down is there still, and is given out once more when it is gone.
             assert!(life == 0 || slab.insert_at(1, life as u8, 'a'));
@@ -271,13 +271,13 @@ mod tests {
 
     #[test]
     fn parts_have_ranges_of_their_own_and_help_each_other_out() {
-        let mut slab = Parted::new(7, 2);
+        let mut slab = PartitionedSlab::new(7, 2);
         let mut take = |part| slab.insert(part, ()).map(|(index, _)| index);
         assert_eq!((take(0), take(1), take(1)), (Some(0), Some(3), Some(4)));
         assert_eq!((take(1), take(1)), (Some(5), Some(1)), "the second part is full");
         assert_eq!((slab.remove(4), slab.remove(4), slab.remove(6), slab.len()), (Some(()), None, None, 4));
         let mut take = |part| slab.insert(part, ()).map(|(index, _)| index);
         assert_eq!((take(0), take(0), take(0)), (Some(2), Some(4), None));
-        assert_eq!(Parted::new(0, 1).insert(0, ()), None);
+        assert_eq!(PartitionedSlab::new(0, 1).insert(0, ()), None);
     }
 }

@@ -13,17 +13,20 @@ use crate::access::Access;
 use crate::access::local::LocalAddresses;
 use crate::counters::{Counters, DropReason, Stats};
 use crate::fast::SharedTables;
+use crate::flow_rules::FlowPackets;
 use crate::frames::bare::{Bare, BareFrames};
 use crate::frames::steer::Steer;
-use crate::frames::{Engine, FrameIo, FramesConfig, Group, Kernel, of_family, packet, xsk};
-use crate::hops::{Hops, NextHops};
-use crate::host::{self, Nat, StartError};
+use crate::frames::{Engine, FrameIo, FramesConfig, Group, Kernel, af_packet, af_xdp, of_family};
 use crate::host_routes::HostRoutes;
 use crate::modules::{self, Module};
-use crate::nic::Filters;
-use crate::overflow::FlowPackets;
-use crate::processes::{self, Clerk, Desk, Files, FrameOrders, Orders, Post, Recruit, Staff, TakeoverStats, Takeovers};
-use crate::slices::{self, Load, SliceWorkers, To, WorkerLoad, steer::Steering};
+use crate::next_hops::{Hops, NextHops};
+use crate::nic::NicFilters;
+use crate::os_setup::{self, Nat, StartError};
+use crate::processes::{
+    self, FrameSetup, ProcessSpawner, PuntChannel, PuntHandler, TableFds, TakeoverStats, Takeovers, WorkerPool,
+    WorkerPost, WorkerSetup,
+};
+use crate::slices::{self, Load, SliceWorkers, SteerTarget, WorkerLoad, steer::Steering};
 use crate::sys::link::Link;
 use crate::sys::monotonic_ns;
 use crate::sys::poll::{Poller, Waker};
@@ -32,7 +35,7 @@ use crate::sys::udp::Socket;
 use crate::tables::{Limits, Pool, Released, Tables};
 use crate::verdict::Event;
 use crate::xdp::{KernelCounters, Xdp, XdpConfig, XdpMode};
-pub use editor::Editor;
+pub use editor::TablesHandle;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -42,7 +45,7 @@ use std::thread::JoinHandle;
 use tracing::error;
 use vireo_types::Instant;
 use vireo_wire::gtpu;
-pub(crate) use worker::{Here, Rare, Worker};
+pub(crate) use worker::{ThreadEnv, Worker, WorkerSlowPath};
 
 /// What the driver is told at start.
 #[derive(Clone, Debug)]
@@ -61,7 +64,7 @@ pub struct SocketsConfig {
     pub nat: bool,
     /// Where UEs may not send to, and where G-PDUs may come from.
     pub access: Access,
-    /// Whether each UE that [`Editor::lead`] names has a route of its own: then another user plane may have its pool too.
+    /// Whether each UE that [`TablesHandle::set_host_route`] names has a route of its own: then another user plane may have its pool too.
     pub host_routes: bool,
     /// With it, the kernel does what is usual and the sockets only the rest.
     pub xdp: Option<XdpConfig>,
@@ -70,16 +73,16 @@ pub struct SocketsConfig {
     /// With them, their workers take the place of `workers`.
     pub slices: Vec<SliceWorkers>,
     /// With it, workers are processes of their own, started by it: one that dies is taken over from by the next.
-    pub processes: Option<Arc<dyn Recruit>>,
+    pub processes: Option<Arc<dyn ProcessSpawner>>,
 }
 
 impl SocketsConfig {
     /// What the driver hands packets of slices to.
-    fn steers(&self) -> To {
+    fn steers(&self) -> SteerTarget {
         match (&self.xdp, self.frames.as_ref().map(|frames| frames.io)) {
-            (Some(_), _) => To::Processor,
-            (None, Some(FrameIo::AfXdp(_))) => To::Anybody,
-            (None, Some(FrameIo::AfPacket(_)) | None) => To::Thread,
+            (Some(_), _) => SteerTarget::Processor,
+            (None, Some(FrameIo::AfXdp(_))) => SteerTarget::Any,
+            (None, Some(FrameIo::AfPacket(_)) | None) => SteerTarget::Thread,
         }
     }
 
@@ -134,7 +137,7 @@ impl Clock {
 
 /// What others may see of a running user plane.
 #[derive(Clone, Debug)]
-pub struct View {
+pub struct StatsHandle {
     pub(crate) tables: SharedTables,
     pub(crate) counters: Arc<Counters>,
     kernel: Option<KernelCounters>,
@@ -142,10 +145,16 @@ pub struct View {
     pub(crate) takeovers: Arc<Takeovers>,
 }
 
-impl View {
+impl StatsHandle {
     fn new(tables: Tables, kernel: Option<KernelCounters>, slices: &[SliceWorkers]) -> Self {
         let loads = slices.iter().flat_map(|slice| 0..slice.workers).map(|_| Load::default()).collect();
-        View { tables: SharedTables::new(tables), counters: Arc::default(), kernel, loads, takeovers: Arc::default() }
+        StatsHandle {
+            tables: SharedTables::new(tables),
+            counters: Arc::default(),
+            kernel,
+            loads,
+            takeovers: Arc::default(),
+        }
     }
 
     /// What the workers of slices have handled, in their order.
@@ -196,7 +205,7 @@ impl View {
 /// A running user plane; it ends when it is dropped. Address translation is removed from the network namespace of the
 /// thread that drops it, which should therefore be that of the thread that started it.
 pub struct Sockets {
-    editor: Editor,
+    editor: TablesHandle,
     clock: Clock,
     stop: Waker,
     threads: Vec<JoinHandle<()>>,
@@ -204,15 +213,15 @@ pub struct Sockets {
     xdp: Option<Xdp>,
     steer: Option<(Steer, FrameIo)>,
     next_hops: NextHops,
-    filters: Option<Filters>,
+    filters: Option<NicFilters>,
     /// Rings of AF_PACKET, with the numbers of their workers.
     rings: Vec<(usize, Link)>,
     /// Whether the log has it that an interface of XDP is lost.
     told_lost: AtomicBool,
     /// The memory of the tables and the places of workers that are processes, until these are started.
-    files: Option<Files>,
-    posts: Vec<Post>,
-    staff: Option<Staff>,
+    files: Option<TableFds>,
+    posts: Vec<WorkerPost>,
+    staff: Option<WorkerPool>,
 }
 
 impl std::fmt::Debug for Sockets {
@@ -247,7 +256,7 @@ impl Sockets {
         let workers = if config.frames.is_some() { 1 } else { threads };
         let sockets = (0..workers).map(|_| bind(&config.n3, workers > 1)).collect::<Result<Vec<_>, _>>()?;
         let (queues, routes) = device(&config, workers)?;
-        host::forwarding(&config.pools);
+        os_setup::forwarding(&config.pools);
         let nat = match config.nat {
             true => Some(Nat::install(&config.tun, &config.pools)?),
             false if config.host_routes => None,
@@ -257,7 +266,7 @@ impl Sockets {
             }
         };
         let of_modules: usize = config.modules().iter().map(Module::workers).sum();
-        let Made { mut tables, mut xdp, steering, files } = made(&config, threads.max(of_modules))?;
+        let DatapathParts { mut tables, mut xdp, steering, files } = made(&config, threads.max(of_modules))?;
         tables.set_access(config.access.clone());
         // a process may die between the two halves of an addition that is no single one
         let by_one = threads.max(of_modules) <= 1 && config.xdp.is_none() && files.is_none();
@@ -267,8 +276,8 @@ impl Sockets {
         }
         let mtu = config.pools.iter().map(|pool| usize::from(pool.mtu)).max().unwrap_or(0).max(1500);
         let mut driver = Sockets {
-            editor: Editor::new(
-                View::new(tables, xdp.as_ref().map(Xdp::counters), &config.slices),
+            editor: TablesHandle::new(
+                StatsHandle::new(tables, xdp.as_ref().map(Xdp::counters), &config.slices),
                 (sockets[0].clone(), queues[0].again()?),
                 routes,
                 events.clone(),
@@ -306,7 +315,7 @@ impl Sockets {
                 driver.post(&config, (number, core), (sockets, tun, slot), None, &events)?;
                 continue;
             }
-            let place = Here {
+            let place = ThreadEnv {
                 view: driver.view(),
                 reader: driver.editor.view.tables.reader(),
                 number: usual.then_some(number),
@@ -323,7 +332,8 @@ impl Sockets {
         }
         driver.xdp = xdp;
         driver.next_hops.keep();
-        driver.filters = config.filtered().map(|names| Filters::set(names, &config.n3, &config.pools)).transpose()?;
+        driver.filters =
+            config.filtered().map(|names| NicFilters::set(names, &config.n3, &config.pools)).transpose()?;
         match &mut driver.steer {
             Some((steer, FrameIo::AfPacket(_))) => steer.keep()?,
             Some((steer, FrameIo::AfXdp(mode))) => steer.hand_over(*mode)?,
@@ -366,23 +376,23 @@ impl Sockets {
         }
         match frames.io {
             FrameIo::AfPacket(fanout) => {
-                let open = |group: &Group| packet::open(&steer.interfaces[group.interfaces.clone()], group.workers);
+                let open = |group: &Group| af_packet::open(&steer.interfaces[group.interfaces.clone()], group.workers);
                 let ports = groups.iter().map(open).collect::<Result<Vec<_>, _>>()?;
                 let mut workers = 0;
                 for ports in &ports {
-                    self.rings.extend(packet::rings(ports)?.into_iter().map(|(n, ring)| (workers + n, ring)));
+                    self.rings.extend(af_packet::rings(ports)?.into_iter().map(|(n, ring)| (workers + n, ring)));
                     workers += ports.len();
                 }
-                steer.filter(ports.iter().flat_map(|ports| packet::sockets(ports)))?;
+                steer.filter(ports.iter().flat_map(|ports| af_packet::sockets(ports)))?;
                 for (group, ports) in groups.iter().zip(&ports) {
                     let program = steering.map(|steering| steering.packets.as_fd());
-                    packet::bind(ports, &steer.interfaces[group.interfaces.clone()], fanout, program)?;
+                    af_packet::bind(ports, &steer.interfaces[group.interfaces.clone()], fanout, program)?;
                 }
                 let of_group =
                     groups.iter().zip(ports).flat_map(|(group, ports)| ports.into_iter().map(move |p| (group, p)));
                 for (number, ((group, ports), (engine, core))) in of_group.zip(engines).enumerate() {
                     if self.files.is_some() {
-                        let frames = FrameOrders {
+                        let frames = FrameSetup {
                             interfaces: frames.interfaces[group.interfaces.clone()].to_vec(),
                             n3: group.n3.clone(),
                             next_hops: group.next_hops.clone(),
@@ -392,8 +402,8 @@ impl Sockets {
                         continue;
                     }
                     let (view, reader) = (self.view(), self.editor.view.tables.reader());
-                    let place = Here { view, reader, number: Some(number), beside_one: false };
-                    let worker = packet::Worker { engine, ports, clock };
+                    let place = ThreadEnv { view, reader, number: Some(number), beside_one: false };
+                    let worker = af_packet::Worker { engine, ports, clock };
                     let poller = worker.poller(self.stop.as_fd())?;
                     self.spawn(format!("upf-frames-{number}"), core, move || worker.run(&place, &poller))?;
                 }
@@ -402,10 +412,10 @@ impl Sockets {
                 let generic = mode == XdpMode::Generic;
                 let mut ports = vec![];
                 for group in &groups {
-                    ports.extend(xsk::open(&mut steer, group.interfaces.clone(), group.workers, generic)?);
+                    ports.extend(af_xdp::open(&mut steer, group.interfaces.clone(), group.workers, generic)?);
                 }
                 for (number, (ports, (engine, core))) in ports.into_iter().zip(engines).enumerate() {
-                    let worker = xsk::Worker { view: self.view(), engine, ports, clock };
+                    let worker = af_xdp::Worker { view: self.view(), engine, ports, clock };
                     let poller = worker.poller(&self.stop)?;
                     self.spawn(format!("upf-frames-{number}"), core, move || worker.run(&poller))?;
                 }
@@ -436,11 +446,11 @@ impl Sockets {
     }
 
     /// Has a process take each place that was made.
-    fn start_processes(&mut self, recruit: Option<Arc<dyn Recruit>>) -> Result<(), StartError> {
+    fn start_processes(&mut self, recruit: Option<Arc<dyn ProcessSpawner>>) -> Result<(), StartError> {
         let Some(recruit) = recruit else { return Ok(()) };
         let (posts, view, stop) = (std::mem::take(&mut self.posts), self.view(), self.stop.clone());
         let seats = Arc::clone(&view.tables.arrays().quiet.seats);
-        self.staff = Some(Staff::start(recruit, posts, seats, view, stop)?);
+        self.staff = Some(WorkerPool::start(recruit, posts, seats, view, stop)?);
         Ok(())
     }
 
@@ -450,14 +460,14 @@ impl Sockets {
         config: &SocketsConfig,
         (number, core): (usize, Option<usize>),
         (sockets, tun, slot): (Arc<[Socket]>, Tun, usize),
-        frames: Option<(FrameOrders, Vec<OwnedFd>)>,
+        frames: Option<(FrameSetup, Vec<OwnedFd>)>,
         events: &EventSink,
     ) -> io::Result<()> {
         let Some(of_tables) = &self.files else { return Ok(()) };
-        let (desk, of_desk) = Desk::new()?;
+        let (desk, of_desk) = PuntChannel::new()?;
         let (frames, rings) = frames.unzip();
-        let clerk = Clerk {
-            desk: Arc::new(desk),
+        let clerk = PuntHandler {
+            channel: Arc::new(desk),
             view: self.view(),
             own: frames.as_ref().map_or([None; 2], |frames| of_family(&frames.n3)),
             sockets,
@@ -466,18 +476,18 @@ impl Sockets {
             clock: self.clock,
             number,
         };
-        let orders = Orders {
+        let orders = WorkerSetup {
             seat: number,
             seats: self.editor.view.tables.arrays().quiet.seats.len(),
             records: self.editor.view.tables.arrays().uplinks.len(),
-            pools: Orders::pools(&config.pools),
+            pools: WorkerSetup::pools(&config.pools),
             own_peer_only: config.limits.own_peer_only,
             n3: config.n3.clone(),
             slot,
             core,
             frames,
         };
-        let [bell, back] = clerk.desk.bells();
+        let [bell, back] = clerk.channel.bells();
         let mut files: Vec<BorrowedFd<'_>> = of_tables.all().to_vec();
         files.extend([of_desk.as_fd(), bell, back, self.stop.as_fd(), clerk.tun.as_fd()]);
         files.extend(clerk.sockets.iter().map(AsFd::as_fd));
@@ -489,7 +499,7 @@ impl Sockets {
         };
         files.extend(rings.iter().map(AsFd::as_fd));
         let files = files.iter().map(|file| file.try_clone_to_owned()).collect::<io::Result<Vec<_>>>()?;
-        self.posts.push(Post::new(&orders, files, work, Arc::clone(&clerk.desk))?);
+        self.posts.push(WorkerPost::new(&orders, files, work, Arc::clone(&clerk.channel))?);
         let poller = clerk.poller(self.stop.as_fd())?;
         self.spawn(format!("upf-clerk-{number}"), None, move || clerk.run(&poller))
     }
@@ -517,7 +527,7 @@ impl Sockets {
     }
 
     /// What changes the tables from any thread, for as long as this runs.
-    pub fn editor(&self) -> Editor {
+    pub fn editor(&self) -> TablesHandle {
         self.editor.clone()
     }
 
@@ -553,7 +563,7 @@ impl Sockets {
 
     /// Whether a worker has ended by itself.
     pub fn has_failed(&self) -> bool {
-        self.threads.iter().any(JoinHandle::is_finished) || self.staff.as_ref().is_some_and(Staff::has_failed)
+        self.threads.iter().any(JoinHandle::is_finished) || self.staff.as_ref().is_some_and(WorkerPool::has_failed)
     }
 
     /// The clock that buffers and rates go by.
@@ -562,7 +572,7 @@ impl Sockets {
     }
 
     /// What others may see of it, for as long as they like.
-    pub fn view(&self) -> View {
+    pub fn view(&self) -> StatsHandle {
         self.editor.view.clone()
     }
 }
@@ -583,19 +593,19 @@ impl Drop for Sockets {
 
 /// The tables, with the program that reads them if there is one, or with those that divide packets among slices, and
 /// with what other processes map them by.
-struct Made {
+struct DatapathParts {
     tables: Tables,
     xdp: Option<Xdp>,
     steering: Option<Steering>,
-    files: Option<Files>,
+    files: Option<TableFds>,
 }
 
-fn made(config: &SocketsConfig, workers: usize) -> Result<Made, StartError> {
+fn made(config: &SocketsConfig, workers: usize) -> Result<DatapathParts, StartError> {
     let SocketsConfig { n3, tun, pools, limits, nat, .. } = config;
     if let Some(xdp) = &config.xdp {
         let processors = slices::processors(&config.slices);
         let (xdp, tables) = Xdp::load(xdp, n3, pools.clone(), *limits, tun, *nat, &processors)?;
-        return Ok(Made { tables, xdp: Some(xdp), steering: None, files: None });
+        return Ok(DatapathParts { tables, xdp: Some(xdp), steering: None, files: None });
     }
     let (mut tables, files) = match config.processes {
         Some(_) => {
@@ -610,7 +620,7 @@ fn made(config: &SocketsConfig, workers: usize) -> Result<Made, StartError> {
         tables.owners = owners;
         steering = Some(programs);
     }
-    Ok(Made { tables, xdp: None, steering, files })
+    Ok(DatapathParts { tables, xdp: None, steering, files })
 }
 
 /// The TUN device's queues, and what single UEs are led to it by.
@@ -618,7 +628,7 @@ fn device(config: &SocketsConfig, queues: usize) -> Result<(Vec<Tun>, Option<Arc
     if config.nat && config.host_routes {
         return Err(StartError::HostRoutesNat);
     }
-    let queues = host::tun(&config.tun, queues, &config.pools, config.host_routes)?;
+    let queues = os_setup::tun(&config.tun, queues, &config.pools, config.host_routes)?;
     let mtu = config.pools.iter().map(|pool| pool.mtu).max().unwrap_or(1400);
     let routes = config.host_routes.then(|| HostRoutes::new(&config.tun, mtu.into())).transpose()?;
     Ok((queues, routes.map(Arc::new)))

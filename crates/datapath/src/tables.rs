@@ -4,19 +4,19 @@ use crate::access::{KnownAddresses, PeerBinding, Use};
 use crate::answer;
 use crate::buffer::{BufferLimits, Buffers};
 use crate::counters::Volume;
+use crate::entry::{DATA, DownlinkEntry, TUNNEL_ERROR, UplinkEntry};
 use crate::fast::{Arrays, Locking};
 use crate::filter::Network;
-use crate::hot::{Hot, Keeper};
-use crate::index::{self, Key, Others, Range};
+use crate::flow_rules::cells::Cell;
+use crate::flow_rules::{Cells, Flows};
+use crate::hot::{HotManager, HotTable};
+use crate::index::{self, AddressKey, HashedAddresses, Range};
 use crate::ndp::Link;
-use crate::overflow::cells::Cell;
-use crate::overflow::{Cells, Flows};
-use crate::processes::Seat;
+use crate::processes::WorkerSlot;
 use crate::rate::{Policer, Rate};
-use crate::record::{DATA, DownlinkRecord, TUNNEL_ERROR, UplinkRecord};
 use crate::rule::{Action, DownlinkRule, Tunnel, UplinkRule};
-use crate::slab::{Parted, Slab};
-use crate::slices::Owners;
+use crate::slab::{PartitionedSlab, Slab};
+use crate::slices::WorkerMap;
 use crate::sys::shared::Shared;
 use crate::tunnels::Tunnels;
 use std::collections::{HashMap, HashSet};
@@ -141,20 +141,20 @@ struct Downlink {
 
 /// Where the records and the index of addresses lie: memory of our own, or of the kernel's program too.
 #[derive(Debug)]
-pub(crate) struct Memories {
-    pub(crate) uplinks: Shared<UplinkRecord>,
-    pub(crate) downlinks: Shared<DownlinkRecord>,
+pub(crate) struct TableMemory {
+    pub(crate) uplinks: Shared<UplinkEntry>,
+    pub(crate) downlinks: Shared<DownlinkEntry>,
     pub(crate) addresses: Shared<AtomicU32>,
     /// None where nobody reads records beside us.
     pub(crate) cells: Shared<Cell>,
     /// Words of workers that are processes of their own; none where they are threads.
-    pub(crate) seats: Shared<Seat>,
+    pub(crate) seats: Shared<WorkerSlot>,
     /// The table of addresses, of [`access::table::LINES`] lines.
     pub(crate) access: Shared<Line>,
 }
 
 /// Whoever looks for records beside us; told of what is not in arrays.
-pub(crate) trait Mirror: Send + Sync + std::fmt::Debug {
+pub(crate) trait KernelMirror: Send + Sync + std::fmt::Debug {
     /// The TEID, which is no index, leads to this index now, or to none.
     fn foreign(&mut self, teid: Teid, index: Option<u32>);
     /// The network leads to the UE of this entry now, with packets of at most so many octets, or to none.
@@ -163,7 +163,7 @@ pub(crate) trait Mirror: Send + Sync + std::fmt::Debug {
 
 /// A record that is not settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Changed {
+enum UnsettledEntry {
     Uplink(u32),
     Downlink(u32),
 }
@@ -179,15 +179,15 @@ pub(crate) const LARGEST: u64 = 1 << 24;
 pub struct Tables {
     /// Records and addresses, which are read without a lock.
     arrays: Arc<Arrays>,
-    uplinks: Parted<()>,
+    uplinks: PartitionedSlab<()>,
     /// TEIDs that were not ours to choose.
     foreign: HashMap<Teid, u32>,
     downlinks: Slab<Downlink>,
-    others: Others,
-    changed: Vec<Changed>,
+    others: HashedAddresses,
+    changed: Vec<UnsettledEntry>,
     /// Changed records that nobody goes by any more.
-    paused: HashSet<Changed>,
-    mirror: Option<Box<dyn Mirror>>,
+    paused: HashSet<UnsettledEntry>,
+    mirror: Option<Box<dyn KernelMirror>>,
     tunnels: Tunnels,
     /// What is known of addresses beside what packets are checked against.
     pub(crate) known: KnownAddresses,
@@ -201,10 +201,10 @@ pub struct Tables {
     /// The rules of sessions that need more than records hold.
     pub(crate) flows: Flows,
     pub(crate) cells: Cells,
-    pub(crate) owners: Owners,
-    pub(crate) keeper: Keeper,
+    pub(crate) owners: WorkerMap,
+    pub(crate) keeper: HotManager,
     /// The rates of records that lead to such rules.
-    rates: HashMap<Changed, Rate>,
+    rates: HashMap<UnsettledEntry, Rate>,
     links: Vec<Link>,
     /// Where [`Tables::advertise_again`] goes on, and how much of the next record's turn has passed.
     next_advertised: u32,
@@ -228,7 +228,7 @@ impl Tables {
     /// Empty tables for these pools.
     pub fn new(pools: Vec<Pool>, limits: Limits) -> Self {
         let ranges = index::ranges(&pools, LARGEST);
-        let memories = Memories {
+        let memories = TableMemory {
             uplinks: Shared::private(limits.bounded()),
             downlinks: Shared::private(limits.bounded()),
             addresses: Shared::private(index::entries(&ranges)),
@@ -241,25 +241,25 @@ impl Tables {
 
     /// Empty tables over these memories, which are as large as limits and ranges say.
     pub(crate) fn over(
-        memories: Memories,
+        memories: TableMemory,
         ranges: Vec<Range>,
         pools: Vec<Pool>,
         limits: Limits,
-        mirror: Option<Box<dyn Mirror>>,
+        mirror: Option<Box<dyn KernelMirror>>,
     ) -> Self {
         let modules = limits.modules;
         let records = limits.bounded().min(memories.uplinks.len()).min(memories.downlinks.len());
         let links = pools.iter().map(|pool| Link::new(pool.mtu, &pool.dns)).collect();
-        let hot = Hot::new(limits.hot_users);
-        let keeper = Keeper::new(hot.as_ref());
+        let hot = HotTable::new(limits.hot_users);
+        let keeper = HotManager::new(hot.as_ref());
         let (mut arrays, cells) = memories.into_arrays(ranges, pools, (limits.locking, hot));
         arrays.checks.own_peer_only = limits.own_peer_only;
         Tables {
             arrays: Arc::new(arrays),
-            uplinks: Parted::new(records, modules),
+            uplinks: PartitionedSlab::new(records, modules),
             foreign: HashMap::new(),
             downlinks: Slab::new(records),
-            others: Others::default(),
+            others: HashedAddresses::default(),
             changed: vec![],
             paused: HashSet::new(),
             mirror,
@@ -271,7 +271,7 @@ impl Tables {
             buffers: Mutex::new(Buffers::new(limits.buffer)),
             flows: Flows::default(),
             cells: Cells::new(cells),
-            owners: Owners::default(),
+            owners: WorkerMap::default(),
             keeper,
             rates: HashMap::new(),
             links,
@@ -298,20 +298,20 @@ impl Tables {
     }
 
     /// Has words for whose packets a worker handles, in memory of our own. Drivers that steer by them have their own.
-    pub fn divide(&mut self) {
-        self.owners = Owners::private(self.arrays.uplinks.len(), &self.arrays.pools);
+    pub fn enable_steering(&mut self) {
+        self.owners = WorkerMap::private(self.arrays.uplinks.len(), &self.arrays.pools);
     }
 
     /// Whose packets which worker handles.
-    pub fn owners(&self) -> &Owners {
+    pub fn owners(&self) -> &WorkerMap {
         &self.owners
     }
 
     /// Whose the address is: the session of the UE that has it.
     pub fn session_at(&self, address: IpAddr) -> Option<u64> {
         let key = match address {
-            IpAddr::V4(v4) => Key::V4(v4.to_bits()),
-            IpAddr::V6(v6) => Key::V6((v6.to_bits() >> 64) as u64),
+            IpAddr::V4(v4) => AddressKey::V4(v4.to_bits()),
+            IpAddr::V6(v6) => AddressKey::V6((v6.to_bits() >> 64) as u64),
         };
         self.session_of(self.find_downlink(key)?)
     }
@@ -332,8 +332,10 @@ impl Tables {
         self.paused.clear();
         for changed in self.changed.drain(..) {
             match changed {
-                Changed::Uplink(index) => self.arrays.uplinks[index as usize].settle(),
-                Changed::Downlink(index) => self.arrays.downlink(index).into_iter().for_each(DownlinkRecord::settle),
+                UnsettledEntry::Uplink(index) => self.arrays.uplinks[index as usize].end_write(),
+                UnsettledEntry::Downlink(index) => {
+                    self.arrays.downlink(index).into_iter().for_each(DownlinkEntry::settle)
+                }
             }
         }
     }
@@ -341,14 +343,15 @@ impl Tables {
     /// Keeps packets from these records until the end of the change, and waits for those that are being decided on: from
     /// now on what the records have counted stays as it is. A program in the kernel may still be counting the packet that
     /// it has.
-    pub fn pause(&mut self, uplinks: &[Teid], downlinks: impl IntoIterator<Item = DownlinkId>) {
-        let uplinks = uplinks.iter().filter_map(|teid| self.uplink_index(*teid)).map(Changed::Uplink);
-        let mut records: Vec<_> = uplinks.chain(downlinks.into_iter().map(|id| Changed::Downlink(id.0))).collect();
+    pub fn hold_packets(&mut self, uplinks: &[Teid], downlinks: impl IntoIterator<Item = DownlinkId>) {
+        let uplinks = uplinks.iter().filter_map(|teid| self.uplink_index(*teid)).map(UnsettledEntry::Uplink);
+        let mut records: Vec<_> =
+            uplinks.chain(downlinks.into_iter().map(|id| UnsettledEntry::Downlink(id.0))).collect();
         records.retain(|record| self.paused.insert(*record));
         for record in &records {
             match *record {
-                Changed::Uplink(index) => self.change_uplink(index).open(),
-                Changed::Downlink(index) => self.change_downlink(index).open(),
+                UnsettledEntry::Uplink(index) => self.change_uplink(index).begin_write(),
+                UnsettledEntry::Downlink(index) => self.change_downlink(index).open(),
             }
         }
         if !records.is_empty() {
@@ -357,13 +360,13 @@ impl Tables {
     }
 
     /// The record of an index that is in use or was.
-    fn change_uplink(&mut self, index: u32) -> &UplinkRecord {
-        self.changed.push(Changed::Uplink(index));
+    fn change_uplink(&mut self, index: u32) -> &UplinkEntry {
+        self.changed.push(UnsettledEntry::Uplink(index));
         &self.arrays.uplinks[index as usize]
     }
 
-    fn change_downlink(&mut self, index: u32) -> &DownlinkRecord {
-        self.changed.push(Changed::Downlink(index));
+    fn change_downlink(&mut self, index: u32) -> &DownlinkEntry {
+        self.changed.push(UnsettledEntry::Downlink(index));
         self.downlink(DownlinkId(index))
     }
 
@@ -457,7 +460,7 @@ impl Tables {
             let record = self.change_uplink(index);
             record.set(&rule);
             if record.overflows() {
-                self.rates.insert(Changed::Uplink(index), rule.mbr);
+                self.rates.insert(UnsettledEntry::Uplink(index), rule.mbr);
             }
         }
     }
@@ -466,7 +469,7 @@ impl Tables {
     /// (0 = not at all), or not any more.
     pub(crate) fn lead_uplink(&mut self, teid: Teid, list: Option<u32>) {
         let Some(index) = self.uplink_index(teid) else { return };
-        let of = Changed::Uplink(index);
+        let of = UnsettledEntry::Uplink(index);
         let record = &self.arrays.uplinks[index as usize];
         match (record.list(), list) {
             (before, after) if before == after => {}
@@ -474,11 +477,11 @@ impl Tables {
                 if before.is_none() {
                     self.rates.insert(of, record.rule().mbr);
                 }
-                self.change_uplink(index).lead(list);
+                self.change_uplink(index).set_rule_list(list);
             }
             (_, None) => {
                 let mbr = self.rates.remove(&of).unwrap_or(Rate::UNLIMITED);
-                self.change_uplink(index).stand_alone(mbr);
+                self.change_uplink(index).clear_rule_list(mbr);
             }
         }
     }
@@ -486,30 +489,30 @@ impl Tables {
     /// The same of a downlink record.
     pub(crate) fn lead_downlink(&mut self, id: DownlinkId, list: Option<u32>) {
         let Some(rule) = self.downlink_rule(id) else { return };
-        let of = Changed::Downlink(id.0);
+        let of = UnsettledEntry::Downlink(id.0);
         match (self.downlink(id).list(), list) {
             (before, after) if before == after => {}
             (_, Some(list)) => {
                 self.rates.insert(of, rule.mbr);
-                self.change_downlink(id.0).lead(list);
+                self.change_downlink(id.0).set_rule_list(list);
             }
             (_, None) => {
                 self.rates.remove(&of);
-                self.change_downlink(id.0).stand_alone(rule.mbr);
+                self.change_downlink(id.0).clear_rule_list(rule.mbr);
             }
         }
     }
 
     /// Removes a TEID; tells what it carried.
     pub fn remove_uplink(&mut self, teid: Teid) -> Volume {
-        self.pause(&[teid], []);
+        self.hold_packets(&[teid], []);
         let Some(index) = self.uplink_index(teid) else {
             return Volume::default();
         };
         let record = self.change_uplink(index);
         record.end();
         let volume = record.state.volume();
-        self.rates.remove(&Changed::Uplink(index));
+        self.rates.remove(&UnsettledEntry::Uplink(index));
         self.bound.remove(&teid);
         self.set_foreign(teid, None);
         self.uplinks.remove(index);
@@ -562,7 +565,7 @@ impl Tables {
         record.report_again(DATA);
         let overflows = record.overflows();
         if overflows {
-            self.rates.insert(Changed::Downlink(id.0), rule.mbr);
+            self.rates.insert(UnsettledEntry::Downlink(id.0), rule.mbr);
         }
         if old.tunnel != rule.tunnel {
             self.downlink(id).report_again(TUNNEL_ERROR);
@@ -608,7 +611,7 @@ impl Tables {
         let record = self.downlink(id);
         let mut rule = record.rule(*session, *pdr);
         if record.overflows() {
-            rule.mbr = self.rates.get(&Changed::Downlink(id.0)).copied().unwrap_or(Rate::UNLIMITED);
+            rule.mbr = self.rates.get(&UnsettledEntry::Downlink(id.0)).copied().unwrap_or(Rate::UNLIMITED);
         }
         Some(rule)
     }
@@ -634,15 +637,15 @@ impl Tables {
         let Some(rule) = self.downlink_rule(id) else {
             return Volume::default();
         };
-        self.pause(&[], [id]);
+        self.hold_packets(&[], [id]);
         if let Some(downlink) = self.downlinks.remove(id.0) {
             keys(downlink.ue).for_each(|key| self.others.remove(&self.arrays.addresses, key));
         }
-        self.recall(id);
+        self.demote_entry(id);
         let record = self.change_downlink(id.0);
         record.end();
         let volume = record.state.volume();
-        self.rates.remove(&Changed::Downlink(id.0));
+        self.rates.remove(&UnsettledEntry::Downlink(id.0));
         if let Some(tunnel) = rule.tunnel {
             self.tunnels.remove(tunnel, id.0);
             self.end_use(tunnel.address, Use::Tunnel);
@@ -737,18 +740,18 @@ impl Tables {
     }
 
     #[inline]
-    pub(crate) fn find_uplink(&self, teid: Teid) -> Option<&UplinkRecord> {
+    pub(crate) fn find_uplink(&self, teid: Teid) -> Option<&UplinkEntry> {
         self.arrays.uplinks.get(self.uplink_index(teid)? as usize)
     }
 
     #[inline]
-    pub(crate) fn find_downlink(&self, key: Key) -> Option<DownlinkId> {
+    pub(crate) fn find_downlink(&self, key: AddressKey) -> Option<DownlinkId> {
         self.others.get(&self.arrays.addresses, key).map(|entry| DownlinkId(Teid(entry).index()))
     }
 
     /// The record of a downlink that is in use or was.
     #[inline]
-    pub(crate) fn downlink(&self, id: DownlinkId) -> &DownlinkRecord {
+    pub(crate) fn downlink(&self, id: DownlinkId) -> &DownlinkEntry {
         self.arrays.downlink(id.0).unwrap_or_else(|| &self.arrays.downlinks[id.0 as usize])
     }
 
@@ -762,7 +765,7 @@ impl Tables {
     }
 
     /// Whose tunnel it is: session and record.
-    pub(crate) fn find_tunnel(&self, tunnel: Tunnel) -> Option<(u64, &DownlinkRecord)> {
+    pub(crate) fn find_tunnel(&self, tunnel: Tunnel) -> Option<(u64, &DownlinkEntry)> {
         let id = DownlinkId(self.tunnels.find(tunnel, |record| self.downlink(DownlinkId(record)).tunnel())?);
         Some((self.downlinks.get(id.0)?.session, self.downlink(id)))
     }
@@ -786,7 +789,7 @@ impl Tables {
 }
 
 /// What a UE is found by.
-pub(crate) fn keys(ue: SessionAddress) -> impl Iterator<Item = Key> + Clone {
-    let v4 = ue.ipv4.map(|v4| Key::V4(v4.to_bits()));
-    v4.into_iter().chain(ue.ipv6_prefix.map(|prefix| Key::V6((prefix.to_bits() >> 64) as u64)))
+pub(crate) fn keys(ue: SessionAddress) -> impl Iterator<Item = AddressKey> + Clone {
+    let v4 = ue.ipv4.map(|v4| AddressKey::V4(v4.to_bits()));
+    v4.into_iter().chain(ue.ipv6_prefix.map(|prefix| AddressKey::V6((prefix.to_bits() >> 64) as u64)))
 }

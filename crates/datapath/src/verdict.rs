@@ -4,15 +4,15 @@
 use crate::access::table::{Bits, SourceEntry};
 use crate::answer::Answer;
 use crate::counters::DropReason;
-use crate::fast::{Arrays, Owed};
-use crate::hot::Found;
-use crate::index::Key;
+use crate::entry::{ANY_PEER, DATA, DownlinkEntry, EntryCounters, TUNNEL_ERROR, UplinkEntry, watched};
+use crate::fast::{Arrays, PendingNotification};
+use crate::hot::HotLookup;
+use crate::index::AddressKey;
 use crate::inner::Inner;
 use crate::ndp;
-use crate::record::{ANY_PEER, DATA, DownlinkRecord, State, TUNNEL_ERROR, UplinkRecord, watched};
 use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::tables::{ANSWERS, DownlinkId, Tables, keys};
-use crate::toward::Toward;
+use crate::tunnel_target::TunnelTarget;
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::{Instant, SessionAddress, Teid};
@@ -74,7 +74,7 @@ pub(crate) enum UplinkVerdict<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DownlinkVerdict {
     /// So many octets go into the tunnel.
-    Forward { toward: Toward, octets: usize },
+    Forward { toward: TunnelTarget, octets: usize },
     /// It was put into the buffer of the record; the owner gets to know the first.
     Buffered(DownlinkId, Option<Event>),
     /// It is dropped.
@@ -82,7 +82,7 @@ pub(crate) enum DownlinkVerdict {
 }
 
 /// Why a packet does not simply pass.
-pub(crate) enum Stop<'a> {
+pub(crate) enum NotForwarded<'a> {
     /// It is dropped.
     Drop(DropReason),
     /// It stays on the link of the UE with this prefix.
@@ -97,21 +97,21 @@ pub(crate) fn outward<'a>(
     ue: SessionAddress,
     inner: &Inner<'a>,
     also: impl Fn(IpAddr) -> bool,
-) -> Result<&'a [u8], Stop<'a>> {
+) -> Result<&'a [u8], NotForwarded<'a>> {
     match *inner {
         Inner::V4 { source, packet, .. } => {
             let own = ue.ipv4.map(|own| own.to_bits()) == Some(source);
             let may = own || also(Ipv4Addr::from_bits(source).into());
-            if may { Ok(packet) } else { Err(Stop::Drop(DropReason::Spoofed)) }
+            if may { Ok(packet) } else { Err(NotForwarded::Drop(DropReason::Spoofed)) }
         }
         Inner::V6 { source, destination, packet } => {
             let own = ue.ipv6_prefix.is_some_and(|own| own.to_bits() >> 64 == source >> 64)
                 || also(Ipv6Addr::from_bits(source).into());
             if !own && !ndp::is_link_scope(source) {
-                return Err(Stop::Drop(DropReason::Spoofed));
+                return Err(NotForwarded::Drop(DropReason::Spoofed));
             }
             if !own || ndp::is_link_scope(destination) {
-                return Err(Stop::OnLink(ue.ipv6_prefix, packet));
+                return Err(NotForwarded::OnLink(ue.ipv6_prefix, packet));
             }
             Ok(packet)
         }
@@ -120,15 +120,15 @@ pub(crate) fn outward<'a>(
 
 /// A packet from N6, and what its UE is found by.
 #[inline]
-fn inward(packet: &[u8]) -> Result<(Inner<'_>, Key), DropReason> {
+fn inward(packet: &[u8]) -> Result<(Inner<'_>, AddressKey), DropReason> {
     let inner = Inner::read(packet).ok_or(DropReason::InnerMalformed)?;
     match inner {
         // when UEs talk to each other the kernel sees a packet leave where it came in, and advises a shorter way
         Inner::V4 { packet, .. } if is_redirect(packet) => Err(DropReason::LinkLocal),
-        Inner::V4 { destination, .. } => Ok((inner, Key::V4(destination))),
+        Inner::V4 { destination, .. } => Ok((inner, AddressKey::V4(destination))),
         // the kernel's own, as the device comes up
         Inner::V6 { destination, .. } if destination >> 120 == 0xff => Err(DropReason::LinkLocal),
-        Inner::V6 { destination, .. } => Ok((inner, Key::V6((destination >> 64) as u64))),
+        Inner::V6 { destination, .. } => Ok((inner, AddressKey::V6((destination >> 64) as u64))),
     }
 }
 
@@ -136,16 +136,16 @@ impl Arrays {
     /// Whether a UE's packet may go where it is addressed to: not to this machine, the core or the RAN, nor, where UEs do not
     /// reach each other, to a UE.
     #[inline]
-    pub(crate) fn may_reach(&self, inner: &Inner<'_>) -> Result<(), Stop<'static>> {
+    pub(crate) fn may_reach(&self, inner: &Inner<'_>) -> Result<(), NotForwarded<'static>> {
         let to = match *inner {
             Inner::V4 { destination, .. } => Bits::v4(destination),
             Inner::V6 { destination, .. } => Bits::v6(destination),
         };
         if self.checks.table.is_protected(to) {
-            return Err(Stop::Drop(DropReason::Protected));
+            return Err(NotForwarded::Drop(DropReason::Protected));
         }
         match self.isolates && self.is_kept_apart(inner) {
-            true => Err(Stop::Drop(DropReason::UeToUe)),
+            true => Err(NotForwarded::Drop(DropReason::UeToUe)),
             false => Ok(()),
         }
     }
@@ -160,7 +160,7 @@ impl Arrays {
 
     /// Whether packets of a record come from this address without a question: `None` = the tables must be asked.
     #[inline]
-    fn is_sender(&self, from: IpAddr, record: &UplinkRecord) -> Option<()> {
+    fn is_sender(&self, from: IpAddr, record: &UplinkEntry) -> Option<()> {
         match self.checks.table.source(Bits::of(from)) {
             SourceEntry::Unknown => None,
             SourceEntry::Node(place) if self.checks.own_peer_only => {
@@ -173,7 +173,7 @@ impl Arrays {
 
     /// Counts a packet to a record; whether the count has passed a mark of the owner's.
     #[inline]
-    fn count_and_watch(&self, state: &State, watch: u32, octets: usize) -> bool {
+    fn count_and_watch(&self, state: &EntryCounters, watch: u32, octets: usize) -> bool {
         watched(watch, self.count(state, octets), octets)
     }
 
@@ -181,28 +181,28 @@ impl Arrays {
     #[inline]
     fn leave<'a>(
         &self,
-        record: &UplinkRecord,
+        record: &UplinkEntry,
         rule: &UplinkRule,
         packet: &Packet<'a>,
         now: Instant,
-    ) -> Result<&'a [u8], Stop<'a>> {
+    ) -> Result<&'a [u8], NotForwarded<'a>> {
         if rule.flows != ALL_FLOWS {
             match packet.pdu_session {
                 Some(PduSession::Uplink { qfi }) if rule.flows >> qfi & 1 == 1 => {}
-                _ => return Err(Stop::Drop(DropReason::WrongFlow)),
+                _ => return Err(NotForwarded::Drop(DropReason::WrongFlow)),
             }
         }
-        let inner = Inner::read(packet.payload).ok_or(Stop::Drop(DropReason::InnerMalformed))?;
+        let inner = Inner::read(packet.payload).ok_or(NotForwarded::Drop(DropReason::InnerMalformed))?;
         let packet = outward(rule.ue, &inner, |_| false)?;
         self.may_reach(&inner)?;
         if !rule.gate_open {
-            return Err(Stop::Drop(DropReason::GateClosed));
+            return Err(NotForwarded::Drop(DropReason::GateClosed));
         }
         if !rule.forward {
-            return Err(Stop::Drop(DropReason::Action));
+            return Err(NotForwarded::Drop(DropReason::Action));
         }
         if !record.conforms(rule.mbr, packet.len(), now) {
-            return Err(Stop::Drop(DropReason::RateExceeded));
+            return Err(NotForwarded::Drop(DropReason::RateExceeded));
         }
         Ok(packet)
     }
@@ -212,23 +212,23 @@ impl Arrays {
     #[inline(always)]
     fn enter(
         &self,
-        record: &DownlinkRecord,
+        record: &DownlinkEntry,
         rule: &DownlinkRule,
-        toward: Option<Toward>,
+        toward: Option<TunnelTarget>,
         octets: usize,
         now: Instant,
-    ) -> Result<Toward, Stop<'static>> {
+    ) -> Result<TunnelTarget, NotForwarded<'static>> {
         if !rule.gate_open {
-            return Err(Stop::Drop(DropReason::GateClosed));
+            return Err(NotForwarded::Drop(DropReason::GateClosed));
         }
         match rule.action {
-            Action::Drop => return Err(Stop::Drop(DropReason::Action)),
-            Action::Buffer { notify } => return Err(Stop::Wait { notify }),
+            Action::Drop => return Err(NotForwarded::Drop(DropReason::Action)),
+            Action::Buffer { notify } => return Err(NotForwarded::Wait { notify }),
             Action::Forward => {}
         }
-        let toward = toward.ok_or(Stop::Drop(DropReason::NoTunnel))?;
+        let toward = toward.ok_or(NotForwarded::Drop(DropReason::NoTunnel))?;
         if !record.conforms(rule.mbr, octets, now) {
-            return Err(Stop::Drop(DropReason::RateExceeded));
+            return Err(NotForwarded::Drop(DropReason::RateExceeded));
         }
         Ok(toward)
     }
@@ -240,22 +240,22 @@ impl Arrays {
         from: IpAddr,
         datagram: &'a [u8],
         now: Instant,
-        owed: &Cell<Option<Owed>>,
+        owed: &Cell<Option<PendingNotification>>,
     ) -> Option<UplinkVerdict<'a>> {
         let packet = match Packet::usual(datagram) {
             Some(packet) => packet,
             None => Packet::parse(datagram).ok().filter(|packet| packet.kind == MessageType::GPdu)?,
         };
         let record = self.uplinks.get(packet.teid.index() as usize)?;
-        let look = record.look(self.locking)?;
+        let look = record.begin_read(self.locking)?;
         self.is_sender(from, record)?;
         let special = record.is_special();
         if special {
             if let (Some(own), Some(inner @ Inner::V4 { source, .. })) = (record.lean(), Inner::read(packet.payload)) {
-                let holds = record.teid() == packet.teid && packet.teid != gtpu::NO_TEID && look.holds();
+                let holds = record.teid() == packet.teid && packet.teid != gtpu::NO_TEID && look.is_consistent();
                 return holds.then_some(match (source == own, self.may_reach(&inner)) {
                     (true, Ok(())) => UplinkVerdict::Forward(inner.packet()),
-                    (true, Err(Stop::Drop(reason))) => UplinkVerdict::Drop(reason),
+                    (true, Err(NotForwarded::Drop(reason))) => UplinkVerdict::Drop(reason),
                     _ => UplinkVerdict::Drop(DropReason::Spoofed),
                 });
             }
@@ -264,18 +264,18 @@ impl Arrays {
             }
         }
         let rule = record.rule();
-        if record.teid() != packet.teid || packet.teid == gtpu::NO_TEID || !look.holds() {
+        if record.teid() != packet.teid || packet.teid == gtpu::NO_TEID || !look.is_consistent() {
             return None;
         }
         match self.leave(record, &rule, &packet, now) {
             Ok(packet) => {
                 // what is special and goes by the rule is not counted
                 if !special && self.count_and_watch(&record.state, record.watch(), packet.len()) {
-                    owed.set(Some(Owed::Uplink(rule.ue)));
+                    owed.set(Some(PendingNotification::Uplink(rule.ue)));
                 }
                 Some(UplinkVerdict::Forward(packet))
             }
-            Err(Stop::Drop(reason)) => Some(UplinkVerdict::Drop(reason)),
+            Err(NotForwarded::Drop(reason)) => Some(UplinkVerdict::Drop(reason)),
             Err(_) => None,
         }
     }
@@ -286,7 +286,7 @@ impl Arrays {
         &self,
         packet: &[u8],
         now: Instant,
-        owed: &Cell<Option<Owed>>,
+        owed: &Cell<Option<PendingNotification>>,
     ) -> Option<DownlinkVerdict> {
         let (inner, key) = match inward(packet) {
             Ok(found) => found,
@@ -303,10 +303,10 @@ impl Arrays {
     #[inline(always)]
     fn usual_downlink_by_levels(
         &self,
-        key: Key,
+        key: AddressKey,
         inner: &Inner<'_>,
         now: Instant,
-        owed: &Cell<Option<Owed>>,
+        owed: &Cell<Option<PendingNotification>>,
     ) -> Option<DownlinkVerdict> {
         self.usual_downlink_to(self.look_up(key)?, inner, now, owed)
     }
@@ -314,17 +314,17 @@ impl Arrays {
     #[inline(always)]
     fn usual_downlink_to(
         &self,
-        found: Found<'_>,
+        found: HotLookup<'_>,
         inner: &Inner<'_>,
         now: Instant,
-        owed: &Cell<Option<Owed>>,
+        owed: &Cell<Option<PendingNotification>>,
     ) -> Option<DownlinkVerdict> {
         let record = found.record;
         let look = record.look(self.locking)?;
         let special = record.is_special();
         if special {
             if let Some(toward) = record.lean() {
-                let holds = found.is(record.generation()) && look.holds();
+                let holds = found.is(record.generation()) && look.is_consistent();
                 return holds.then(|| DownlinkVerdict::Forward { toward, octets: inner.packet().len() });
             }
             if record.overflows() {
@@ -333,7 +333,7 @@ impl Arrays {
         }
         let (rule, toward) = (record.rule(0, 0), record.toward());
         // of another generation it is another UE's meanwhile
-        if !found.is(record.generation()) || !look.holds() {
+        if !found.is(record.generation()) || !look.is_consistent() {
             return None;
         }
         let octets = inner.packet().len();
@@ -341,14 +341,14 @@ impl Arrays {
             Ok(toward) => {
                 // what is special and goes by the rule is not counted
                 if !special && self.count_and_watch(&record.state, record.watch(), octets) {
-                    owed.set(Some(Owed::Downlink(found.id(self))));
+                    owed.set(Some(PendingNotification::Downlink(found.id(self))));
                 }
                 if let Some(hot) = found.cold {
                     hot.wish(found.number);
                 }
                 Some(DownlinkVerdict::Forward { toward, octets })
             }
-            Err(Stop::Drop(reason)) => Some(DownlinkVerdict::Drop(reason)),
+            Err(NotForwarded::Drop(reason)) => Some(DownlinkVerdict::Drop(reason)),
             Err(_) => None,
         }
     }
@@ -417,7 +417,7 @@ impl Tables {
                 answer => answer,
             };
         };
-        let _look = uplink.look(self.arrays().locking);
+        let _look = uplink.begin_read(self.arrays().locking);
         if !self.accepts(from, packet.teid, uplink) {
             return self.unknown_sender(uplink, packet);
         }
@@ -439,7 +439,7 @@ impl Tables {
 
     /// What becomes of a G-PDU from an address that is not known: one that the session's UE may have sent is held.
     #[cold]
-    fn unknown_sender(&self, uplink: &UplinkRecord, packet: &Packet<'_>) -> UplinkVerdict<'static> {
+    fn unknown_sender(&self, uplink: &UplinkEntry, packet: &Packet<'_>) -> UplinkVerdict<'static> {
         let ue = uplink.rule().ue;
         let framed = |source: IpAddr| {
             let behind = self.find_framed(source);
@@ -447,7 +447,8 @@ impl Tables {
         };
         // a session that passes packets on to another UPF has no addresses
         let is_relay = ue == SessionAddress::default();
-        let may_be_the_ues = |inner: Inner<'_>| is_relay || !matches!(outward(ue, &inner, framed), Err(Stop::Drop(_)));
+        let may_be_the_ues =
+            |inner: Inner<'_>| is_relay || !matches!(outward(ue, &inner, framed), Err(NotForwarded::Drop(_)));
         match Inner::read(packet.payload).is_some_and(may_be_the_ues) {
             true => UplinkVerdict::Hold(packet.teid),
             false => UplinkVerdict::Drop(DropReason::UnknownPeer),
@@ -456,21 +457,23 @@ impl Tables {
 
     /// What becomes of a packet from a UE that does not pass.
     #[cold]
-    pub(crate) fn stopped(&self, stop: Stop<'_>, now: Instant) -> UplinkVerdict<'static> {
+    pub(crate) fn stopped(&self, stop: NotForwarded<'_>, now: Instant) -> UplinkVerdict<'static> {
         match stop {
-            Stop::Drop(reason) => UplinkVerdict::Drop(reason),
-            Stop::OnLink(prefix, packet) => self.to_the_router(prefix, packet, now),
+            NotForwarded::Drop(reason) => UplinkVerdict::Drop(reason),
+            NotForwarded::OnLink(prefix, packet) => self.to_the_router(prefix, packet, now),
             // no rule for packets from UEs says so
-            Stop::Wait { .. } => UplinkVerdict::Drop(DropReason::Action),
+            NotForwarded::Wait { .. } => UplinkVerdict::Drop(DropReason::Action),
         }
     }
 
     /// Tells what was not told without the lock.
     #[cold]
-    pub(crate) fn tell_owed(&self, owed: Owed, tell: &mut impl FnMut(Event)) {
+    pub(crate) fn tell_owed(&self, owed: PendingNotification, tell: &mut impl FnMut(Event)) {
         match owed {
-            Owed::Uplink(ue) => self.tell_volume(ue, tell),
-            Owed::Downlink(id) => self.session_of(id).into_iter().for_each(|session| tell(Event::Volume { session })),
+            PendingNotification::Uplink(ue) => self.tell_volume(ue, tell),
+            PendingNotification::Downlink(id) => {
+                self.session_of(id).into_iter().for_each(|session| tell(Event::Volume { session }))
+            }
         }
     }
 
@@ -483,7 +486,7 @@ impl Tables {
 
     /// An IPv6 packet that stays on its link: a question to the router, or nothing that concerns anybody.
     fn to_the_router(&self, prefix: Option<Ipv6Addr>, packet: &[u8], now: Instant) -> UplinkVerdict<'static> {
-        let found = prefix.and_then(|prefix| self.find_downlink(Key::V6((prefix.to_bits() >> 64) as u64)));
+        let found = prefix.and_then(|prefix| self.find_downlink(AddressKey::V6((prefix.to_bits() >> 64) as u64)));
         match (ndp::solicitation(packet), found) {
             (Some(solicitation), Some(id)) => {
                 self.limited(&self.solicitations, Some(Answer::Router(id, solicitation)), now)
@@ -539,17 +542,17 @@ impl Tables {
         match self.arrays().enter(record, &rule, record.toward(), octets, now) {
             Ok(toward) => {
                 if !record.is_uncounted() && self.arrays().count_and_watch(&record.state, record.watch(), octets) {
-                    self.tell_owed(Owed::Downlink(id), tell);
+                    self.tell_owed(PendingNotification::Downlink(id), tell);
                 }
                 DownlinkVerdict::Forward { toward, octets }
             }
-            Err(Stop::Wait { notify }) => match self.downlink_rule(id) {
+            Err(NotForwarded::Wait { notify }) => match self.downlink_rule(id) {
                 Some(rule) => self.keep(id, &rule, notify, inner.packet(), now, tell),
                 None => DownlinkVerdict::Drop(DropReason::UnknownUe),
             },
-            Err(Stop::Drop(reason)) => DownlinkVerdict::Drop(reason),
+            Err(NotForwarded::Drop(reason)) => DownlinkVerdict::Drop(reason),
             // no rule for packets to UEs says so
-            Err(Stop::OnLink(..)) => DownlinkVerdict::Drop(DropReason::LinkLocal),
+            Err(NotForwarded::OnLink(..)) => DownlinkVerdict::Drop(DropReason::LinkLocal),
         }
     }
 

@@ -37,11 +37,11 @@
 //! `examples/memory.rs` runs it against a core that does answer.
 #![forbid(unsafe_code)]
 
-pub mod abuse;
 mod engine;
 pub mod gnb;
 pub mod load;
 pub mod mix;
+pub mod negative;
 mod options;
 mod report;
 pub mod scenario;
@@ -49,6 +49,6 @@ pub mod traffic;
 pub mod ue;
 pub mod usim;
 
-pub use engine::{Error, Open, Phase, Progress, run, run_with};
+pub use engine::{EndpointFactory, Error, Phase, Progress, run, run_with};
 pub use options::{Echoes, LAB_K, LAB_OPC, Load, NGAP_PORT, Options, Retry, Subscribers};
 pub use report::{Latency, PROCEDURES, Procedure, Report, Row, Steady, UserPlane, write_csv};

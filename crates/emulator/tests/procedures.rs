@@ -4,7 +4,7 @@ mod support;
 
 use support::{Behaviour, K_OCTETS, Network, OPC_OCTETS, wire};
 use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, NgState, Outbox};
-use vireo_emulator::ue::{self, Cause, Event, Fault, Mm, Profile, Registration, Service, Ue};
+use vireo_emulator::ue::{self, Cause, Event, Fault, MmState, Profile, Registration, Service, Ue};
 use vireo_emulator::usim::{Concealment, Keys, Usim};
 use vireo_types::{GnbId, PduSessionType, Plmn, RanUeNgapId, Snssai, Tac, Tai};
 use vireo_wire::nas::{
@@ -50,13 +50,13 @@ impl Lab {
     }
 
     /// Sends what the UE said, and everything that follows from it, until silence.
-    fn uplink(&mut self, said: &ue::Out) {
+    fn uplink(&mut self, said: &ue::UeOutput) {
         let mut out = Outbox::default();
         self.say(said, &mut out);
         self.carry(out);
     }
 
-    fn say(&mut self, said: &ue::Out, out: &mut Outbox) {
+    fn say(&mut self, said: &ue::UeOutput, out: &mut Outbox) {
         self.events.extend(&said.events);
         for nas in said.messages() {
             match self.ran {
@@ -85,7 +85,7 @@ impl Lab {
         let mut inbox = Inbox::default();
         self.gnb.receive(pdu, &mut inbox, out).expect("answers encode");
         for event in &inbox.events {
-            let mut said = ue::Out::default();
+            let mut said = ue::UeOutput::default();
             match event {
                 gnb::Event::Nas { owner, range } => {
                     assert_eq!(*owner, 7);
@@ -110,13 +110,13 @@ impl Lab {
     }
 
     fn register(&mut self, registration: Registration) {
-        let mut said = ue::Out::default();
+        let mut said = ue::UeOutput::default();
         self.ue.register(&self.profile, registration, &mut said).expect("may register");
         self.uplink(&said);
     }
 
     fn establish(&mut self, psi: u8, kind: PduSessionType) {
-        let mut said = ue::Out::default();
+        let mut said = ue::UeOutput::default();
         self.ue.establish(&self.profile, psi, kind, &mut said).expect("may establish");
         self.uplink(&said);
     }
@@ -150,7 +150,7 @@ fn a_ue_registers_with_every_algorithm_and_proves_its_imeisv() {
         let mut lab = Lab::new(Behaviour { nea, nia, ..Behaviour::default() });
         lab.register(Registration::Fresh);
         lab.check();
-        assert_eq!(lab.ue.mm(), Mm::Registered);
+        assert_eq!(lab.ue.mm(), MmState::Registered);
         let secured = Event::Secured { ciphering: nea as u8, integrity: nia as u8 };
         assert_eq!(lab.take(), [secured, Event::Registered { guti: true }]);
         assert_eq!(lab.network.imeisvs, ["imeisv-3570000000000101"]);
@@ -168,7 +168,7 @@ fn concealed_identities_register() {
         lab.profile.concealment = Concealment::Ecies { key_id: 1, key };
         lab.register(Registration::Fresh);
         lab.check();
-        assert_eq!(lab.ue.mm(), Mm::Registered);
+        assert_eq!(lab.ue.mm(), MmState::Registered);
     }
 }
 
@@ -188,7 +188,7 @@ fn sessions_come_and_go() {
         assert_eq!(lab.network.routes[&tunnel.uplink.0], ("127.0.0.3".parse().expect("one"), tunnel.downlink.0));
     }
     assert_eq!(gnb::downlink_owner(lab.gnb.tunnels(ran)[1].downlink), (7, 2));
-    let mut said = ue::Out::default();
+    let mut said = ue::UeOutput::default();
     lab.ue.release(2, &mut said).expect("may release");
     lab.uplink(&said);
     lab.check();
@@ -204,8 +204,8 @@ fn an_idle_ue_comes_back_by_service_request() {
     lab.establish(1, PduSessionType::Ipv4);
     for round in 0..3 {
         lab.idle();
-        assert_eq!(lab.ue.mm(), Mm::Registered);
-        let mut said = ue::Out::default();
+        assert_eq!(lab.ue.mm(), MmState::Registered);
+        let mut said = ue::UeOutput::default();
         let why = if round == 1 { Service::Paged } else { Service::Data };
         lab.ue.service_request(why, &mut said).expect("is idle");
         lab.uplink(&said);
@@ -236,27 +236,27 @@ fn a_ue_leaves_and_returns_with_its_guti() {
     let mut lab = Lab::new(Behaviour::default());
     lab.register(Registration::Fresh);
     lab.establish(1, PduSessionType::Ipv4);
-    let mut said = ue::Out::default();
+    let mut said = ue::UeOutput::default();
     lab.ue.deregister(&lab.profile, false, &mut said).expect("is registered");
     lab.uplink(&said);
     lab.check();
-    assert_eq!((lab.ue.mm(), lab.ran, lab.network.deregistered), (Mm::Deregistered, None, 1));
+    assert_eq!((lab.ue.mm(), lab.ran, lab.network.deregistered), (MmState::Deregistered, None, 1));
     lab.take();
     lab.register(Registration::Initial);
     lab.check();
     // no authentication and no security mode: the context was still good
     assert_eq!(lab.take(), [Event::Registered { guti: true }]);
-    let mut said = ue::Out::default();
+    let mut said = ue::UeOutput::default();
     lab.idle();
     lab.ue.register(&lab.profile, Registration::Periodic, &mut said).expect("is registered");
     lab.uplink(&said);
     lab.check();
     lab.idle();
-    let mut said = ue::Out::default();
+    let mut said = ue::UeOutput::default();
     lab.ue.deregister(&lab.profile, true, &mut said).expect("is registered");
     lab.uplink(&said);
     lab.check();
-    assert_eq!((lab.ue.mm(), lab.network.deregistered), (Mm::Deregistered, 2));
+    assert_eq!((lab.ue.mm(), lab.network.deregistered), (MmState::Deregistered, 2));
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn an_unknown_guti_is_asked_for_its_suci() {
     let mut lab = Lab::new(Behaviour::default());
     lab.register(Registration::UnknownGuti);
     lab.check();
-    assert_eq!(lab.ue.mm(), Mm::Registered);
+    assert_eq!(lab.ue.mm(), MmState::Registered);
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn refusals_are_told() {
     let mut lab = Lab::new(Behaviour { reject: Some((GmmCause::Congestion, Some(60))), ..Behaviour::default() });
     lab.register(Registration::Fresh);
     assert_eq!(lab.take().last(), Some(&Event::RegistrationRejected { cause: 22, retry_after_s: Some(60) }));
-    assert_eq!(lab.ue.mm(), Mm::Deregistered);
+    assert_eq!(lab.ue.mm(), MmState::Deregistered);
     let cause = GsmCause::MissingOrUnknownDnn;
     let mut lab = Lab::new(Behaviour { reject_session: Some(cause), ..Behaviour::default() });
     lab.register(Registration::Fresh);
@@ -347,7 +347,7 @@ fn forged_replayed_and_unprotected_downlink_messages_are_refused() {
     lab.network_says(&pdu);
     lab.network_says(&pdu);
     assert_eq!(lab.take(), [Event::ConfigurationUpdated, Event::Violation(ue::Violation::WrongMac)]);
-    let mut out = ue::Out::default();
+    let mut out = ue::UeOutput::default();
     lab.ue.receive(&lab.profile, &[0x7e, 0, 0x5b, 1], &mut out);
     assert_eq!(out.events, [Event::Violation(ue::Violation::Unprotected(0x5b))]);
     lab.ue.receive(&lab.profile, &[0x7e], &mut out);
@@ -378,7 +378,7 @@ fn resets_of_both_sides_leave_no_connection() {
 
 impl Lab {
     fn idle_register(&mut self) {
-        let mut said = ue::Out::default();
+        let mut said = ue::UeOutput::default();
         self.ue.register(&self.profile, Registration::Periodic, &mut said).expect("is registered");
         self.uplink(&said);
     }

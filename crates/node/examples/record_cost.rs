@@ -7,9 +7,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Instant;
 use vireo_core::context::{Connection, NasSecurity, RanContext, Registration, UeContext, encode};
-use vireo_core::session::{N4, Ran, SmContext, Stage, Tunnel, Usage};
+use vireo_core::session::{N4State, RanState, SmContext, Stage, Tunnel, Usage};
 use vireo_core::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription};
-use vireo_store::records::{Format, Found};
+use vireo_store::records::{Format, StoredRecord};
 use vireo_types::{
     AmfUeNgapId, AssocId, Bucket, Dnn, Ltmsi, NrCgi, PduSessionType, Plmn, RanUeNgapId, Seid, SessionAddress,
     SessionIndex, Snssai, Tac, Tai, Teid, Tmsi,
@@ -89,8 +89,8 @@ fn smf(up: bool) -> SmContext {
         target: None,
         end_marker: false,
         stage: Stage::Established,
-        ran: if up { Ran::Up } else { Ran::Idle },
-        n4: N4::Told,
+        ran: if up { RanState::Up } else { RanState::Idle },
+        n4: N4State::Told,
         usage: Usage::default(),
         relocation: None,
         deadline: None,
@@ -115,13 +115,13 @@ fn measure<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(
         let split = |value: &T| format.split(value).expect("it has parts");
         let whole = format.encode(after).expect("it has an encoding");
         let parts = split(after).all().iter().map(|part| (part.name.to_owned(), part.octets.to_vec())).collect();
-        let found = Found { version: 1, parts, ..Found::default() };
+        let found = StoredRecord { version: 1, parts, ..StoredRecord::default() };
         assert_eq!(&format.join::<T>(&found).expect("it decodes"), after, "it comes back");
         let there: Vec<_> =
             split(before).all().iter().map(|part| (part.name.to_owned(), part.octets.to_vec())).collect();
         let now = split(after);
         let changed = now.changed(&there);
-        let size = |parts: &[vireo_store::records::Part<'_>]| -> usize {
+        let size = |parts: &[vireo_store::records::RecordPart<'_>]| -> usize {
             parts.iter().map(|part| part.name.len() + part.octets.len()).sum()
         };
         let encode = timed(times, || drop(std::hint::black_box(format.encode(after))));

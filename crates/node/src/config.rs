@@ -10,7 +10,7 @@ pub use vireo_core::config::{
     StateAnswer, StateCarry, StateChange, StateFormat, StateLocation, StatePersist, StateScope, StateWrite,
 };
 use vireo_core::ran::admission::Allow;
-use vireo_core::schedule::forward::Policy;
+use vireo_core::schedule::dispatch::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_sctp::Driver;
 use vireo_store::records::RecordsKey;
@@ -261,7 +261,7 @@ impl Default for StateConfig {
             tls: DatabaseTls::default(),
             confirm: 0,
             carry: StateCarry::None,
-            answer: StateAnswer::Given,
+            answer: StateAnswer::Explicit,
             database: "redis://127.0.0.1:6379".into(),
             key: "vireo".into(),
             sealing: None,

@@ -1,18 +1,20 @@
 //! The control plane of one process: subscriber service, host, balancer and status interface, started in the order in
 //! which each needs the other and stopped in the reverse.
 
-use crate::api::{self, Move, MoveError, Moved, RelocateError, SlicesStatus, Status, StatusFilter, StatusSource};
-use crate::balancer::{Balancer, Stopper};
+use crate::api::{
+    self, MoveError, MoveRequest, MoveResult, RelocateError, SlicesStatus, Status, StatusFilter, StatusSource,
+};
+use crate::balancer::{Balancer, StopHandle};
 use crate::clock::clock;
 use crate::config::{ApiConfig, N2Config, N4Config};
 use crate::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
-use crate::crew::Program;
-use crate::host::{Door, Frame, Gauge, Host, HostConfig, HostError, Input};
+use crate::host::{Host, HostBuilder, HostConfig, HostError, HostSender, Input, RegionUsage};
 use crate::metrics::Metrics;
 use crate::n4;
 use crate::reload::Reload;
 use crate::sbi::SbiConfig;
 use crate::sbi::amf::SmfLink;
+use crate::supervisor::Program;
 use crate::upf::UpfHandle;
 use crossbeam_channel::{Sender, bounded};
 use rand::RngCore;
@@ -102,7 +104,7 @@ pub enum StartError {
     Link(#[from] crate::cluster::LinkError),
     /// What a process hands over to the one that follows it.
     #[error(transparent)]
-    Handover(#[from] crate::balancer::HandoverError),
+    Handover(#[from] crate::balancer::HotRestartError),
     /// The status interface.
     #[error(transparent)]
     Api(#[from] api::ApiError),
@@ -114,13 +116,13 @@ pub enum StartError {
 /// A control plane that runs. Dropping it without [`Control::stop`] leaves its threads to the end of the process.
 #[derive(Debug)]
 pub struct Control {
-    inputs: Door,
-    stopper: Stopper,
+    inputs: HostSender,
+    stopper: StopHandle,
     balancer: Option<JoinHandle<std::io::Result<()>>>,
     host: Option<JoinHandle<()>>,
     api: Option<api::Server>,
     driver: String,
-    gauge: Gauge,
+    gauge: RegionUsage,
     metrics: Arc<Metrics>,
 }
 
@@ -152,13 +154,13 @@ impl Control {
             program: config.program,
             allow: config.n2.allow.clone(),
         };
-        let mut frame = Frame::new(&settings)?;
+        let mut frame = HostBuilder::new(&settings)?;
         if let Some(sbi) = &config.sbi {
             frame.ask(SmfLink::start(sbi, &settings.core, &settings.state, frame.door(), false)?);
         }
         let (inputs, gauge) = (frame.door(), frame.gauge());
         let udm = start_udm(store, config.udm, inputs.clone())?;
-        let source = Source {
+        let source = ControlStatus {
             inputs: inputs.clone(),
             upf: config.upf,
             upfs: upfs(&settings.core),
@@ -198,7 +200,7 @@ impl Control {
     pub fn reload(&self, reload: Reload) {
         self.stopper.allow(reload.allow_lists());
         // A host that is gone is reported by itself.
-        let _ = self.inputs.call(Input::Reload(Box::new(reload)));
+        let _ = self.inputs.send_urgent(Input::Reload(Box::new(reload)));
     }
 
     /// Whether a thread has ended that should not have.
@@ -216,7 +218,7 @@ impl Control {
     pub fn stop(mut self) -> std::io::Result<()> {
         self.stopper.stop();
         let result = self.balancer.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())));
-        let _ = self.inputs.call(Input::Stop);
+        let _ = self.inputs.send_urgent(Input::Stop);
         if let Some(host) = self.host.take() {
             let _ = host.join();
         }
@@ -225,7 +227,7 @@ impl Control {
 }
 
 /// The subscriber service, whose answers come through a host's door.
-pub(crate) fn start_udm(store: Store, config: UdmConfig, door: Door) -> Result<Udm, UdmError> {
+pub(crate) fn start_udm(store: Store, config: UdmConfig, door: HostSender) -> Result<Udm, UdmError> {
     Udm::start(store, config, clock(), move |token, answer| {
         let ltmsi = Ltmsi::from_raw(token as u32);
         // The host is gone when the core stops: nobody waits for the answer then.
@@ -283,18 +285,18 @@ pub(crate) fn n4_settings(core: &CoreConfig, config: &N4Config, (recovery, share
 
 /// Answers the status interface by asking the host.
 #[derive(Debug)]
-pub(crate) struct Source {
-    pub(crate) inputs: Door,
+pub(crate) struct ControlStatus {
+    pub(crate) inputs: HostSender,
     pub(crate) upf: Option<Arc<UpfHandle>>,
     /// Names and addresses of the UPFs.
     pub(crate) upfs: Vec<(String, SocketAddr)>,
-    pub(crate) gauge: Gauge,
+    pub(crate) gauge: RegionUsage,
     pub(crate) metrics: Arc<Metrics>,
     /// Of a host of a cluster.
-    pub(crate) copies: Option<crate::cluster::Watch>,
+    pub(crate) copies: Option<crate::cluster::ReplicatorStatus>,
 }
 
-impl Source {
+impl ControlStatus {
     /// Puts an order about a UE before the host; whether there is one, or nothing if the host does not answer.
     fn order(&self, order: impl FnOnce(Sender<bool>) -> Input) -> Option<bool> {
         let (reply, answer) = bounded(1);
@@ -303,12 +305,12 @@ impl Source {
     }
 }
 
-impl StatusSource for Source {
+impl StatusSource for ControlStatus {
     fn status(&self, filter: &StatusFilter) -> Status {
         let (reply, answer) = bounded(1);
         let asked = self.inputs.send_timeout(Input::Status { filter: filter.clone(), reply }, STATUS_WAIT);
         let mut status: Status = asked.ok().and_then(|()| answer.recv_timeout(STATUS_WAIT).ok()).unwrap_or_default();
-        status.copies = self.copies.as_ref().map_or(0, crate::cluster::Watch::copies);
+        status.copies = self.copies.as_ref().map_or(0, crate::cluster::ReplicatorStatus::copies);
         for worker in &mut status.workers {
             // One that has ended meanwhile has none.
             worker.cpu_us = crate::metrics::process::cpu_us_of(worker.pid).unwrap_or(0);
@@ -324,7 +326,7 @@ impl StatusSource for Source {
         self.upf.as_ref().map(|upf| upf.slices(counts)).unwrap_or_default()
     }
 
-    fn move_users(&self, order: &Move) -> Result<Moved, MoveError> {
+    fn move_users(&self, order: &MoveRequest) -> Result<MoveResult, MoveError> {
         self.upf.as_ref().ok_or(MoveError::NoSlices)?.move_users(order)
     }
 

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vireo_store::Version;
 use vireo_store::records::{
-    Change, Codec, Encoded, Found, Known, LIFE, Manner, Name, Part, RecordError, Records, SharedError,
+    Change, Codec, Encoded, LIFE, Name, RecordBase, RecordError, RecordPart, RecordStore, ShmError, StoredRecord,
+    UpdateMode,
 };
 use vireo_types::Instant;
 
@@ -24,11 +25,11 @@ pub(crate) const RENEWED: Duration = Duration::from_secs(LIFE.as_secs() / 8);
 
 /// An operation.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct DatabaseJob {
     pub(crate) name: Name,
     /// By what who asks knows it: of a record that functions share, what is its own there.
     pub(crate) of: Name,
-    pub(crate) what: What,
+    pub(crate) what: DatabaseOperation,
     /// The transaction that it is for.
     pub(crate) kind: Transaction,
     /// Until when it makes sense; `None`: however long it takes.
@@ -37,7 +38,7 @@ pub(crate) struct Job {
 
 /// What is to be done.
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum DatabaseOperation {
     Load,
     /// A record that is a whole.
     Commit {
@@ -46,7 +47,7 @@ pub(crate) enum What {
     },
     /// A value, by the database's codec.
     Put {
-        known: Known,
+        known: RecordBase,
         value: Encoded,
     },
     /// Parts of a record that functions share; of a `whole` it has these alone then.
@@ -60,39 +61,45 @@ pub(crate) enum What {
     },
 }
 
-impl What {
+impl DatabaseOperation {
     pub(crate) fn operation(&self) -> StateOperation {
         match self {
-            What::Load => StateOperation::Read,
-            What::Commit { .. } | What::Put { .. } | What::Parts { .. } => StateOperation::Write,
-            What::Remove { .. } => StateOperation::Remove,
+            DatabaseOperation::Load => StateOperation::Read,
+            DatabaseOperation::Commit { .. } | DatabaseOperation::Put { .. } | DatabaseOperation::Parts { .. } => {
+                StateOperation::Write
+            }
+            DatabaseOperation::Remove { .. } => StateOperation::Remove,
         }
     }
 
-    fn parts(&self, codec: Codec) -> Vec<Part<'_>> {
+    fn parts(&self, codec: Codec) -> Vec<RecordPart<'_>> {
         match self {
-            What::Put { known, value } => codec.parts(known, value),
-            What::Parts { parts, .. } => parts.iter().map(|(name, octets)| Part { name, octets }).collect(),
-            What::Load | What::Commit { .. } | What::Remove { .. } => Vec::new(),
+            DatabaseOperation::Put { known, value } => codec.parts(known, value),
+            DatabaseOperation::Parts { parts, .. } => {
+                parts.iter().map(|(name, octets)| RecordPart { name, octets }).collect()
+            }
+            DatabaseOperation::Load | DatabaseOperation::Commit { .. } | DatabaseOperation::Remove { .. } => Vec::new(),
         }
     }
 
-    fn change<'a>(&'a self, codec: Codec, parts: &'a [Part<'a>], taken_out: bool) -> Option<Change<'a>> {
+    fn change<'a>(&'a self, codec: Codec, parts: &'a [RecordPart<'a>], taken_out: bool) -> Option<Change<'a>> {
         match self {
-            What::Load => None,
-            What::Commit { expected, octets } => Some(Change::Commit { expected: *expected, octets }),
-            What::Put { known, value } => Some(codec.change(known, value, parts, taken_out)),
-            What::Parts { expected, whole: true, .. } => Some(Change::Replace { expected: *expected, parts }),
-            What::Parts { expected, .. } => Some(Change::Update { expected: *expected, parts }),
-            What::Remove { expected } => Some(Change::Remove { expected: *expected }),
+            DatabaseOperation::Load => None,
+            DatabaseOperation::Commit { expected, octets } => Some(Change::Commit { expected: *expected, octets }),
+            DatabaseOperation::Put { known, value } => Some(codec.change(known, value, parts, taken_out)),
+            DatabaseOperation::Parts { expected, whole: true, .. } => {
+                Some(Change::Replace { expected: *expected, parts })
+            }
+            DatabaseOperation::Parts { expected, .. } => Some(Change::Update { expected: *expected, parts }),
+            DatabaseOperation::Remove { expected } => Some(Change::Remove { expected: *expected }),
         }
     }
 }
 
 /// What has become of it. After an error that passes nothing was done, and will not be.
 #[derive(Debug)]
-pub(crate) enum Done {
-    Loaded(Result<Option<Found>, RecordError>),
+pub(crate) enum OperationResult {
+    Loaded(Result<Option<StoredRecord>, RecordError>),
     Changed(Result<Version, RecordError>),
 }
 
@@ -109,7 +116,7 @@ pub enum DatabaseError {
     Stranger,
     /// The records in shared memory.
     #[error("{0}; see state.database, state.key, state.ues and upf.max-sessions")]
-    Shared(#[from] SharedError),
+    Shared(#[from] ShmError),
 }
 
 /// The records of a collection, by their numbers, some at a time.
@@ -118,11 +125,11 @@ pub enum DatabaseError {
 ///
 /// [`RecordError`], of all of them; what `each` says.
 pub(crate) fn read_all(
-    records: &mut dyn Records,
+    records: &mut dyn RecordStore,
     collection: &'static str,
-    mut each: impl FnMut(u64, Found) -> Result<(), DatabaseError>,
+    mut each: impl FnMut(u64, StoredRecord) -> Result<(), DatabaseError>,
 ) -> Result<(), DatabaseError> {
-    let numbers = records.numbers(collection)?;
+    let numbers = records.list_ids(collection)?;
     for part in numbers.chunks(BATCH) {
         let names: Vec<Name> = part.iter().map(|id| Name { collection, id: *id }).collect();
         for (name, found) in names.iter().zip(records.load(&names)?) {
@@ -135,7 +142,7 @@ pub(crate) fn read_all(
 
 /// An operation that is not done yet.
 pub(crate) struct Pending {
-    job: Job,
+    job: DatabaseJob,
     /// It may have been carried out, and nobody knows.
     doubtful: bool,
     /// The record was taken out, to be put in again.
@@ -144,26 +151,27 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    pub(crate) fn new(job: Job) -> Self {
+    pub(crate) fn new(job: DatabaseJob) -> Self {
         Pending { job, doubtful: false, taken_out: false, since: std::time::Instant::now() }
     }
 
     /// Whether it is a commit that has the record taken out next.
     fn takes_out(&self, codec: Codec) -> bool {
-        let there = matches!(&self.job.what, What::Put { known, .. } if known.version != 0);
-        there && codec.manner == Manner::DeleteCreate && !self.taken_out
+        let there = matches!(&self.job.what, DatabaseOperation::Put { known, .. } if known.version != 0);
+        there && codec.manner == UpdateMode::DeleteCreate && !self.taken_out
     }
 
     /// It is tried again.
-    fn later(mut self, error: &RecordError) -> Self {
+    fn retry_later(mut self, error: &RecordError) -> Self {
         tracing::debug!(%error, "an operation waits for the database");
-        self.doubtful |= !matches!(self.job.what, What::Load) && matches!(error, RecordError::Silent(_));
+        self.doubtful |=
+            !matches!(self.job.what, DatabaseOperation::Load) && matches!(error, RecordError::OutcomeUnknown(_));
         self
     }
 }
 
 /// What a change comes to.
-enum Step {
+enum ChangeResult {
     Done(Pending, Result<Version, RecordError>),
     /// The record was taken out, and is to be put in.
     PutIn(Pending),
@@ -173,9 +181,9 @@ enum Step {
 
 /// The thread.
 pub(crate) struct Database {
-    pub(crate) records: Box<dyn Records>,
+    pub(crate) records: Box<dyn RecordStore>,
     pub(crate) codec: Codec,
-    pub(crate) jobs: Receiver<Job>,
+    pub(crate) jobs: Receiver<DatabaseJob>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stop: Arc<AtomicBool>,
     /// Whose it is.
@@ -186,7 +194,7 @@ pub(crate) struct Database {
 
 impl Database {
     /// Works until nobody has jobs any more, or until it is told to stop.
-    pub(crate) fn run(mut self, mut done: impl FnMut(Name, Done), clock: impl Fn() -> Instant) {
+    pub(crate) fn run(mut self, mut done: impl FnMut(Name, OperationResult), clock: impl Fn() -> Instant) {
         let mut waiting = VecDeque::new();
         let mut renewed = std::time::Instant::now();
         loop {
@@ -202,7 +210,7 @@ impl Database {
                 renewed = std::time::Instant::now();
                 renew(&mut *self.records, self.node);
             }
-            if !self.go(&mut waiting, &mut done) {
+            if !self.run_pending(&mut waiting, &mut done) {
                 if self.stop.load(Ordering::SeqCst) {
                     return;
                 }
@@ -213,27 +221,31 @@ impl Database {
     }
 
     /// Does what waits, as far as the database does; whether it does.
-    pub(crate) fn go(&mut self, waiting: &mut VecDeque<Pending>, done: &mut impl FnMut(Name, Done)) -> bool {
+    pub(crate) fn run_pending(
+        &mut self,
+        waiting: &mut VecDeque<Pending>,
+        done: &mut impl FnMut(Name, OperationResult),
+    ) -> bool {
         while !waiting.is_empty() {
             let part: Vec<Pending> = waiting.drain(..waiting.len().min(BATCH)).collect();
             let (loads, changes): (Vec<_>, Vec<_>) =
-                part.into_iter().partition(|pending| matches!(pending.job.what, What::Load));
+                part.into_iter().partition(|pending| matches!(pending.job.what, DatabaseOperation::Load));
             let (loaded, changed) = (self.load(&loads), self.change(&changes));
             let mut works = true;
             for (pending, result) in loads.into_iter().zip(loaded) {
                 match result {
-                    Err(error) if error.passes() => {
-                        waiting.push_back(pending.later(&error));
+                    Err(error) if error.is_retryable() => {
+                        waiting.push_back(pending.retry_later(&error));
                         works = false;
                     }
-                    result => self.finish(pending, Done::Loaded(result), done),
+                    result => self.finish(pending, OperationResult::Loaded(result), done),
                 }
             }
             for (pending, result) in changes.into_iter().zip(changed) {
                 match self.changed(pending, result) {
-                    Step::Done(pending, result) => self.finish(pending, Done::Changed(result), done),
-                    Step::PutIn(pending) => waiting.push_front(pending),
-                    Step::Later(pending) => {
+                    ChangeResult::Done(pending, result) => self.finish(pending, OperationResult::Changed(result), done),
+                    ChangeResult::PutIn(pending) => waiting.push_front(pending),
+                    ChangeResult::Later(pending) => {
                         waiting.push_back(pending);
                         works = false;
                     }
@@ -247,20 +259,20 @@ impl Database {
     }
 
     /// What a change comes to that the database was asked for.
-    fn changed(&mut self, pending: Pending, result: Result<Version, RecordError>) -> Step {
+    fn changed(&mut self, pending: Pending, result: Result<Version, RecordError>) -> ChangeResult {
         let takes_out = pending.takes_out(self.codec);
         match result {
-            Ok(_) if takes_out => Step::PutIn(self.taken_out(pending)),
+            Ok(_) if takes_out => ChangeResult::PutIn(self.taken_out(pending)),
             // It may be because it was taken out by this, and the answer was lost.
             Err(RecordError::Conflict) if takes_out && pending.doubtful => {
                 match self.records.load(&[pending.job.name]).map(|mut found| found.pop().flatten()) {
-                    Ok(None) => Step::PutIn(self.taken_out(pending)),
-                    Err(error) if error.passes() => Step::Later(pending.later(&error)),
-                    _ => Step::Done(pending, Err(RecordError::Conflict)),
+                    Ok(None) => ChangeResult::PutIn(self.taken_out(pending)),
+                    Err(error) if error.is_retryable() => ChangeResult::Later(pending.retry_later(&error)),
+                    _ => ChangeResult::Done(pending, Err(RecordError::Conflict)),
                 }
             }
-            Err(error) if error.passes() => Step::Later(pending.later(&error)),
-            result => Step::Done(pending, result),
+            Err(error) if error.is_retryable() => ChangeResult::Later(pending.retry_later(&error)),
+            result => ChangeResult::Done(pending, result),
         }
     }
 
@@ -271,7 +283,7 @@ impl Database {
         Pending { taken_out: true, ..Pending::new(job) }
     }
 
-    fn load(&mut self, loads: &[Pending]) -> Vec<Result<Option<Found>, RecordError>> {
+    fn load(&mut self, loads: &[Pending]) -> Vec<Result<Option<StoredRecord>, RecordError>> {
         if loads.is_empty() {
             return Vec::new();
         }
@@ -279,7 +291,7 @@ impl Database {
         match self.records.load(&names) {
             Ok(found) => found.into_iter().map(Ok).collect(),
             // One that is no record spoils the answer of all.
-            Err(RecordError::Stranger) if loads.len() > 1 => {
+            Err(RecordError::NotARecord) if loads.len() > 1 => {
                 let one =
                     |name: &Name| self.records.load(std::slice::from_ref(name)).map(|mut found| found.pop().flatten());
                 names.iter().map(one).collect()
@@ -293,7 +305,7 @@ impl Database {
             return Vec::new();
         }
         let codec = self.codec;
-        let parts: Vec<Vec<Part<'_>>> = changes.iter().map(|pending| pending.job.what.parts(codec)).collect();
+        let parts: Vec<Vec<RecordPart<'_>>> = changes.iter().map(|pending| pending.job.what.parts(codec)).collect();
         let changes = changes.iter().zip(&parts).filter_map(|(Pending { job, taken_out, .. }, parts)| {
             Some((job.name, job.what.change(codec, parts, *taken_out)?))
         });
@@ -301,30 +313,33 @@ impl Database {
         self.records.change(&changes)
     }
 
-    fn finish(&self, pending: Pending, result: Done, done: &mut impl FnMut(Name, Done)) {
-        let Job { of, what, kind, .. } = pending.job;
+    fn finish(&self, pending: Pending, result: OperationResult, done: &mut impl FnMut(Name, OperationResult)) {
+        let DatabaseJob { of, what, kind, .. } = pending.job;
         self.metrics.state_operation(self.function, kind, what.operation(), pending.since.elapsed());
         done(of, result);
     }
 }
 
 /// What makes no sense any more is given up, unless it may have been done, or is half done.
-fn give_up(waiting: &mut VecDeque<Pending>, now: Instant, done: &mut impl FnMut(Name, Done)) {
+fn give_up(waiting: &mut VecDeque<Pending>, now: Instant, done: &mut impl FnMut(Name, OperationResult)) {
     waiting.retain(|pending| {
         let over = pending.job.until.is_some_and(|until| until <= now) && !pending.doubtful && !pending.taken_out;
         if over {
             let error = RecordError::Down("it was asked for too long".into());
-            let loads = matches!(pending.job.what, What::Load);
-            done(pending.job.of, if loads { Done::Loaded(Err(error)) } else { Done::Changed(Err(error)) });
+            let loads = matches!(pending.job.what, DatabaseOperation::Load);
+            done(
+                pending.job.of,
+                if loads { OperationResult::Loaded(Err(error)) } else { OperationResult::Changed(Err(error)) },
+            );
         }
         !over
     });
 }
 
 /// What the function is to its peers is written again; if that fails, later.
-pub(crate) fn renew(records: &mut dyn Records, node: Name) {
+pub(crate) fn renew(records: &mut dyn RecordStore, node: Name) {
     let there = records.load(&[node]).map(|mut found| found.pop().flatten());
-    if let Ok(Some(Found { version, octets, .. })) = there {
+    if let Ok(Some(StoredRecord { version, octets, .. })) = there {
         let committed = records.change(&[(node, Change::Commit { expected: version, octets: &octets })]).remove(0);
         if let Err(error) = committed {
             tracing::warn!(%error, "what this function is to its peers was not written again");
@@ -355,8 +370,8 @@ mod tests {
         }
     }
 
-    impl Records for Failing {
-        fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+    impl RecordStore for Failing {
+        fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
             if self.fails() { Err(self.error.clone()) } else { self.records.load(names) }
         }
 
@@ -367,8 +382,8 @@ mod tests {
             self.records.change(changes)
         }
 
-        fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
-            self.records.numbers(collection)
+        fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+            self.records.list_ids(collection)
         }
 
         fn operations(&self) -> Operations {
@@ -377,7 +392,7 @@ mod tests {
     }
 
     /// What becomes of jobs when the database fails so often, and time is `now`.
-    fn done(jobs: Vec<Job>, times: u32, error: RecordError, now: Instant) -> Vec<(Name, Done)> {
+    fn done(jobs: Vec<DatabaseJob>, times: u32, error: RecordError, now: Instant) -> Vec<(Name, OperationResult)> {
         let (sender, receiver) = bounded(jobs.len());
         jobs.into_iter().for_each(|job| sender.send(job).unwrap());
         drop(sender);
@@ -391,29 +406,29 @@ mod tests {
         let text = metrics.render();
         let writes =
             r#"vireo_state_operations_total{function="smf",transaction="create-sm-context",operation="write"} 1"#;
-        let committed = all.iter().any(|(_, done)| matches!(done, Done::Changed(Ok(_))));
+        let committed = all.iter().any(|(_, done)| matches!(done, OperationResult::Changed(Ok(_))));
         assert_eq!(text.contains(writes), committed, "each is counted once: {text}");
         all
     }
 
-    fn commit(until: Option<Instant>) -> Job {
-        let what = What::Commit { expected: 0, octets: vec![1] };
-        Job { name: NAME, of: NAME, what, kind: Transaction::CreateSmContext, until }
+    fn commit(until: Option<Instant>) -> DatabaseJob {
+        let what = DatabaseOperation::Commit { expected: 0, octets: vec![1] };
+        DatabaseJob { name: NAME, of: NAME, what, kind: Transaction::CreateSmContext, until }
     }
 
     #[test]
     fn what_somebody_waits_for_is_given_up_in_time_unless_it_may_have_been_done() {
         let (early, late) = (Some(Instant(1)), Some(Instant(9)));
         let down = || RecordError::Down("x".into());
-        let is_done = |all: &[(Name, Done)]| matches!(all, [(_, Done::Changed(Ok(_)))]);
+        let is_done = |all: &[(Name, OperationResult)]| matches!(all, [(_, OperationResult::Changed(Ok(_)))]);
         assert!(is_done(&done(vec![commit(late)], 3, down(), Instant(5))));
         assert!(is_done(&done(vec![commit(None)], 3, down(), Instant(5))));
-        assert!(is_done(&done(vec![commit(early)], 3, RecordError::Silent("x".into()), Instant(5))));
+        assert!(is_done(&done(vec![commit(early)], 3, RecordError::OutcomeUnknown("x".into()), Instant(5))));
         let over = done(vec![commit(early)], 3, down(), Instant(5));
-        assert!(matches!(&over[..], [(_, Done::Changed(Err(RecordError::Down(_))))]), "{over:?}");
-        let load = Job { what: What::Load, ..commit(early) };
-        let over = done(vec![load], 1, RecordError::Silent("x".into()), Instant(5));
-        assert!(matches!(&over[..], [(_, Done::Loaded(Err(_)))]), "{over:?}");
+        assert!(matches!(&over[..], [(_, OperationResult::Changed(Err(RecordError::Down(_))))]), "{over:?}");
+        let load = DatabaseJob { what: DatabaseOperation::Load, ..commit(early) };
+        let over = done(vec![load], 1, RecordError::OutcomeUnknown("x".into()), Instant(5));
+        assert!(matches!(&over[..], [(_, OperationResult::Loaded(Err(_)))]), "{over:?}");
     }
 
     /// A database whose answer to the change of this turn is lost: it was carried out, or not.
@@ -423,8 +438,8 @@ mod tests {
         carried_out: bool,
     }
 
-    impl Records for Lossy {
-        fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+    impl RecordStore for Lossy {
+        fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
             self.records.load(names)
         }
 
@@ -436,11 +451,11 @@ mod tests {
             if self.carried_out {
                 self.records.change(changes);
             }
-            changes.iter().map(|_| Err(RecordError::Silent("x".into()))).collect()
+            changes.iter().map(|_| Err(RecordError::OutcomeUnknown("x".into()))).collect()
         }
 
-        fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
-            self.records.numbers(collection)
+        fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+            self.records.list_ids(collection)
         }
 
         fn operations(&self) -> Operations {
@@ -455,11 +470,11 @@ mod tests {
         struct Value {
             count: u8,
         }
-        let codec = Codec { format: Format::Json, manner: Manner::DeleteCreate };
+        let codec = Codec { format: Format::Json, manner: UpdateMode::DeleteCreate };
         let name = NAME;
         for (turn, carried_out) in [(0, false), (0, true), (1, false), (1, true), (9, true)] {
             let memory = MemoryRecords::new(LIFE);
-            let mut known = Known::default();
+            let mut known = RecordBase::default();
             codec.commit(&mut memory.clone(), name, &mut known, &Value { count: 1 }).unwrap();
             let (jobs, stop) = (crossbeam_channel::never(), Arc::default());
             let records = Box::new(Lossy { records: memory.clone(), turn, carried_out });
@@ -472,16 +487,16 @@ mod tests {
                 function: StateFunction::Smf,
                 node: NAME,
             };
-            let what = What::Put { known, value: codec.encode(&Value { count: 2 }).unwrap() };
-            let job = Job { what, ..commit(Some(Instant(1))) };
+            let what = DatabaseOperation::Put { known, value: codec.encode(&Value { count: 2 }).unwrap() };
+            let job = DatabaseJob { what, ..commit(Some(Instant(1))) };
             let (mut waiting, mut all) = (VecDeque::from([Pending::new(job)]), Vec::new());
-            while !database.go(&mut waiting, &mut |_, done| all.push(done)) {
+            while !database.run_pending(&mut waiting, &mut |_, done| all.push(done)) {
                 // However late it is.
                 give_up(&mut waiting, Instant(2), &mut |_, done| panic!("{done:?} after {turn}"));
             }
             // Where the last answer was lost, who asked looks whether what is there is its own.
             let own = if (turn, carried_out) == (1, true) { Err(RecordError::Conflict) } else { Ok(2) };
-            assert!(matches!(&all[..], [Done::Changed(result)] if *result == own), "{all:?} after {turn}");
+            assert!(matches!(&all[..], [OperationResult::Changed(result)] if *result == own), "{all:?} after {turn}");
             let (there, known) = codec.load::<Value>(&mut memory.clone(), name).unwrap().unwrap();
             assert_eq!((there, known.version), (Value { count: 2 }, 2));
         }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 use vireo_store::records::{
-    self, Codec, DatabaseTls, Format, LIFE, Manner, Place, RecordError, Records, RecordsKey, Sealed, SharedError,
-    SharedRecords,
+    self, Codec, DatabaseTls, Format, LIFE, RecordError, RecordStore, RecordsKey, Sealed, ShmError, ShmRecords,
+    StoreUrl, UpdateMode,
 };
 
 /// How long an answer is waited for, before it is taken for lost.
@@ -71,7 +71,7 @@ impl RecordsConfig {
     /// # Errors
     ///
     /// [`RecordError::Down`] for a database that this program does not know.
-    pub fn open(&self) -> Result<Box<dyn Records>, RecordError> {
+    pub fn open(&self) -> Result<Box<dyn RecordStore>, RecordError> {
         self.open_for(LIFE)
     }
 
@@ -80,10 +80,10 @@ impl RecordsConfig {
     /// # Errors
     ///
     /// As [`RecordsConfig::open`].
-    pub fn open_for(&self, life: Duration) -> Result<Box<dyn Records>, RecordError> {
+    pub fn open_for(&self, life: Duration) -> Result<Box<dyn RecordStore>, RecordError> {
         let (url, prefix, confirm) = (self.database.clone(), self.key.clone(), self.confirm);
         let (tls, format) = (self.tls.clone(), self.codec().format);
-        let records = records::open(&Place { url, prefix, life, patience: PATIENCE, format, confirm, tls })?;
+        let records = records::open(&StoreUrl { url, prefix, life, patience: PATIENCE, format, confirm, tls })?;
         Ok(match &self.sealing {
             Some(key) => Box::new(Sealed::new(records, key.clone(), self.of_octets() == Format::Json)),
             None => records,
@@ -115,9 +115,9 @@ impl RecordsConfig {
             StateFormat::Protobuf => Format::Protobuf,
         };
         let manner = match self.change {
-            StateChange::Replace => Manner::Replace,
-            StateChange::Update => Manner::Update,
-            StateChange::DeleteCreate => Manner::DeleteCreate,
+            StateChange::Replace => UpdateMode::Replace,
+            StateChange::Update => UpdateMode::Update,
+            StateChange::DeleteCreate => UpdateMode::DeleteCreate,
         };
         Codec { format, manner }
     }
@@ -155,9 +155,9 @@ impl SharedConfig {
     /// # Errors
     ///
     /// [`SharedError`].
-    pub fn open(&self, function: &str) -> Result<SharedRecords, SharedError> {
+    pub fn open(&self, function: &str) -> Result<ShmRecords, ShmError> {
         let path = self.directory.join(format!("{}-{function}", self.key));
-        let records = SharedRecords::open(&path, self.records.saturating_add(BESIDES), LIFE)?;
+        let records = ShmRecords::open(&path, self.records.saturating_add(BESIDES), LIFE)?;
         if let Some(less) = less_room(records.room().saturating_sub(BESIDES), self.records) {
             tracing::warn!("{}: {less}", path.display());
         }
@@ -169,7 +169,7 @@ impl SharedConfig {
     /// # Errors
     ///
     /// [`RecordError::OtherKey`] if they are sealed with another key.
-    pub(crate) fn sealed(&self, records: SharedRecords) -> Result<Box<dyn Records>, RecordError> {
+    pub(crate) fn sealed(&self, records: ShmRecords) -> Result<Box<dyn RecordStore>, RecordError> {
         let Some(key) = &self.sealing else { return Ok(Box::new(records)) };
         let mut records = Sealed::new(records, key.clone(), false);
         records.prove()?;
@@ -189,18 +189,18 @@ fn less_room(has: u32, wanted: u32) -> Option<String> {
 
 /// Where SMF and UPF keep records that outlive them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Keeping {
+pub enum DurableRecords {
     /// A database.
     Database(RecordsConfig),
     /// Shared memory.
     Shared(SharedConfig),
 }
 
-impl Keeping {
+impl DurableRecords {
     /// Where a configuration has them; `None`: nowhere.
     pub fn of(state: &StateConfig) -> Option<Self> {
-        let shared = || SharedConfig::of(state).map(Keeping::Shared);
-        RecordsConfig::of(state).map(Keeping::Database).or_else(shared)
+        let shared = || SharedConfig::of(state).map(DurableRecords::Shared);
+        RecordsConfig::of(state).map(DurableRecords::Database).or_else(shared)
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
             ..StateConfig::default()
         };
         let records = RecordsConfig::of(&state).unwrap();
-        assert_eq!(records.codec(), Codec { format: Format::Json, manner: Manner::DeleteCreate });
+        assert_eq!(records.codec(), Codec { format: Format::Json, manner: UpdateMode::DeleteCreate });
         assert!(records.open().is_ok(), "nothing is asked yet");
         assert_eq!(records.of_octets(), Format::Binary);
         let mongodb = RecordsConfig { database: "mongodb://127.0.0.1".into(), ..records.clone() };
@@ -243,8 +243,8 @@ mod tests {
     fn shared_memory_is_named_by_its_directory() {
         let state = StateConfig { database: "shm:///dev/shm/x".into(), ues: 7, ..StateConfig::default() };
         let shared = SharedConfig { directory: "/dev/shm/x".into(), key: "vireo".into(), sealing: None, records: 14 };
-        assert_eq!(Keeping::of(&state), Some(Keeping::Shared(shared)));
+        assert_eq!(DurableRecords::of(&state), Some(DurableRecords::Shared(shared)));
         let state = StateConfig { location: StateLocation::Memory, ..state };
-        assert_eq!(Keeping::of(&state), None, "naming it is not choosing it");
+        assert_eq!(DurableRecords::of(&state), None, "naming it is not choosing it");
     }
 }

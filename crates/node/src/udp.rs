@@ -24,15 +24,15 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
 
 /// What comes in.
 #[derive(Debug)]
-pub(crate) struct Inbox(Receiver);
+pub(crate) struct DatagramReceiver(Receiver);
 
-impl Inbox {
+impl DatagramReceiver {
     /// Room for datagrams of any length; the system gives the memory as it is used.
     pub(crate) fn new() -> Self {
-        Inbox(Receiver::new(DATAGRAM))
+        DatagramReceiver(Receiver::new(DATAGRAM))
     }
 
-    /// Receives what is there, at most [`Inbox::BATCH`] datagrams, and tells how many; 0 if there are none.
+    /// Receives what is there, at most [`DatagramReceiver::BATCH`] datagrams, and tells how many; 0 if there are none.
     pub(crate) fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.0.receive(socket)
     }
@@ -49,15 +49,15 @@ impl Inbox {
     }
 }
 
-/// What goes out: it leaves when there is a batch of it, and by [`Outbox::flush`].
+/// What goes out: it leaves when there is a batch of it, and by [`DatagramSender::flush`].
 #[derive(Debug, Default)]
-pub(crate) struct Outbox {
+pub(crate) struct DatagramSender {
     sender: Sender,
     octets: Vec<u8>,
     unsent: u64,
 }
 
-impl Outbox {
+impl DatagramSender {
     /// Queues a datagram.
     pub(crate) fn push(&mut self, socket: &UdpSocket, to: SocketAddr, datagram: &[u8]) {
         let start = self.octets.len();
@@ -91,11 +91,11 @@ mod tests {
         let local = "127.0.0.1:0".parse().expect("an address");
         let (ours, peer) = (bind(local).expect("bound"), bind(local).expect("bound"));
         let to = peer.local_addr().expect("bound");
-        let mut outbox = Outbox::default();
+        let mut outbox = DatagramSender::default();
         for n in 0..=BATCH as u8 {
             outbox.push(&ours, to, &vec![n; usize::from(n) + 1]);
         }
-        let mut inbox = Inbox::new();
+        let mut inbox = DatagramReceiver::new();
         assert_eq!(inbox.receive(&peer).expect("received"), BATCH, "the last one waits");
         let from = ours.local_addr().expect("bound");
         for (n, got) in inbox.datagrams(BATCH).enumerate() {

@@ -14,17 +14,17 @@ const LEFT: &str = "/vireo-sm-context/v1";
 const STATUS: &str = "/namf-callback/v1/sm-contexts";
 
 /// Where messages for a UE go.
-pub fn messages_of(supi: &str) -> String {
+pub fn message_transfer_uri(supi: &str) -> String {
     format!("{UE_CONTEXTS}/{supi}/{MESSAGES}")
 }
 
 /// Where the SMF tells that a session has ended.
-pub fn status_of(supi: &str, number: u32) -> String {
+pub fn status_callback_uri(supi: &str, number: u32) -> String {
     format!("{STATUS}/{supi}/{number}")
 }
 
 /// Where the SM context is that the SMF has left with the AMF, of the session that the AMF's number ends so ([`NUMBER_BITS`]).
-pub fn left_of(supi: &str, number: u32) -> String {
+pub fn held_sm_context_uri(supi: &str, number: u32) -> String {
     format!("{LEFT}/{supi}/{number}")
 }
 
@@ -190,10 +190,10 @@ mod tests {
     #[test]
     fn paths_name_what_they_are_about() {
         let supi = "imsi-999700000000001";
-        assert_eq!(resource(&messages_of(supi)), Some(Resource::Messages(supi)));
-        assert_eq!(resource(&status_of(supi, 7)), Some(Resource::Status(supi, 7)));
-        assert_eq!(resource(&left_of(supi, 7)), Some(Resource::Left(supi, 7)));
-        assert_eq!(resource(&format!("{}/x", left_of(supi, 7))), None);
+        assert_eq!(resource(&message_transfer_uri(supi)), Some(Resource::Messages(supi)));
+        assert_eq!(resource(&status_callback_uri(supi, 7)), Some(Resource::Status(supi, 7)));
+        assert_eq!(resource(&held_sm_context_uri(supi, 7)), Some(Resource::Left(supi, 7)));
+        assert_eq!(resource(&format!("{}/x", held_sm_context_uri(supi, 7))), None);
         for wrong in ["/namf-comm/v1/ue-contexts", "/namf-comm/v1/ue-contexts//n1-n2-messages", "/", ""] {
             assert_eq!(resource(wrong), None, "{wrong}");
         }

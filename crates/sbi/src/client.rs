@@ -6,7 +6,7 @@ use crate::common::ProblemDetails;
 use crate::grpc::{self, Encoding};
 use crate::message::{BODY_OCTETS, Message};
 use crate::server::{REQUEST_INFO, Reply};
-use crate::tls::{Tls, Watched};
+use crate::tls::{ErrorReportingStream, Tls};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
@@ -72,20 +72,20 @@ pub enum ClientError {
 /// The way to withdraw a request, when its answer is known from something else: the peer hears that nobody waits for it (RST_STREAM,
 /// RFC 9113 8.1). Dropping it lets the request go on.
 #[derive(Debug)]
-pub struct Withdrawal(oneshot::Sender<()>);
+pub struct CancelHandle(oneshot::Sender<()>);
 
 /// What a request is withdrawn by.
 #[derive(Debug)]
-pub struct Withdrawn(oneshot::Receiver<()>);
+pub struct CancelSignal(oneshot::Receiver<()>);
 
-impl Withdrawal {
+impl CancelHandle {
     /// Of a request that is to be asked with the second.
-    pub fn new() -> (Self, Withdrawn) {
+    pub fn new() -> (Self, CancelSignal) {
         let (sender, receiver) = oneshot::channel();
-        (Withdrawal(sender), Withdrawn(receiver))
+        (CancelHandle(sender), CancelSignal(receiver))
     }
 
-    /// Withdraws it: what it ends with is [`ClientError::Withdrawn`], unless its answer is faster.
+    /// Withdraws it: what it ends with is [`ClientError::CancelSignal`], unless its answer is faster.
     pub fn withdraw(self) {
         // It has ended already, if nobody is there.
         let _ = self.0.send(());
@@ -109,7 +109,7 @@ pub struct Outgoing {
     /// What it is about: requests of one lane go one after the other.
     pub lane: u64,
     /// What it is withdrawn by, if it may be.
-    pub withdrawn: Option<Withdrawn>,
+    pub withdrawn: Option<CancelSignal>,
     /// Called once, on the endpoint's thread: it must not block for long.
     pub done: Done,
 }
@@ -126,7 +126,7 @@ pub struct Client(pub(crate) mpsc::Sender<Outgoing>);
 
 impl Client {
     /// Asks. If too much waits, the answer is that, at once.
-    pub fn ask(&self, request: Outgoing) {
+    pub fn send(&self, request: Outgoing) {
         if let Err(error) = self.0.try_send(request) {
             let (mpsc::error::TrySendError::Full(request) | mpsc::error::TrySendError::Closed(request)) = error;
             (request.done)(Err(ClientError::Full));
@@ -136,7 +136,7 @@ impl Client {
 
 /// How it asks.
 #[derive(Clone, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct ClientConfig {
     /// What this function is (TS 29.500 5.2.2.2, User-Agent).
     pub(crate) agent: String,
     /// How long an answer is waited for.
@@ -156,14 +156,14 @@ pub(crate) type Body = Either<Full<Bytes>, tonic::body::Body>;
 
 /// A connection to a peer, which may have ended.
 #[derive(Clone)]
-pub(crate) struct Wire {
+pub(crate) struct Http2Connection {
     sender: SendRequest<Body>,
     ended: Arc<Ended>,
     /// Whether it is secured.
     secured: bool,
 }
 
-impl Wire {
+impl Http2Connection {
     /// Sends a request.
     ///
     /// # Errors
@@ -195,12 +195,12 @@ struct Ended {
     answered: AtomicBool,
 }
 
-type Connection = Arc<AsyncMutex<Option<Wire>>>;
+type ConnectionSlot = Arc<AsyncMutex<Option<Http2Connection>>>;
 
 /// What asks, and its connections.
-struct Asker {
-    manner: Manner,
-    connections: Mutex<HashMap<String, Connection>>,
+struct RequestSender {
+    manner: ClientConfig,
+    connections: Mutex<HashMap<String, ConnectionSlot>>,
     /// Of several peers those that have not answered, and when.
     silent: Mutex<HashMap<String, Instant>>,
 }
@@ -221,8 +221,8 @@ impl Target {
 }
 
 /// Takes requests until nobody has any more.
-pub(crate) async fn run(manner: Manner, mut requests: mpsc::Receiver<Outgoing>) {
-    let asker = Arc::new(Asker { manner, connections: Mutex::default(), silent: Mutex::default() });
+pub(crate) async fn run(manner: ClientConfig, mut requests: mpsc::Receiver<Outgoing>) {
+    let asker = Arc::new(RequestSender { manner, connections: Mutex::default(), silent: Mutex::default() });
     // Those under way, and what waits behind each.
     let mut lanes: HashMap<u64, VecDeque<Outgoing>> = HashMap::new();
     let (finished, mut free) = mpsc::channel(LANES);
@@ -267,7 +267,7 @@ pub(crate) async fn run(manner: Manner, mut requests: mpsc::Receiver<Outgoing>) 
             let asked = asker.ask((&uri, &others), &message, &key);
             done(match withdrawn {
                 None => asked.await,
-                Some(Withdrawn(withdrawn)) => tokio::select! {
+                Some(CancelSignal(withdrawn)) => tokio::select! {
                     biased;
                     Ok(()) = withdrawn => Err(ClientError::Withdrawn),
                     result = asked => result,
@@ -288,7 +288,7 @@ fn is_asked_again((result, doubtful): &(Result<Reply, ClientError>, bool)) -> bo
     }
 }
 
-impl Asker {
+impl RequestSender {
     /// What the URIs of those that are asked begin with.
     fn scheme(&self) -> &'static str {
         if self.manner.tls.is_some() { "https" } else { "http" }
@@ -306,9 +306,9 @@ impl Asker {
         let mut attempt = 1;
         loop {
             if targets.len() > 1 {
-                targets.sort_by_key(|target| self.is_doubted(&target.authority));
+                targets.sort_by_key(|target| self.is_unresponsive(&target.authority));
             }
-            let result = self.all_once(&targets, message, (key, attempt > 1)).await;
+            let result = self.try_each_peer(&targets, message, (key, attempt > 1)).await;
             if !is_asked_again(&result) || attempt >= self.manner.attempts && Instant::now() + wait >= end {
                 return result.0;
             }
@@ -319,7 +319,7 @@ impl Asker {
     }
 
     /// Asks one after the other until one knows what is asked for. Whether there was one that has not answered, if none does.
-    async fn all_once(
+    async fn try_each_peer(
         &self,
         targets: &[Target],
         message: &Message,
@@ -335,7 +335,7 @@ impl Asker {
             if targets.len() == 1 {
                 return (result, false);
             }
-            self.doubt(authority, is_asked_again(&(result.clone(), false)));
+            self.mark_unresponsive(authority, is_asked_again(&(result.clone(), false)));
             match &result {
                 Ok(reply) if reply.status == NOT_FOUND => unknown = Some(result),
                 _ if is_asked_again(&(result.clone(), false)) => silent = Some(result),
@@ -349,12 +349,12 @@ impl Asker {
     }
 
     /// Whether one of several peers has not answered lately.
-    fn is_doubted(&self, authority: &str) -> bool {
+    fn is_unresponsive(&self, authority: &str) -> bool {
         let silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         silent.get(authority).is_some_and(|at| at.elapsed() < DOUBTED)
     }
 
-    fn doubt(&self, authority: &str, is_silent: bool) {
+    fn mark_unresponsive(&self, authority: &str, is_silent: bool) {
         let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         if is_silent {
             silent.insert(authority.to_owned(), Instant::now());
@@ -378,7 +378,13 @@ impl Asker {
         }
     }
 
-    async fn in_json(&self, mut wire: Wire, uri: &Uri, message: &Message, info: String) -> Result<Reply, ClientError> {
+    async fn in_json(
+        &self,
+        mut wire: Http2Connection,
+        uri: &Uri,
+        message: &Message,
+        info: String,
+    ) -> Result<Reply, ClientError> {
         let (media_type, body) = message.encode("application/json");
         let mut request = Request::builder()
             .method(Method::POST)
@@ -409,7 +415,7 @@ impl Asker {
     /// # Errors
     ///
     /// Why there is none, in words.
-    async fn connection(&self, authority: &str) -> Result<Wire, String> {
+    async fn connection(&self, authority: &str) -> Result<Http2Connection, String> {
         let connection = {
             let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
             if connections.len() >= PEERS && !connections.contains_key(authority) {
@@ -432,7 +438,7 @@ impl Asker {
                 let stream = tls.connect(stream).await.map_err(insecure)?;
                 let (tls, known) = (tls.clone(), Arc::clone(&ended));
                 // A server that does not take this function's certificate says so when the connection is already used.
-                let stream = Watched::new(stream, move |error| {
+                let stream = ErrorReportingStream::new(stream, move |error| {
                     if let Some(why) = tls.why(error) {
                         let _ = known.why.set(insecure(why));
                     }
@@ -450,7 +456,7 @@ impl Asker {
         authority: &str,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         ended: Arc<Ended>,
-    ) -> Result<Wire, String> {
+    ) -> Result<Http2Connection, String> {
         let made = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEP_ALIVE)
@@ -466,7 +472,7 @@ impl Asker {
                 tracing::debug!(peer, why, "a connection has ended");
             }
         });
-        Ok(Wire { sender, ended, secured: self.manner.tls.is_some() })
+        Ok(Http2Connection { sender, ended, secured: self.manner.tls.is_some() })
     }
 }
 

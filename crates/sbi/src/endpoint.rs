@@ -1,8 +1,8 @@
 //! A function's end of the interface: a server and a client on a thread of their own.
 
-use crate::client::{self, Client, Manner};
+use crate::client::{self, Client, ClientConfig};
 use crate::grpc::Encoding;
-use crate::server::{Call, Server};
+use crate::server::{IncomingRequest, Server};
 use crate::tls::Tls;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -64,7 +64,10 @@ impl Endpoint {
     /// # Errors
     ///
     /// When the address cannot be had, or the system gives no thread.
-    pub fn start(settings: Settings, handler: impl Fn(Call) + Send + Sync + 'static) -> Result<Self, EndpointError> {
+    pub fn start(
+        settings: Settings,
+        handler: impl Fn(IncomingRequest) + Send + Sync + 'static,
+    ) -> Result<Self, EndpointError> {
         let fail = |error| EndpointError { address: settings.listen, error };
         let listener = TcpListener::bind(settings.listen).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
@@ -73,7 +76,7 @@ impl Endpoint {
         let (requests, waiting) = mpsc::channel(client::WAITING);
         let (stop, stopped) = oneshot::channel();
         let Settings { agent, timeout, attempts, nonce, encoding, tls, .. } = settings.clone();
-        let manner = Manner { agent, timeout, attempts, nonce, encoding, tls: tls.clone() };
+        let manner = ClientConfig { agent, timeout, attempts, nonce, encoding, tls: tls.clone() };
         let server = Arc::new(Server::new(Arc::new(handler), timeout * attempts, encoding));
         let run = async move {
             tokio::select! {
@@ -119,7 +122,7 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, server: Arc<Server>) {
         Err(error) => return tracing::error!(%error, "the service-based interface ends"),
     };
     let room = Arc::new(Semaphore::new(CONNECTIONS));
-    let refused = Arc::new(Refused::default());
+    let refused = Arc::new(RefusalLog::default());
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         let (stream, peer) = match listener.accept().await {
@@ -148,9 +151,9 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, server: Arc<Server>) {
 
 /// When it was said last that a peer is refused: anybody could have it said without end.
 #[derive(Debug, Default)]
-struct Refused(Mutex<Option<Instant>>);
+struct RefusalLog(Mutex<Option<Instant>>);
 
-impl Refused {
+impl RefusalLog {
     fn say(&self, peer: SocketAddr, why: &str) {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if said.is_some_and(|at| at.elapsed() < SAID_FOR) {

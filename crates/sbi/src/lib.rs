@@ -16,9 +16,9 @@ mod server;
 pub mod smf;
 mod tls;
 
-pub use client::{Client, ClientError, Done, Outgoing, Withdrawal, Withdrawn};
+pub use client::{CancelHandle, CancelSignal, Client, ClientError, Done, Outgoing};
 pub use endpoint::{Endpoint, EndpointError, Settings};
 pub use grpc::Encoding;
-pub use message::{Content, Message, MessageError, Part};
-pub use server::{Call, Reply, ReplyTo};
-pub use tls::{Tls, Words};
+pub use message::{Message, MessageError, Part, PartContent};
+pub use server::{IncomingRequest, Reply, ReplyTo};
+pub use tls::{Tls, TlsErrorText};

@@ -30,7 +30,7 @@ const EMPTY: &[u8] = b"{}";
 
 /// What a binary part is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum PartContent {
     /// A NAS message (`application/vnd.3gpp.5gnas`).
     Nas,
     /// An IE of NGAP (`application/vnd.3gpp.ngap`).
@@ -41,19 +41,19 @@ pub enum Content {
     AmfContext,
 }
 
-impl Content {
+impl PartContent {
     /// Its media type.
     pub fn media_type(self) -> &'static str {
         match self {
-            Content::Nas => "application/vnd.3gpp.5gnas",
-            Content::Ngap => "application/vnd.3gpp.ngap",
-            Content::SmContext => "application/vnd.vireo.sm-context",
-            Content::AmfContext => "application/vnd.vireo.amf-context",
+            PartContent::Nas => "application/vnd.3gpp.5gnas",
+            PartContent::Ngap => "application/vnd.3gpp.ngap",
+            PartContent::SmContext => "application/vnd.vireo.sm-context",
+            PartContent::AmfContext => "application/vnd.vireo.amf-context",
         }
     }
 
     fn of(media_type: &str) -> Option<Self> {
-        let all = [Content::Nas, Content::Ngap, Content::SmContext, Content::AmfContext];
+        let all = [PartContent::Nas, PartContent::Ngap, PartContent::SmContext, PartContent::AmfContext];
         all.into_iter().find(|content| media_type.eq_ignore_ascii_case(content.media_type()))
     }
 }
@@ -64,7 +64,7 @@ pub struct Part {
     /// Its Content-ID.
     pub id: String,
     /// What it is.
-    pub content: Content,
+    pub content: PartContent,
     /// Its octets.
     pub octets: Vec<u8>,
 }
@@ -103,7 +103,7 @@ macro_rules! models {
                 }
             }
 
-            impl Said for $name {
+            impl TypedBody for $name {
                 fn of(model: &Model) -> Option<&Self> {
                     if let Model::$name(value) = model { Some(value) } else { None }
                 }
@@ -128,7 +128,7 @@ models! {
 }
 
 /// A model that a message may say.
-pub trait Said: Clone + DeserializeOwned + Into<Model> {
+pub trait TypedBody: Clone + DeserializeOwned + Into<Model> {
     /// It, if it is that one.
     fn of(model: &Model) -> Option<&Self>;
 }
@@ -186,7 +186,7 @@ impl Message {
     }
 
     /// Adds a part, for which the reference is to be in the JSON.
-    pub fn with(mut self, id: &str, content: Content, octets: Vec<u8>) -> Self {
+    pub fn with(mut self, id: &str, content: PartContent, octets: Vec<u8>) -> Self {
         self.parts.push(Part { id: id.to_owned(), content, octets });
         self
     }
@@ -196,7 +196,7 @@ impl Message {
     /// # Errors
     ///
     /// In the words of the JSON reader, for a problem's detail.
-    pub fn value<T: Said>(&self) -> Result<T, String> {
+    pub fn value<T: TypedBody>(&self) -> Result<T, String> {
         match &self.body {
             Body::Nothing => Err("there is no body".into()),
             Body::Json(json) => serde_json::from_slice(json).map_err(|error| error.to_string()),
@@ -214,14 +214,14 @@ impl Message {
     }
 
     /// The part that is referred to, if it is there and what it should be.
-    pub fn part(&self, reference: &RefToBinaryData, content: Content) -> Option<&[u8]> {
+    pub fn part(&self, reference: &RefToBinaryData, content: PartContent) -> Option<&[u8]> {
         let part = self.parts.iter().find(|part| part.id == reference.content_id && part.content == content)?;
         Some(&part.octets)
     }
 
     /// The SM context that travels with it, which nothing refers to: only who has asked for it gets one.
     pub fn sm_context(&self) -> Option<&[u8]> {
-        let part = self.parts.iter().find(|part| part.content == Content::SmContext)?;
+        let part = self.parts.iter().find(|part| part.content == PartContent::SmContext)?;
         Some(&part.octets)
     }
 
@@ -269,7 +269,7 @@ impl Message {
             if message.parts.len() == PARTS {
                 return Err(MessageError::TooMany);
             }
-            let content = section.media_type.and_then(Content::of).ok_or(MessageError::PartType)?;
+            let content = section.media_type.and_then(PartContent::of).ok_or(MessageError::PartType)?;
             let id = section.id.ok_or(MessageError::NoId)?.to_owned();
             message.parts.push(Part { id, content, octets: section.octets.to_vec() });
         }
@@ -290,8 +290,8 @@ mod tests {
 
     fn message() -> Message {
         Message::of_json(br#"{"n1SmMsg":{"contentId":"n1"}}"#.to_vec())
-            .with("n1", Content::Nas, vec![0x2e, 1, 1, 0xc1, 0xff, 0xff])
-            .with("n2", Content::Ngap, b"\r\n--vireo-0\r\n--".to_vec())
+            .with("n1", PartContent::Nas, vec![0x2e, 1, 1, 0xc1, 0xff, 0xff])
+            .with("n2", PartContent::Ngap, b"\r\n--vireo-0\r\n--".to_vec())
     }
 
     #[test]
@@ -301,8 +301,8 @@ mod tests {
             assert_eq!(Message::decode(media_type.as_deref(), &body), Ok(message));
         }
         let id = RefToBinaryData { content_id: "n1".into() };
-        assert_eq!(message().part(&id, Content::Nas).map(<[u8]>::len), Some(6));
-        assert_eq!(message().part(&id, Content::Ngap), None, "it is no NGAP");
+        assert_eq!(message().part(&id, PartContent::Nas).map(<[u8]>::len), Some(6));
+        assert_eq!(message().part(&id, PartContent::Ngap), None, "it is no NGAP");
     }
 
     #[test]

@@ -10,7 +10,7 @@ const BOUNDARY: usize = 70;
 
 /// A part as it was received.
 #[derive(Debug)]
-pub(crate) struct Section<'a> {
+pub(crate) struct BodyPart<'a> {
     /// Its media type, without parameters.
     pub(crate) media_type: Option<&'a str>,
     /// Its Content-ID, without brackets: TS 29.502 has it without, RFC 2045 with.
@@ -45,7 +45,7 @@ pub(crate) fn boundary(parameters: &str) -> Option<&str> {
 }
 
 /// The parts of a body; `None` if it is not divided as it should be. One more than a message may have is the most.
-pub(crate) fn read<'a>(boundary: &str, body: &'a [u8]) -> Option<Vec<Section<'a>>> {
+pub(crate) fn read<'a>(boundary: &str, body: &'a [u8]) -> Option<Vec<BodyPart<'a>>> {
     let delimiter = format!("\r\n--{boundary}");
     let delimiter = delimiter.as_bytes();
     // The first one may be the body's beginning.
@@ -68,7 +68,7 @@ pub(crate) fn read<'a>(boundary: &str, body: &'a [u8]) -> Option<Vec<Section<'a>
     Some(sections)
 }
 
-fn section(content: &[u8]) -> Option<Section<'_>> {
+fn section(content: &[u8]) -> Option<BodyPart<'_>> {
     // A part without headers begins with the empty line.
     let (headers, octets) = match content.strip_prefix(b"\r\n") {
         Some(octets) => (&[][..], octets),
@@ -78,7 +78,7 @@ fn section(content: &[u8]) -> Option<Section<'_>> {
         }
     };
     let headers = std::str::from_utf8(headers).ok()?;
-    let mut section = Section { media_type: None, id: None, octets };
+    let mut section = BodyPart { media_type: None, id: None, octets };
     for line in headers.split("\r\n").filter(|line| !line.is_empty()) {
         let (name, value) = line.split_once(':')?;
         let (name, value) = (name.trim(), value.trim());
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_boundary_is_none_that_a_part_has() {
-        let part = Part { id: "n".into(), content: crate::Content::Nas, octets: b"vireo-0 vireo-1".to_vec() };
+        let part = Part { id: "n".into(), content: crate::PartContent::Nas, octets: b"vireo-0 vireo-1".to_vec() };
         assert_eq!(write(b"{}", "application/json", &[part]).0, "vireo-2");
     }
 }

@@ -63,7 +63,7 @@ impl Reply {
 
 /// What somebody asks.
 #[derive(Debug)]
-pub struct Call {
+pub struct IncomingRequest {
     /// The path.
     pub path: String,
     /// What it says.
@@ -76,7 +76,7 @@ pub struct Call {
     pub reply: ReplyTo,
 }
 
-/// The way to answer a [`Call`]. Dropped without an answer, the asker is told that there is none.
+/// The way to answer a [`IncomingRequest`]. Dropped without an answer, the asker is told that there is none.
 #[derive(Debug)]
 pub struct ReplyTo(watch::Sender<Option<Arc<Reply>>>);
 
@@ -101,16 +101,16 @@ impl ReplyTo {
 type Answer = watch::Receiver<Option<Arc<Reply>>>;
 
 /// Where calls go.
-pub(crate) type Handler = Arc<dyn Fn(Call) + Send + Sync>;
+pub(crate) type Handler = Arc<dyn Fn(IncomingRequest) + Send + Sync>;
 
 /// What was asked lately, by the keys of the askers.
 #[derive(Debug, Default)]
-struct Kept {
+struct ReplyCache {
     answers: HashMap<String, Answer>,
     order: VecDeque<(Instant, String)>,
 }
 
-impl Kept {
+impl ReplyCache {
     /// The answer of a request that was here before; of one that was not, how it is to be answered, too.
     fn enter(&mut self, key: String) -> (Answer, Option<ReplyTo>) {
         while let Some((at, _)) = self.order.front()
@@ -136,7 +136,7 @@ impl Kept {
 
 /// Whether an answer says that nothing was done, and may be another one later: another function may be about to hand over what is
 /// asked for, or there may be room.
-fn is_passing(reply: &Reply) -> bool {
+fn is_transient(reply: &Reply) -> bool {
     matches!(reply.status, 404 | 429 | 503)
 }
 
@@ -146,7 +146,7 @@ pub(crate) struct Server {
     /// How long an answer is waited for.
     pub(crate) patience: Duration,
     encoding: Encoding,
-    kept: Mutex<Kept>,
+    kept: Mutex<ReplyCache>,
 }
 
 impl Server {
@@ -201,11 +201,11 @@ impl Server {
             }
         };
         if let Some(reply) = reply {
-            (self.handler)(Call { path, message, key, repeated, reply });
+            (self.handler)(IncomingRequest { path, message, key, repeated, reply });
         }
         let answered = tokio::time::timeout(self.patience, answer.wait_for(Option::is_some)).await;
         let answered = answered.ok().and_then(Result::ok).and_then(|answer| (*answer).clone());
-        if let Some(name) = name.filter(|_| answered.as_deref().is_some_and(is_passing)) {
+        if let Some(name) = name.filter(|_| answered.as_deref().is_some_and(is_transient)) {
             self.kept.lock().unwrap_or_else(PoisonError::into_inner).forget(&name);
         }
         answered.ok_or_else(|| ProblemDetails::new(504, "TIMED_OUT_REQUEST", "this function has not answered in time"))
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(idempotency_key(&headers), None);
         headers.insert(REQUEST_INFO, "retrans=true; idempotency-key=\"a-1\"".parse().unwrap());
         assert_eq!((idempotency_key(&headers), is_repeat(&headers)), (Some("a-1"), true));
-        let mut kept = Kept::default();
+        let mut kept = ReplyCache::default();
         let (first, reply) = kept.enter("a-1".into());
         let (again, none) = kept.enter("a-1".into());
         assert!(none.is_none(), "it is not done again");

@@ -88,7 +88,7 @@ pub struct SmContextCreateData {
     pub ue_location: Option<UserLocation>,
     /// Where the AMF hears of the SM context's end.
     pub sm_context_status_uri: String,
-    /// Of an AMF that keeps the SM context for the SMF ([`crate::Content::SmContext`]), which is Vireo's own: its number for
+    /// Of an AMF that keeps the SM context for the SMF ([`crate::PartContent::SmContext`]), which is Vireo's own: its number for
     /// the session, which no other session of the UE has had for a long time. Others pass it over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vireo_carried: Option<u32>,

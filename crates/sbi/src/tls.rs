@@ -21,7 +21,7 @@ const H2: &[u8] = b"h2";
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is said of a peer with which TLS fails.
-pub type Words = fn(&rustls::Error) -> String;
+pub type TlsErrorText = fn(&rustls::Error) -> String;
 
 /// What both ends of an endpoint's connections are secured by.
 #[derive(Clone)]
@@ -29,7 +29,7 @@ pub struct Tls {
     client: TlsConnector,
     server: TlsAcceptor,
     name: ServerName<'static>,
-    words: Words,
+    words: TlsErrorText,
 }
 
 impl fmt::Debug for Tls {
@@ -41,7 +41,12 @@ impl fmt::Debug for Tls {
 
 impl Tls {
     /// By these, with peers whose certificates are for this name.
-    pub fn new(mut client: ClientConfig, mut server: ServerConfig, name: ServerName<'static>, words: Words) -> Self {
+    pub fn new(
+        mut client: ClientConfig,
+        mut server: ServerConfig,
+        name: ServerName<'static>,
+        words: TlsErrorText,
+    ) -> Self {
         client.alpn_protocols = vec![H2.to_vec()];
         server.alpn_protocols = vec![H2.to_vec()];
         Tls { client: Arc::new(client).into(), server: Arc::new(server).into(), name, words }
@@ -103,20 +108,20 @@ fn agreed(connection: &CommonState) -> Result<(), String> {
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A connection, with somebody who is told of the error that reading it ends with.
-pub(crate) struct Watched<S, F> {
+pub(crate) struct ErrorReportingStream<S, F> {
     stream: S,
     tell: F,
     /// Writing has failed, and so long it is read what the peer has said before.
     failed: Option<(io::Error, Pin<Box<Sleep>>)>,
 }
 
-impl<S, F: FnMut(&io::Error)> Watched<S, F> {
+impl<S, F: FnMut(&io::Error)> ErrorReportingStream<S, F> {
     pub(crate) fn new(stream: S, tell: F) -> Self {
-        Watched { stream, tell, failed: None }
+        ErrorReportingStream { stream, tell, failed: None }
     }
 }
 
-impl<S: AsyncRead + Unpin, F: FnMut(&io::Error) + Unpin> Watched<S, F> {
+impl<S: AsyncRead + Unpin, F: FnMut(&io::Error) + Unpin> ErrorReportingStream<S, F> {
     /// What comes of writing: where that fails, what the peer has said before it closed says more. One that says nothing of the
     /// kind and does not close is waited for no longer than [`LAST_WORDS`].
     fn written<T>(
@@ -151,7 +156,7 @@ impl<S: AsyncRead + Unpin, F: FnMut(&io::Error) + Unpin> Watched<S, F> {
     }
 }
 
-impl<S: AsyncRead + Unpin, F: FnMut(&io::Error) + Unpin> AsyncRead for Watched<S, F> {
+impl<S: AsyncRead + Unpin, F: FnMut(&io::Error) + Unpin> AsyncRead for ErrorReportingStream<S, F> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -165,7 +170,7 @@ impl<S: AsyncRead + Unpin, F: FnMut(&io::Error) + Unpin> AsyncRead for Watched<S
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin, F: FnMut(&io::Error) + Unpin> AsyncWrite for Watched<S, F> {
+impl<S: AsyncRead + AsyncWrite + Unpin, F: FnMut(&io::Error) + Unpin> AsyncWrite for ErrorReportingStream<S, F> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
         self.written(context, |stream, context| stream.poll_write(context, octets))
     }
@@ -225,7 +230,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         for (n, (says, expected, is_told)) in cases.into_iter().enumerate() {
             let mut told = Vec::new();
-            let mut watched = Watched::new(Broken(says), |error: &io::Error| told.push(error.kind()));
+            let mut watched = ErrorReportingStream::new(Broken(says), |error: &io::Error| told.push(error.kind()));
             let written = runtime.block_on(async {
                 // Longer than it takes, whatever else the machine does.
                 tokio::time::timeout(Duration::from_secs(60), watched.write(b"x")).await.expect("an end")

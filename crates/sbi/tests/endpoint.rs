@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use vireo_sbi::common::ProblemDetails;
 use vireo_sbi::smf::{Operation, SM_CONTEXTS, SmContextReleaseData};
-use vireo_sbi::{Call, Client, ClientError, Content, Encoding, Endpoint, Message, Outgoing, Reply, Settings};
+use vireo_sbi::{
+    Client, ClientError, Encoding, Endpoint, IncomingRequest, Message, Outgoing, PartContent, Reply, Settings,
+};
 
 const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -38,7 +40,7 @@ fn ask_one_of(
 ) -> Receiver<Result<Reply, ClientError>> {
     let (sender, receiver) = sync_channel(1);
     let done = Box::new(move |result| drop(sender.send(result)));
-    client.ask(Outgoing { uri, others, message, key: None, lane, withdrawn: None, done });
+    client.send(Outgoing { uri, others, message, key: None, lane, withdrawn: None, done });
     receiver
 }
 
@@ -52,7 +54,7 @@ fn json() -> Message {
 
 #[test]
 fn a_request_with_parts_is_answered_with_parts_and_a_location() {
-    let server = Endpoint::start(settings(), |call: Call| {
+    let server = Endpoint::start(settings(), |call: IncomingRequest| {
         let reply = Reply { status: 201, location: Some(call.path), message: call.message };
         call.reply.send(reply);
     });
@@ -62,7 +64,7 @@ fn a_request_with_parts_is_answered_with_parts_and_a_location() {
     assert_eq!(soon(&ask(&client, "http://x/".into(), json(), 1)), Err(ClientError::Full));
 
     let endpoint = Endpoint::start(settings(), |_| {}).unwrap();
-    let message = json().with("n1", Content::Nas, vec![0x2e, 0, 1]).with("n2", Content::Ngap, vec![0; 60_000]);
+    let message = json().with("n1", PartContent::Nas, vec![0x2e, 0, 1]).with("n2", PartContent::Ngap, vec![0; 60_000]);
     let uri = format!("http://{}/a/b", server.address());
     let reply = soon(&ask(&endpoint.client(), uri, message.clone(), 1)).unwrap();
     assert_eq!(reply, Reply { status: 201, location: Some("/a/b".into()), message });
@@ -80,7 +82,7 @@ fn is_asked_again_and_done_once(encoding: Encoding) {
     let calls = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&calls);
     let patient = Settings { timeout: Duration::from_secs(5), ..settings_in(encoding) };
-    let server = Endpoint::start(patient, move |call: Call| {
+    let server = Endpoint::start(patient, move |call: IncomingRequest| {
         kept.lock().unwrap().push(call);
     });
     let server = server.unwrap();
@@ -135,7 +137,7 @@ fn a_peer_that_comes_late_is_reached_and_one_that_is_not_there_is_told() {
 #[test]
 fn a_call_that_nobody_answers_ends_in_time_and_octets_that_are_no_http_harm_nobody() {
     use std::io::Write;
-    let server = Endpoint::start(settings(), |call: Call| match call.path.as_str() {
+    let server = Endpoint::start(settings(), |call: IncomingRequest| match call.path.as_str() {
         "/drop" => drop(call),
         _ => call.reply.send(Reply::done()),
     });
@@ -153,7 +155,7 @@ fn a_call_that_nobody_answers_ends_in_time_and_octets_that_are_no_http_harm_nobo
 fn forgetful(encoding: Encoding, times: u32) -> (Endpoint, Arc<Mutex<u32>>) {
     let asked = Arc::new(Mutex::new(0));
     let count = Arc::clone(&asked);
-    let endpoint = Endpoint::start(settings_in(encoding), move |call: Call| {
+    let endpoint = Endpoint::start(settings_in(encoding), move |call: IncomingRequest| {
         let mut asked = count.lock().unwrap();
         *asked += 1;
         let unknown = Reply::problem(&ProblemDetails::new(404, "CONTEXT_NOT_FOUND", "x"));

@@ -17,7 +17,7 @@ use vireo_sbi::smf::{
     SmContextReleaseData, SmContextStatusNotification, SmContextUpdateData, SmContextUpdatedData, StatusInfo,
     UpCnxState,
 };
-use vireo_sbi::{Call, ClientError, Content, Encoding, Endpoint, Message, Outgoing, Reply, Settings};
+use vireo_sbi::{ClientError, Encoding, Endpoint, IncomingRequest, Message, Outgoing, PartContent, Reply, Settings};
 
 const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const SUPI: &str = "imsi-999700000000001";
@@ -32,7 +32,7 @@ fn ask(from: &Endpoint, place: usize, uri: String, message: Message) -> Receiver
     let (sender, receiver) = sync_channel(1);
     let done = Box::new(move |result| drop(sender.send(result)));
     let (key, withdrawn) = (Some(format!("k{place}")), None);
-    from.client().ask(Outgoing { uri, others: Vec::new(), message, key, lane: 1, withdrawn, done });
+    from.client().send(Outgoing { uri, others: Vec::new(), message, key, lane: 1, withdrawn, done });
     receiver
 }
 
@@ -45,19 +45,19 @@ fn part(id: &str) -> RefToBinaryData {
 }
 
 fn with_n1(message: Message) -> Message {
-    message.with(N1, Content::Nas, vec![0x2e, 5, 1])
+    message.with(N1, PartContent::Nas, vec![0x2e, 5, 1])
 }
 
 fn with_both(message: Message) -> Message {
-    with_n1(message).with(N2, Content::Ngap, vec![0, 7])
+    with_n1(message).with(N2, PartContent::Ngap, vec![0, 7])
 }
 
 fn carried(message: Message) -> Message {
-    message.with(SM_CONTEXT, Content::SmContext, vec![0, 0, 0, 9, 1, 2, 3])
+    message.with(SM_CONTEXT, PartContent::SmContext, vec![0, 0, 0, 9, 1, 2, 3])
 }
 
 fn committed(message: Message) -> Message {
-    message.with(AMF_CONTEXT, Content::AmfContext, vec![9; 3])
+    message.with(AMF_CONTEXT, PartContent::AmfContext, vec![9; 3])
 }
 
 fn create() -> SmContextCreateData {
@@ -144,15 +144,19 @@ fn operations() -> Vec<(String, Message, Reply)> {
         (modify.clone(), carried(Message::of(SmContextUpdateData::default())), of(200, Message::of(up))),
         (modify, Message::of(SmContextUpdateData::default()), of(200, carried(Message::default()))),
         (release, nothing(), Reply::done()),
-        (amf::status_of(SUPI, 7), Message::of(status), Reply::done()),
-        (amf::messages_of(SUPI), carried(with_both(Message::of(transfer()))), of(200, carried(transferred(sent)))),
+        (amf::status_callback_uri(SUPI, 7), Message::of(status), Reply::done()),
         (
-            amf::messages_of(SUPI),
+            amf::message_transfer_uri(SUPI),
+            carried(with_both(Message::of(transfer()))),
+            of(200, carried(transferred(sent))),
+        ),
+        (
+            amf::message_transfer_uri(SUPI),
             with_both(Message::of(transfer())),
             at("http://amf/m", of(202, transferred(attempting))),
         ),
         ("/nsmf-callback/v1/unreached/0123456789abcdef".into(), committed(Message::of(failure)), Reply::done()),
-        (amf::left_of(SUPI, 7), Message::default(), of(200, carried(Message::default()))),
+        (amf::held_sm_context_uri(SUPI, 7), Message::default(), of(200, carried(Message::default()))),
     ]
 }
 
@@ -161,7 +165,7 @@ fn every_operation_is_asked_and_answered_as_it_was_said() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let replies: Vec<_> = operations().into_iter().map(|(_, _, reply)| reply).collect();
     let calls = Arc::clone(&seen);
-    let server = Endpoint::start(settings(Encoding::Grpc), move |call: Call| {
+    let server = Endpoint::start(settings(Encoding::Grpc), move |call: IncomingRequest| {
         let mut calls = calls.lock().unwrap();
         call.reply.send(replies[calls.len()].clone());
         calls.push((call.path, call.message, call.key, call.repeated));
@@ -189,7 +193,7 @@ fn names(method: Method) -> [&'static str; 2] {
     }
 }
 
-/// With `VIREO_GRPC_OUT=FILE` what is asked and answered is written there, and what the same is in JSON, for tests/witness/grpc.py.
+/// With `VIREO_GRPC_OUT=FILE` what is asked and answered is written there, and what the same is in JSON, for tests/reference/grpc.py.
 #[test]
 fn every_operation_has_octets_for_the_witness() {
     let hex = |octets: &[u8]| octets.iter().map(|octet| format!("{octet:02x}")).collect::<String>();
@@ -229,12 +233,12 @@ fn a_problem_comes_with_its_cause_and_what_the_ue_is_told() {
         Reply::problem(&problem(500, "INSUFFICIENT_RESOURCES_SLICE_DNN")),
         // A state of the size that may travel.
         Reply {
-            message: Message::of(problem(403, "X")).with(SM_CONTEXT, Content::SmContext, vec![7; 8 * 1024]),
+            message: Message::of(problem(403, "X")).with(SM_CONTEXT, PartContent::SmContext, vec![7; 8 * 1024]),
             ..Reply::problem(&problem(403, "X"))
         },
     ];
     let next = Arc::new(Mutex::new(problems.clone().into_iter()));
-    let server = Endpoint::start(settings(Encoding::Grpc), move |call: Call| {
+    let server = Endpoint::start(settings(Encoding::Grpc), move |call: IncomingRequest| {
         call.reply.send(next.lock().unwrap().next().expect("a problem"));
     });
     let server = server.unwrap();
@@ -249,12 +253,13 @@ fn a_problem_comes_with_its_cause_and_what_the_ue_is_told() {
 
 #[test]
 fn what_is_no_request_and_what_is_too_long_is_refused_with_words() {
-    let server = Endpoint::start(settings(Encoding::Grpc), |call: Call| call.reply.send(Reply::done())).unwrap();
+    let server =
+        Endpoint::start(settings(Encoding::Grpc), |call: IncomingRequest| call.reply.send(Reply::done())).unwrap();
     let client = Endpoint::start(settings(Encoding::Grpc), |_| {}).unwrap();
     let modify = Operation::Modify.of(&format!("{SM_CONTEXTS}/x"));
     let ask = |path: &str, message| soon(&ask(&client, 0, format!("http://{}{path}", server.address()), message));
     let data = SmContextUpdateData { n1_sm_msg: Some(part(N1)), ..SmContextUpdateData::default() };
-    let long = Message::of(data).with(N1, Content::Nas, vec![0; BODY_OCTETS]);
+    let long = Message::of(data).with(N1, PartContent::Nas, vec![0; BODY_OCTETS]);
     assert_eq!(ask(&modify, long).unwrap().status, 413);
     let unsaid = [
         (modify.as_str(), Message::of_json(b"{}".to_vec())),
@@ -277,7 +282,8 @@ fn what_is_no_request_and_what_is_too_long_is_refused_with_words() {
 #[test]
 fn who_speaks_the_other_encoding_is_told_so_at_once() {
     for (asks, is_asked) in [(Encoding::Json, Encoding::Grpc), (Encoding::Grpc, Encoding::Json)] {
-        let server = Endpoint::start(settings(is_asked), |call: Call| call.reply.send(Reply::done())).unwrap();
+        let server =
+            Endpoint::start(settings(is_asked), |call: IncomingRequest| call.reply.send(Reply::done())).unwrap();
         let client = Endpoint::start(settings(asks), |_| {}).unwrap();
         let path = Operation::Modify.of(&format!("{SM_CONTEXTS}/x"));
         let message = Message::of(SmContextUpdateData::default());

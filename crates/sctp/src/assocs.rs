@@ -9,9 +9,9 @@ use vireo_types::AssocId;
 
 /// Spreads the bits of one integer. Keys are numbers this process gave out, so no peer can choose them to collide.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Spread(u64);
+pub(crate) struct IntHasher(u64);
 
-impl Hasher for Spread {
+impl Hasher for IntHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -32,7 +32,7 @@ impl Hasher for Spread {
     }
 }
 
-pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
+pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<IntHasher>>;
 
 /// Bits of an identifier: those above are the owner's.
 const ID_BITS: u32 = 28;
@@ -49,20 +49,20 @@ pub(crate) fn next_id() -> AssocId {
     AssocId(next.fetch_add(1, Ordering::Relaxed) & ((1 << ID_BITS) - 1))
 }
 
-/// Associations `T` under both names. `key` is the driver's name, and is free again after [`Assocs::remove`].
+/// Associations `T` under both names. `key` is the driver's name, and is free again after [`AssociationMap::remove`].
 #[derive(Debug)]
-pub(crate) struct Assocs<T> {
+pub(crate) struct AssociationMap<T> {
     by_id: FastMap<u32, (u64, T)>,
     by_key: FastMap<u64, AssocId>,
 }
 
-impl<T> Default for Assocs<T> {
+impl<T> Default for AssociationMap<T> {
     fn default() -> Self {
         Self { by_id: FastMap::default(), by_key: FastMap::default() }
     }
 }
 
-impl<T> Assocs<T> {
+impl<T> AssociationMap<T> {
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn an_association_goes_by_both_names_until_it_is_removed() {
-        let mut assocs = Assocs::default();
+        let mut assocs = AssociationMap::default();
         let first = assocs.insert(9, "first");
         assert_eq!((assocs.id(9), assocs.get(first), assocs.len()), (Some(first), Some(&"first"), 1));
         assert_eq!(assocs.remove(first), Some("first"));

@@ -1,6 +1,6 @@
 //! The interface every driver has.
 
-use crate::handover::{Handover, HandoverError};
+use crate::hot_restart::{EndpointHandoff, HandoffError};
 use crate::sys::Waker;
 use std::io;
 use std::net::SocketAddr;
@@ -100,8 +100,8 @@ pub trait Endpoint: Send {
     /// # Errors
     ///
     /// When associations are where no other process can have them.
-    fn hand_over(&self) -> Result<Handover, HandoverError> {
-        Err(HandoverError::InProcess)
+    fn hand_over(&self) -> Result<EndpointHandoff, HandoffError> {
+        Err(HandoffError::InProcess)
     }
 
     /// Ends this endpoint and none of its associations: another process has them.

@@ -6,7 +6,7 @@
 mod assocs;
 mod config;
 mod endpoint;
-mod handover;
+mod hot_restart;
 mod kernel;
 pub mod memory;
 mod sys;
@@ -14,7 +14,7 @@ mod userspace;
 
 pub use config::{BindError, Config, Driver, UDP_ENCAPSULATION_PORT};
 pub use endpoint::{Endpoint, Event, SendError};
-pub use handover::{Handover, HandoverError, Known};
+pub use hot_restart::{AssociationTable, EndpointHandoff, HandoffError};
 pub use sys::Waker;
 
 /// Bytes of the largest message that is sent or received. A peer that sends a larger one loses its association.
@@ -47,7 +47,7 @@ pub fn bind(config: &Config) -> Result<Box<dyn Endpoint>, BindError> {
 }
 
 /// Goes on with what another process has handed over ([`Endpoint::hand_over`]). Nothing is done with it before the first poll.
-pub fn adopt(config: &Config, handover: Handover) -> Result<Box<dyn Endpoint>, BindError> {
+pub fn adopt(config: &Config, handover: EndpointHandoff) -> Result<Box<dyn Endpoint>, BindError> {
     config.validate()?;
     match config.driver {
         Driver::Auto | Driver::Kernel => {

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 use vireo_store::region::{Region, RegionConfig};
-use vireo_store::{ContextStore, Memory, Shm};
+use vireo_store::{ContextStore, MemoryStore, ShmStore};
 use vireo_types::{Bucket, Ltmsi};
 
 fn ltmsi(n: u32) -> Ltmsi {
@@ -36,10 +36,10 @@ fn main() {
     let ues = arguments.next().unwrap_or(100_000);
     let octets = arguments.next().unwrap_or(600) as usize;
     println!("{ues} UEs of {octets} octets, load and commit:");
-    println!("  memory  {:6.0} ns", cost(&mut Memory::new(), ues, octets));
+    println!("  memory  {:6.0} ns", cost(&mut MemoryStore::new(), ues, octets));
     let bytes = ues as usize * (octets * 2 + 1024) + (96 << 20);
     let region = Region::create(RegionConfig::new(ues, 2, bytes)).expect("the machine has the memory");
-    let mut store = Shm::new(&region).expect("nobody else is there");
+    let mut store = ShmStore::new(&region).expect("nobody else is there");
     println!("  region  {:6.0} ns", cost(&mut store, ues, octets));
     let heap = region.heap_use().1 / ues as usize;
     println!(

@@ -7,9 +7,9 @@
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Instant;
 use vireo_store::region::{
-    Buffer, Packet, Posted, Receiver, Record, Region, RegionConfig, Ring, Sender, Slot, Snapshot,
+    Buffer, CommitRecord, Packet, Posted, Receiver, Region, RegionConfig, Ring, Sender, Slot, Snapshot,
 };
-use vireo_store::region::{Taken, Worker};
+use vireo_store::region::{InFlightItem, Worker};
 use vireo_types::Ltmsi;
 
 const CONTEXT: usize = 800;
@@ -46,7 +46,7 @@ impl Bench {
         let config = RegionConfig::new(ues, 2, ues as usize * 4096 + (96 << 20));
         let region = Region::create(config).expect("the machine has the memory");
         let (mut host, worker) = (region.join(0).expect("it is free"), region.join(1).expect("it is free"));
-        let record = Record { context: &[7; CONTEXT], ..Record::default() };
+        let record = CommitRecord { context: &[7; CONTEXT], ..CommitRecord::default() };
         let slots = (0..ues).map(|n| {
             let slot = host.insert(Ltmsi::from_raw(n.wrapping_mul(2_654_435_761))).expect("there is room");
             let _ = host.commit(slot, &Snapshot::default(), &record).expect("nobody else is there");
@@ -95,8 +95,12 @@ impl Bench {
 
     fn commit(&mut self, slot: Slot, sequence: u64) -> Buffer {
         self.seen.context[0] = sequence as u8;
-        let record =
-            Record { consumed: sequence, context: &self.seen.context, outbox: &self.outbox, ..Record::default() };
+        let record = CommitRecord {
+            consumed: sequence,
+            context: &self.seen.context,
+            outbox: &self.outbox,
+            ..CommitRecord::default()
+        };
         self.worker.commit(slot, &self.seen, &record).expect("nobody else has the UE").buffer
     }
 
@@ -107,7 +111,7 @@ impl Bench {
         self.host.sent(buffer);
     }
 
-    fn done(&mut self, taken: Taken, slot: Slot) {
+    fn done(&mut self, taken: InFlightItem, slot: Slot) {
         assert_eq!(self.worker.finish(slot), None);
         assert!(self.ring.acknowledge(&self.worker, taken));
     }
@@ -147,7 +151,7 @@ impl Bench {
             slots.sort_unstable_by_key(|slot| slot.number());
             slots.dedup();
             let mut packets: Vec<Packet> = Vec::with_capacity(BATCH);
-            let mut taken: Vec<Taken> = Vec::with_capacity(BATCH);
+            let mut taken: Vec<InFlightItem> = Vec::with_capacity(BATCH);
             let mut items = Vec::with_capacity(BATCH);
             let mut step = 0;
             let mut time = |this: &mut Self, work: &mut dyn FnMut(&mut Self, usize, Slot)| {

@@ -1,6 +1,8 @@
 //! What every store must do, as one run over an empty store.
 
-use crate::records::{Change, Codec, Format, Found, Known, Manner, Name, Part, RecordError, Records};
+use crate::records::{
+    Change, Codec, Format, Name, RecordBase, RecordError, RecordPart, RecordStore, StoredRecord, UpdateMode,
+};
 use crate::{CommitError, ContextStore, Version};
 use serde::{Deserialize, Serialize};
 use vireo_types::{Bucket, Instant, Ltmsi};
@@ -55,15 +57,17 @@ pub fn suite(store: &mut dyn ContextStore) {
 /// # Panics
 ///
 /// When the place breaks the contract.
-pub fn records(one: &mut dyn Records, other: &mut dyn Records) {
+pub fn records(one: &mut dyn RecordStore, other: &mut dyn RecordStore) {
     let name = |id| Name { collection: "ue", id };
     let commit = |expected, octets| Change::Commit { expected, octets };
-    let alone = |store: &mut dyn Records, id, change| store.change(&[(name(id), change)]).remove(0);
+    let alone = |store: &mut dyn RecordStore, id, change| store.change(&[(name(id), change)]).remove(0);
     assert_eq!(one.load(&[name(1), name(2)]), Ok(vec![None, None]), "the suite starts with an empty place");
 
     let first = alone(one, 1, commit(0, b"one")).expect("an empty place takes version 0");
     assert_eq!(alone(other, 1, commit(0, b"two")), Err(RecordError::Conflict), "a taken place does not");
-    let found = |version, octets: &[u8]| Ok(vec![Some(Found { version, octets: octets.to_vec(), ..Found::default() })]);
+    let found = |version, octets: &[u8]| {
+        Ok(vec![Some(StoredRecord { version, octets: octets.to_vec(), ..StoredRecord::default() })])
+    };
     assert_eq!(other.load(&[name(1)]), found(first, b"one"), "the other sees it");
     let longer = [0xff, 0, b'\r', b'\n'].repeat(1000);
     let second = alone(other, 1, commit(first, &longer)).expect("the version it has");
@@ -90,9 +94,9 @@ pub fn records(one: &mut dyn Records, other: &mut dyn Records) {
     let there = other.load(&[name(1), name(2), name(3)]).expect("they are there");
     let octets: Vec<_> = there.into_iter().map(|found| found.map(|found| found.octets)).collect();
     assert_eq!(octets, [Some(b"a".to_vec()), None, Some(Vec::new())]);
-    let mut numbers = other.numbers("ue").expect("it answers");
+    let mut numbers = other.list_ids("ue").expect("it answers");
     numbers.sort_unstable();
-    assert_eq!((numbers, other.numbers("amf")), (vec![1, 3], Ok(Vec::new())), "of each collection what is there");
+    assert_eq!((numbers, other.list_ids("amf")), (vec![1, 3], Ok(Vec::new())), "of each collection what is there");
     for (id, version) in [(1, &versions[0]), (3, &versions[2])] {
         let expected = version.clone().expect("it was committed");
         assert_eq!(alone(other, id, Change::Remove { expected }), Ok(0));
@@ -101,19 +105,19 @@ pub fn records(one: &mut dyn Records, other: &mut dyn Records) {
 }
 
 /// Checks over an empty place what records in parts are.
-fn parts(one: &mut dyn Records, other: &mut dyn Records) {
+fn parts(one: &mut dyn RecordStore, other: &mut dyn RecordStore) {
     const NAME: Name = Name { collection: "smf", id: u64::MAX };
-    fn alone(store: &mut dyn Records, change: Change<'_>) -> Result<Version, RecordError> {
+    fn alone(store: &mut dyn RecordStore, change: Change<'_>) -> Result<Version, RecordError> {
         store.change(&[(NAME, change)]).remove(0)
     }
     // Of a part whose octets are a text in JSON every place can make what it likes, if it gives the same value back.
     let [keys, count, none] = [("keys", "[1,2]"), ("count", "7"), ("none", "null")]
-        .map(|(name, octets)| Part { name, octets: octets.as_bytes() });
-    let there = |store: &mut dyn Records, version, parts: &[Part<'_>]| {
+        .map(|(name, octets)| RecordPart { name, octets: octets.as_bytes() });
+    let there = |store: &mut dyn RecordStore, version, parts: &[RecordPart<'_>]| {
         let mut found = store.load(&[NAME]).expect("the place answers").remove(0).expect("it is there");
         found.parts.sort();
         let parts: Vec<_> = parts.iter().map(|part| (part.name.to_owned(), part.octets.to_vec())).collect();
-        assert_eq!(found, Found { version, octets: Vec::new(), parts });
+        assert_eq!(found, StoredRecord { version, octets: Vec::new(), parts });
     };
     let first = alone(one, Change::Replace { expected: 0, parts: &[keys, none] }).expect("an empty place");
     there(other, first, &[keys, none]);
@@ -121,7 +125,7 @@ fn parts(one: &mut dyn Records, other: &mut dyn Records) {
     assert_eq!(refused, Err(RecordError::Conflict), "another version");
     let second = alone(other, Change::Update { expected: first, parts: &[count] }).expect("the version it has");
     there(one, second, &[count, keys, none]);
-    let more = Part { octets: b"8", ..count };
+    let more = RecordPart { octets: b"8", ..count };
     let third = alone(one, Change::Update { expected: second, parts: &[more] }).expect("the version it has");
     there(other, third, &[more, keys, none]);
     let fourth = alone(one, Change::Replace { expected: third, parts: &[count] }).expect("the version it has");
@@ -136,7 +140,7 @@ fn parts(one: &mut dyn Records, other: &mut dyn Records) {
     there(other, fifth, &[keys]);
     // A whole in the place of parts, and back.
     let sixth = alone(one, Change::Commit { expected: fifth, octets: b"whole" }).expect("the version it has");
-    let whole = Found { version: sixth, octets: b"whole".to_vec(), ..Found::default() };
+    let whole = StoredRecord { version: sixth, octets: b"whole".to_vec(), ..StoredRecord::default() };
     assert_eq!(other.load(&[NAME]), Ok(vec![Some(whole)]));
     let last = alone(one, Change::Replace { expected: sixth, parts: &[keys] }).expect("the version it has");
     there(other, last, &[keys]);
@@ -170,14 +174,14 @@ pub const FORMATS: [Format; 3] = [Format::Binary, Format::Json, Format::Protobuf
 /// # Panics
 ///
 /// When the place breaks the contract.
-pub fn values(store: &mut dyn Records, formats: &[Format]) {
+pub fn values(store: &mut dyn RecordStore, formats: &[Format]) {
     let name = Name { collection: "amf", id: 1 << 60 };
     for format in formats.iter().copied() {
-        for manner in [Manner::Replace, Manner::Update, Manner::DeleteCreate] {
+        for manner in [UpdateMode::Replace, UpdateMode::Update, UpdateMode::DeleteCreate] {
             let codec = Codec { format, manner };
             let list = vec![(1, None), (2, Some(-3))];
             let mut value = Value { number: u64::MAX, name: "one".into(), list, key: [9; 4], kind: Kind::Idle };
-            let mut known = Known::default();
+            let mut known = RecordBase::default();
             for step in 1..4 {
                 codec.commit(store, name, &mut known, &value).expect("it is committed");
                 let (there, loaded) = codec.load::<Value>(store, name).expect("it is loaded").expect("it is there");
@@ -201,7 +205,7 @@ pub fn values(store: &mut dyn Records, formats: &[Format]) {
 /// # Panics
 ///
 /// When the place breaks the contract.
-pub fn contended(ways: &mut [Box<dyn Records>], commits: u32) -> u32 {
+pub fn concurrency_suite(ways: &mut [Box<dyn RecordStore>], commits: u32) -> u32 {
     const NAME: Name = Name { collection: "amf", id: 77 };
     let outcomes: Vec<(u32, u32)> = std::thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -234,7 +238,7 @@ pub fn contended(ways: &mut [Box<dyn Records>], commits: u32) -> u32 {
 /// # Panics
 ///
 /// When the place breaks the contract.
-pub fn lives(store: &mut dyn Records, life: std::time::Duration) {
+pub fn expiry_suite(store: &mut dyn RecordStore, life: std::time::Duration) {
     let commit = |expected| Change::Commit { expected, octets: &[1] };
     // On a machine that is busy a pause may outlast the life: then it shows nothing, and is tried again.
     let shown = (0..10).any(|n| {
@@ -254,7 +258,7 @@ pub fn lives(store: &mut dyn Records, life: std::time::Duration) {
         if again.elapsed() >= life {
             return false;
         }
-        assert_eq!(there, [Some(Found { version, octets: vec![1], ..Found::default() }), None]);
+        assert_eq!(there, [Some(StoredRecord { version, octets: vec![1], ..StoredRecord::default() }), None]);
         assert!(store.change(&[(left, commit(0))])[0].is_ok(), "its place is empty");
         true
     });

@@ -1,6 +1,6 @@
 //! Where UE contexts are kept, behind one interface: octets under an LTMSI, changed by compare-and-swap.
 //!
-//! A store knows nothing of what the octets mean. [`Memory`] keeps them in this process, [`Shm`] in a [`region::Region`]
+//! A store knows nothing of what the octets mean. [`MemoryStore`] keeps them in this process, [`ShmStore`] in a [`region::Region`]
 //! of shared memory; every form passes [`conformance::suite`]. Unsafe code is only in `region/mem.rs`.
 #![deny(unsafe_code)]
 // A model is of less than the whole.
@@ -15,9 +15,9 @@ pub mod region;
 #[cfg(not(loom))]
 mod shm;
 
-pub use memory::Memory;
+pub use memory::MemoryStore;
 #[cfg(not(loom))]
-pub use shm::Shm;
+pub use shm::ShmStore;
 use vireo_types::{Instant, Ltmsi};
 
 /// Why nothing was committed; nothing has changed.

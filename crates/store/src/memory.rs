@@ -4,7 +4,7 @@ use vireo_types::{Instant, Ltmsi};
 
 /// A store in the memory of this process. LTMSIs are given out by us, so that a fast hash has no attacker to fear.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct MemoryStore {
     slots: FxHashMap<Ltmsi, Slot>,
 }
 
@@ -23,14 +23,14 @@ impl Slot {
     }
 }
 
-impl Memory {
+impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
     }
 }
 
-impl ContextStore for Memory {
+impl ContextStore for MemoryStore {
     fn load(&self, ltmsi: Ltmsi) -> Option<Stored<'_>> {
         self.slots.get(&ltmsi).map(Slot::stored)
     }
@@ -90,6 +90,6 @@ impl ContextStore for Memory {
 mod tests {
     #[test]
     fn memory_keeps_the_contract() {
-        crate::conformance::suite(&mut super::Memory::new());
+        crate::conformance::suite(&mut super::MemoryStore::new());
     }
 }

@@ -1,17 +1,17 @@
 //! A [`ContextStore`] over a [`Region`], for a host whose one thread runs every step.
 
-use crate::region::{JoinError, Record, Region, Sole};
+use crate::region::{CommitRecord, JoinError, Region, SingleWorker};
 use crate::{CommitError, ContextStore, Stored, Version};
 use vireo_types::{Instant, Ltmsi};
 
 /// A store in a region that it has for itself: nobody else commits, so contexts are read in place.
 #[derive(Debug)]
-pub struct Shm {
-    sole: Sole,
+pub struct ShmStore {
+    sole: SingleWorker,
     len: usize,
 }
 
-impl Shm {
+impl ShmStore {
     /// The store over a region, as its worker 0. What is in the region already is in the store.
     ///
     /// # Errors
@@ -19,7 +19,7 @@ impl Shm {
     /// When another worker is there.
     pub fn new(region: &Region) -> Result<Self, JoinError> {
         let sole = region.join_alone(0)?;
-        Ok(Shm { len: region.slots().count(), sole })
+        Ok(ShmStore { len: region.slots().count(), sole })
     }
 
     /// The region.
@@ -42,7 +42,7 @@ impl Shm {
     }
 }
 
-impl ContextStore for Shm {
+impl ContextStore for ShmStore {
     fn load(&self, ltmsi: Ltmsi) -> Option<Stored<'_>> {
         let region = self.sole.region();
         self.stored(region.word_of(region.slot_of(ltmsi)?))
@@ -66,7 +66,7 @@ impl ContextStore for Shm {
         if found != expected {
             return Err(CommitError::Conflict);
         }
-        let record = Record { deadline, context: octets, ..Record::default() };
+        let record = CommitRecord { deadline, context: octets, ..CommitRecord::default() };
         let committed = self.sole.worker().commit_word(slot, word, &record)?;
         self.len += usize::from(found == 0);
         Ok(committed.version)
@@ -101,13 +101,13 @@ impl ContextStore for Shm {
 
 #[cfg(test)]
 mod tests {
-    use super::Shm;
+    use super::ShmStore;
     use crate::region::{JoinError, Region, RegionConfig};
 
     #[test]
     fn the_region_keeps_the_contract() {
         let region = Region::create(RegionConfig::new(2000, 2, 32 << 20)).unwrap();
-        let mut store = Shm::new(&region).unwrap();
+        let mut store = ShmStore::new(&region).unwrap();
         crate::conformance::suite(&mut store);
         assert_eq!(region.join(1).err(), Some(JoinError::Sole), "nobody else commits");
         drop(store);

@@ -7,7 +7,7 @@ use std::mem::forget;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use vireo_store::CommitError;
-use vireo_store::region::{Posted, Record, Region, RegionConfig, Slot, Snapshot, Worker};
+use vireo_store::region::{CommitRecord, Posted, Region, RegionConfig, Slot, Snapshot, Worker};
 use vireo_types::{Bucket, Ltmsi};
 
 fn region() -> Region {

@@ -4,9 +4,9 @@
 //!
 //! It speaks PFCP and GTP-U like anybody else and knows nothing of how a UPF is made.
 
-pub mod circuit;
+pub mod distribution;
+pub mod frame_loop;
 pub mod generate;
-pub mod mix;
 pub mod mutate;
 pub mod packets;
 pub mod pfcp;

@@ -1,9 +1,8 @@
 //! A control plane that sets up sessions, many at a time: an association, and requests of which a window is unanswered.
 
-mod handovers;
 mod query;
+mod tunnel_updates;
 
-pub use handovers::Handovers;
 pub use query::Carried;
 use std::collections::HashMap;
 use std::io;
@@ -11,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+pub use tunnel_updates::TunnelUpdates;
 use vireo_types::Teid;
 use vireo_wire::pfcp::*;
 
@@ -155,7 +155,7 @@ impl ControlPlane {
     }
 
     /// Answers what the UPF asks while others do their work, until `stop` is set.
-    pub fn attend(&self, stop: &AtomicBool) -> Result<(), PfcpError> {
+    pub fn serve_requests(&self, stop: &AtomicBool) -> Result<(), PfcpError> {
         let mut buffer = [0; DATAGRAM];
         self.socket.set_read_timeout(Some(RESPONSE_TIME / 10))?;
         while !stop.load(Ordering::Relaxed) {

@@ -2,10 +2,10 @@
 //! the number of packets that it has seen of the run. What else comes is counted and not answered, so that no two
 //! mirrors ever send packets to each other.
 
+use crate::distribution::LONGEST;
 use crate::generate::{LoadError, open};
-use crate::mix::LONGEST;
 use crate::stamp::{STAMP, Stamp};
-use crate::sys::batch::{BATCH, Inbox, Outbox, Waiting};
+use crate::sys::batch::{BATCH, Inbox, Outbox, Poller};
 use serde::Serialize;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ const SLEEP: Duration = Duration::from_millis(50);
 
 /// What a mirror did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Mirrored {
+pub struct MirrorReport {
     /// Packets that were sent back.
     pub packets: u64,
     /// Octets of their payload.
@@ -65,14 +65,14 @@ impl Mirror {
         duration: Option<Duration>,
         packets: Option<u64>,
         stop: &AtomicBool,
-    ) -> Result<Mirrored, LoadError> {
+    ) -> Result<MirrorReport, LoadError> {
         let (mut inbox, mut outbox) = (Inbox::new(LONGEST.into()), Outbox::new(LONGEST.into()));
-        let mut waiting = Waiting::new([&self.socket]);
+        let mut waiting = Poller::new([&self.socket]);
         let mut runs: Vec<Run> = Vec::with_capacity(RUNS);
-        let mut done = Mirrored::default();
+        let mut done = MirrorReport::default();
         let began = Instant::now();
         let mut first = None;
-        let left = |done: &Mirrored| packets.is_none_or(|packets| done.packets < packets);
+        let left = |done: &MirrorReport| packets.is_none_or(|packets| done.packets < packets);
         let in_time = || duration.is_none_or(|duration| began.elapsed() < duration);
         while left(&done) && in_time() && !stop.load(Ordering::Relaxed) {
             let count = inbox.receive(&self.socket)?;
@@ -164,7 +164,7 @@ mod tests {
         let first = Stamp { mirrored: 1, ..stamp };
         assert_eq!(answers, [first, Stamp { run: 8, ..first }, Stamp { sequence: 5, mirrored: 2, ..stamp }]);
         let stopped = mirror.run(None, None, &AtomicBool::new(true)).unwrap();
-        assert_eq!(stopped, Mirrored::default());
+        assert_eq!(stopped, MirrorReport::default());
     }
 
     #[test]

@@ -28,17 +28,17 @@ pub(crate) enum Command {
     /// Run the whole core as one process
     Run(crate::run::Args),
     /// Run the controller of a cluster: it says who is in it, and which host has which UEs
-    Controller(crate::cluster::Args),
+    Controller(crate::cluster_roles::Args),
     /// Run a balancer of a cluster: it holds the RAN's associations and N4, hosts behind it run the procedures
-    Balancer(crate::cluster::BalancerArgs),
+    Balancer(crate::cluster_roles::BalancerArgs),
     /// Run a host of a cluster: it keeps UEs and runs their procedures
-    Host(crate::cluster::Args),
+    Host(crate::cluster_roles::Args),
     /// Ask a cluster's controller, or a balancer, who is in it
-    Cluster(crate::members::Args),
+    Cluster(crate::cluster_command::Args),
     /// Run an AMF whose sessions are an SMF's, which it asks over the service-based interface
-    Amf(crate::chain::AmfArgs),
+    Amf(crate::sba_roles::AmfArgs),
     /// Run an SMF alone, for an AMF above and UPFs below
-    Smf(crate::chain::Args),
+    Smf(crate::sba_roles::Args),
     /// Run a user plane alone, under any control plane that speaks PFCP
     Upf(crate::upf::Args),
     /// Measure this machine
@@ -60,7 +60,7 @@ pub(crate) enum Command {
     /// Put user packets on any UPF: generate them on N3, send them back on N6
     Traffic(crate::traffic::Args),
     /// Make a server far away: a proxy that holds what goes either way for a time
-    Distance(crate::distance::Args),
+    Distance(crate::delay_proxy::Args),
     /// Show gNBs, UEs and sessions of a running core
     Status(crate::status::Args),
     /// Show how loaded a running core is: latency objectives, network functions, workers

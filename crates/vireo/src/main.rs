@@ -1,23 +1,23 @@
 //! `vireo`: the command line. Each command is a module of its own; here they are only told apart.
 
 mod bench;
-mod chain;
 mod cli;
 mod client;
-mod cluster;
+mod cluster_command;
+mod cluster_roles;
 mod config;
+mod delay_proxy;
 mod demo;
-mod distance;
 mod emulate;
 mod experiment;
 mod lab;
 mod logging;
-mod members;
 mod pki;
 mod places;
 mod plan;
 mod reload;
 mod run;
+mod sba_roles;
 mod simulate;
 mod slice;
 mod status;
@@ -40,12 +40,12 @@ fn main() -> ExitCode {
         cli::Command::NfWorker => run::worker(),
         cli::Command::DataWorker => run::data_worker(),
         cli::Command::Run(args) => run::run(&args),
-        cli::Command::Controller(args) => cluster::controller(&args),
-        cli::Command::Balancer(args) => cluster::balancer(&args),
-        cli::Command::Host(args) => cluster::host(&args),
-        cli::Command::Cluster(args) => members::run(&args),
-        cli::Command::Amf(args) => chain::amf(&args),
-        cli::Command::Smf(args) => chain::smf(&args),
+        cli::Command::Controller(args) => cluster_roles::controller(&args),
+        cli::Command::Balancer(args) => cluster_roles::balancer(&args),
+        cli::Command::Host(args) => cluster_roles::host(&args),
+        cli::Command::Cluster(args) => cluster_command::run(&args),
+        cli::Command::Amf(args) => sba_roles::amf(&args),
+        cli::Command::Smf(args) => sba_roles::smf(&args),
         cli::Command::Upf(args) => upf::run(&args),
         cli::Command::Emulate(args) => emulate::run(&args),
         cli::Command::Bench(args) => bench::run(&args),
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         cli::Command::Demo(args) => demo::run(&args),
         cli::Command::Pki(args) => pki::run(&args),
         cli::Command::Status(args) => status::run(&args),
-        cli::Command::Distance(args) => distance::run(&args),
+        cli::Command::Distance(args) => delay_proxy::run(&args),
         cli::Command::Traffic(args) => traffic::run(&args),
         cli::Command::Top(args) => top::run(&args),
         cli::Command::Config(args) => config::run(&args),

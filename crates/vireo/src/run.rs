@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use vireo_node::config::{StateAnswer, StateCarry};
 use vireo_node::control::{Control, ControlConfig};
-use vireo_node::crew::Program;
 use vireo_node::metrics::Metrics;
 use vireo_node::privileges;
+use vireo_node::supervisor::Program;
 use vireo_node::upf::{UpfConfig, UpfHandle};
 use vireo_subscribers::Store;
 
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 .into(),
         ));
     }
-    if config.state.answer != StateAnswer::Given {
+    if config.state.answer != StateAnswer::Explicit {
         return Err(Failure(
             "state.answer: `vireo run` has its sessions itself, and nobody answers it: remove the key, or run `vireo amf`, `vireo \
              smf` and `vireo upf`"
@@ -181,7 +181,7 @@ pub(crate) fn worker() -> Result<(), Failure> {
     log_as_told()?;
     ignore_hangup()?;
     kept.log();
-    Ok(vireo_node::nf::run(set_log_level)?)
+    Ok(vireo_node::worker::run(set_log_level)?)
 }
 
 /// Runs this process as a data worker of the user plane that started it.
@@ -190,7 +190,7 @@ pub(crate) fn data_worker() -> Result<(), Failure> {
     log_as_told()?;
     ignore_hangup()?;
     kept.log();
-    Ok(vireo_node::crew::data_worker()?)
+    Ok(vireo_node::supervisor::data_worker()?)
 }
 
 /// What the host has read again.

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use vireo_core::balance::steer;
 use vireo_core::replica::Ack;
-use vireo_core::schedule::forward;
+use vireo_core::schedule::dispatch;
 use vireo_simulator::campaign::{self, campaign};
 use vireo_simulator::cluster::{Cap, Outcome, Setup, Workload, simulate};
 use vireo_types::Duration;
@@ -46,10 +46,10 @@ pub(crate) struct Args {
     inter: steer::Policy,
     /// Which of the hosts that keep the objective, by skewed-ch: spare, most-loaded
     #[arg(long, value_name = "WHICH", default_value = "spare", value_parser = prefer)]
-    prefer: steer::Prefer,
+    prefer: steer::Preference,
     /// Which NF of it: optimal, shortest-queue, round-robin, hash
     #[arg(long, value_name = "POLICY", default_value = "optimal", value_parser = intra)]
-    intra: forward::Policy,
+    intra: dispatch::Policy,
     /// Hosts that keep a UE's state besides its primary
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u8).range(0..=3))]
     replicas: u8,
@@ -192,14 +192,14 @@ fn inter(text: &str) -> Result<steer::Policy, String> {
         .ok_or_else(|| format!("choose one of {}", steer::Policy::ALL.map(steer::Policy::name).join(", ")))
 }
 
-fn prefer(text: &str) -> Result<steer::Prefer, String> {
-    steer::Prefer::from_name(text)
-        .ok_or_else(|| format!("choose one of {}", steer::Prefer::ALL.map(steer::Prefer::name).join(", ")))
+fn prefer(text: &str) -> Result<steer::Preference, String> {
+    steer::Preference::from_name(text)
+        .ok_or_else(|| format!("choose one of {}", steer::Preference::ALL.map(steer::Preference::name).join(", ")))
 }
 
-fn intra(text: &str) -> Result<forward::Policy, String> {
-    forward::Policy::from_name(text)
-        .ok_or_else(|| format!("choose one of {}", forward::Policy::ALL.map(forward::Policy::name).join(", ")))
+fn intra(text: &str) -> Result<dispatch::Policy, String> {
+    dispatch::Policy::from_name(text)
+        .ok_or_else(|| format!("choose one of {}", dispatch::Policy::ALL.map(dispatch::Policy::name).join(", ")))
 }
 
 #[cfg(test)]

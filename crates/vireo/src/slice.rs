@@ -10,7 +10,7 @@ use crate::status::table;
 use clap::Subcommand;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
-use vireo_node::api::{Moved, SessionStatus, SliceStatus, SlicesStatus, Status, UeStatus};
+use vireo_node::api::{MoveResult, SessionStatus, SliceStatus, SlicesStatus, Status, UeStatus};
 use vireo_types::Supi;
 
 #[derive(Debug, clap::Args)]
@@ -36,7 +36,7 @@ enum Command {
 struct MoveArgs {
     /// Who: an address, a network (10.45.0.0/24), a range (10.45.0.2-10.45.0.99), a SUPI (of a core's subscriber), a
     /// session (seid:17) or all of a slice (its name)
-    who: Who,
+    who: UserSelector,
     /// The slice that they go to
     #[arg(long, value_name = "NAME", value_parser = slice_name, required_unless_present = "to_upf")]
     to: Option<String>,
@@ -53,37 +53,39 @@ struct MoveArgs {
 
 /// Who is to be moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Who {
+enum UserSelector {
     Addresses(IpAddr, IpAddr),
     Supi(Supi),
     Seid(u64),
     Slice(String),
 }
 
-impl FromStr for Who {
+impl FromStr for UserSelector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Ok(address) = text.parse() {
-            return Ok(Who::Addresses(address, address));
+            return Ok(UserSelector::Addresses(address, address));
         }
         if let Some(number) = text.strip_prefix("seid:") {
             let (digits, radix) = number.strip_prefix("0x").map_or((number, 10), |hex| (hex, 16));
             let seid = u64::from_str_radix(digits, radix);
-            return seid.map(Who::Seid).map_err(|_| format!("{number} is no SEID: write seid:17 or seid:0x11"));
+            return seid
+                .map(UserSelector::Seid)
+                .map_err(|_| format!("{number} is no SEID: write seid:17 or seid:0x11"));
         }
         if let Some((first, last)) = text.split_once('-')
             && let (Ok(first), Ok(last)) = (first.parse(), last.parse())
         {
-            return Ok(Who::Addresses(first, last));
+            return Ok(UserSelector::Addresses(first, last));
         }
         if let Some((base, length)) = text.split_once('/') {
             return network(base, length).ok_or_else(|| format!("{text} is no network: write it like 10.45.0.0/24"));
         }
         match text.parse() {
-            Ok(supi) => Ok(Who::Supi(supi)),
+            Ok(supi) => Ok(UserSelector::Supi(supi)),
             Err(_) => match slice_name(text) {
-                Ok(name) => Ok(Who::Slice(name)),
+                Ok(name) => Ok(UserSelector::Slice(name)),
                 Err(_) => Err(format!("{text:?} is no slice, address or SUPI")),
             },
         }
@@ -100,18 +102,20 @@ fn slice_name(text: &str) -> Result<String, String> {
 }
 
 /// The addresses of a network.
-fn network(base: &str, length: &str) -> Option<Who> {
+fn network(base: &str, length: &str) -> Option<UserSelector> {
     let length: u32 = length.parse().ok()?;
     match base.parse().ok()? {
         IpAddr::V4(base) => {
             let host = u32::MAX.checked_shr(length).unwrap_or(0);
             let first = base.to_bits() & !host;
-            (length <= 32).then(|| Who::Addresses(Ipv4Addr::from(first).into(), Ipv4Addr::from(first | host).into()))
+            (length <= 32)
+                .then(|| UserSelector::Addresses(Ipv4Addr::from(first).into(), Ipv4Addr::from(first | host).into()))
         }
         IpAddr::V6(base) => {
             let host = u128::MAX.checked_shr(length).unwrap_or(0);
             let first = base.to_bits() & !host;
-            (length <= 128).then(|| Who::Addresses(Ipv6Addr::from(first).into(), Ipv6Addr::from(first | host).into()))
+            (length <= 128)
+                .then(|| UserSelector::Addresses(Ipv6Addr::from(first).into(), Ipv6Addr::from(first | host).into()))
         }
     }
 }
@@ -122,7 +126,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::List => list(args, &api),
         Command::Move(order) => {
-            if order.count.is_some() && !matches!(order.who, Who::Slice(_)) {
+            if order.count.is_some() && !matches!(order.who, UserSelector::Slice(_)) {
                 return Err(Failure("--count says how many users of a slice: name a slice, or leave it out".into()));
             }
             let (moved, to) = match (&order.to_upf, &order.to) {
@@ -140,22 +144,22 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Moves users to another slice of their user plane.
-fn move_to_slice(api: &Api, order: &MoveArgs, to: &str) -> Result<Moved, Failure> {
+fn move_to_slice(api: &Api, order: &MoveArgs, to: &str) -> Result<MoveResult, Failure> {
     let addresses = match &order.who {
-        Who::Supi(supi) => addresses_of(api, *supi)?,
+        UserSelector::Supi(supi) => addresses_of(api, *supi)?,
         _ => vec![],
     };
     let who = match &order.who {
-        Who::Addresses(first, last) => vec![format!("address={first}&last={last}")],
-        Who::Seid(seid) => vec![format!("seid={seid}")],
-        Who::Slice(name) => {
+        UserSelector::Addresses(first, last) => vec![format!("address={first}&last={last}")],
+        UserSelector::Seid(seid) => vec![format!("seid={seid}")],
+        UserSelector::Slice(name) => {
             let count = order.count.map(|count| format!("&count={count}")).unwrap_or_default();
             vec![format!("slice={name}{count}")]
         }
-        Who::Supi(_) => addresses.iter().map(|one| format!("address={one}")).collect(),
+        UserSelector::Supi(_) => addresses.iter().map(|one| format!("address={one}")).collect(),
     };
     let worker = order.worker.map(|n| format!("&worker={n}")).unwrap_or_default();
-    let mut sum = Moved::default();
+    let mut sum = MoveResult::default();
     for who in who {
         let moved = move_users(api, &format!("{who}&to={to}{worker}"))?;
         (sum.users, sum.moved) = (sum.users + moved.users, sum.moved + moved.moved);
@@ -164,7 +168,7 @@ fn move_to_slice(api: &Api, order: &MoveArgs, to: &str) -> Result<Moved, Failure
 }
 
 /// Has users moved; `query` as the API takes it.
-pub(crate) fn move_users(api: &Api, query: &str) -> Result<Moved, Failure> {
+pub(crate) fn move_users(api: &Api, query: &str) -> Result<MoveResult, Failure> {
     match api.ask("POST", &format!("/slices/move?{query}"))? {
         Answer { status: 200, body, .. } => Ok(serde_json::from_str(&body)?),
         Answer { status: 400 | 404, body, .. } if !body.trim().is_empty() => Err(Failure(body.trim().to_owned())),
@@ -173,7 +177,7 @@ pub(crate) fn move_users(api: &Api, query: &str) -> Result<Moved, Failure> {
 }
 
 /// Has the user of an address moved; `None` if nobody has it.
-pub(crate) fn move_user(api: &Api, address: &str, to: &str) -> Result<Option<Moved>, Failure> {
+pub(crate) fn move_user(api: &Api, address: &str, to: &str) -> Result<Option<MoveResult>, Failure> {
     match api.ask("POST", &format!("/slices/move?address={address}&to={to}"))? {
         Answer { status: 200, body, .. } => Ok(Some(serde_json::from_str(&body)?)),
         Answer { status: 404, .. } => Ok(None),
@@ -278,17 +282,18 @@ mod tests {
 
     #[test]
     fn users_are_named_in_many_ways() {
-        let who = |text: &str| text.parse::<Who>();
-        let range = |first: &str, last: &str| Ok(Who::Addresses(first.parse().unwrap(), last.parse().unwrap()));
+        let who = |text: &str| text.parse::<UserSelector>();
+        let range =
+            |first: &str, last: &str| Ok(UserSelector::Addresses(first.parse().unwrap(), last.parse().unwrap()));
         assert_eq!(who("10.45.0.7"), range("10.45.0.7", "10.45.0.7"));
         assert_eq!(who("10.45.0.2-10.45.0.99"), range("10.45.0.2", "10.45.0.99"));
         assert_eq!(who("10.45.1.9/24"), range("10.45.1.0", "10.45.1.255"));
         assert_eq!(who("fd45::/63"), range("fd45::", "fd45:0:0:1:ffff:ffff:ffff:ffff"));
         assert_eq!(who("0.0.0.0/0"), range("0.0.0.0", "255.255.255.255"));
-        assert_eq!(who("imsi-999700000000001"), Ok(Who::Supi("999700000000001".parse().unwrap())));
-        assert_eq!((who("seid:17"), who("seid:0x11")), (Ok(Who::Seid(17)), Ok(Who::Seid(17))));
-        assert_eq!(who("phones"), Ok(Who::Slice("phones".into())));
-        assert_eq!(who("iot-meters"), Ok(Who::Slice("iot-meters".into())));
+        assert_eq!(who("imsi-999700000000001"), Ok(UserSelector::Supi("999700000000001".parse().unwrap())));
+        assert_eq!((who("seid:17"), who("seid:0x11")), (Ok(UserSelector::Seid(17)), Ok(UserSelector::Seid(17))));
+        assert_eq!(who("phones"), Ok(UserSelector::Slice("phones".into())));
+        assert_eq!(who("iot-meters"), Ok(UserSelector::Slice("iot-meters".into())));
         for bad in ["", "seid:x", "10.45.0.0/33", "fd45::/129", "a&to=b", "a b"] {
             assert!(who(bad).is_err(), "{bad}");
         }

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use vireo_node::api;
 use vireo_node::metrics::Metrics;
-use vireo_node::state::Keeping;
-use vireo_node::upf::{Alone, start, start_stored};
+use vireo_node::state::DurableRecords;
+use vireo_node::upf::{StandaloneStatus, start, start_stored};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -34,13 +34,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     config.unlock_state()?;
     config.state.check_tls()?;
     let metrics = Arc::new(Metrics::new());
-    let upf = match Keeping::of(&config.state) {
+    let upf = match DurableRecords::of(&config.state) {
         Some(records) => start_stored(upf, &records, Arc::clone(&metrics))?,
         None => start(upf)?,
     };
     let upf = Arc::new(upf);
     upf.publish(metrics.upf());
-    let source = Arc::new(Alone::new(Arc::clone(&upf)));
+    let source = Arc::new(StandaloneStatus::new(Arc::clone(&upf)));
     let api = api::Server::start(&config.api, source, metrics)?;
     tracing::info!(n4 = %upf.n4(), api = ?api.as_ref().and_then(api::Server::address), "the UPF is up");
     let reload = || {

@@ -109,7 +109,7 @@ fn replay(name: &str) {
 /// Seeds are worth their name only if they are accepted whole.
 #[test]
 fn the_seeds_reach_what_they_are_for() {
-    use vireo_core::turn::Kind;
+    use vireo_core::step::Kind;
     use vireo_wire::{gtpu, nas::Nas5gsMessage, ngap::NGAP_PDU, pfcp};
     assert!(targets::seeds::ngap().iter().all(|seed| NGAP_PDU::decode(seed).is_ok()));
     assert!(targets::seeds::nas().iter().all(|seed| Nas5gsMessage::decode(seed).is_ok()));

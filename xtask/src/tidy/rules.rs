@@ -200,7 +200,7 @@ pub(super) const UNSAFE_ALLOWED: &[&str] = &[
     "crates/emulator/src/sys/",
     "crates/traffic/src/sys.rs",
     "crates/traffic/src/sys/",
-    "crates/traffic/src/circuit/",
+    "crates/traffic/src/frame_loop/",
     "crates/vireo/src/lab/netns.rs",
     "crates/vireo/src/lab/process.rs",
     "crates/vireo/src/lab/capture.rs",

@@ -3,7 +3,7 @@
 //! few other hosts' keys too.
 
 use super::HostId;
-use crate::hash::mixed;
+use crate::hash::hash_pair;
 
 /// Entries of the paper's small table. A prime, so that every step of a permutation visits every entry.
 pub const ENTRIES: usize = 65_537;
@@ -23,7 +23,7 @@ impl Maglev {
     /// The host of a key.
     #[inline]
     pub fn host(&self, key: u64) -> Option<HostId> {
-        let at = (mixed(key, 0) as usize).checked_rem(self.entries.len())?;
+        let at = (hash_pair(key, 0) as usize).checked_rem(self.entries.len())?;
         Some(self.entries[at])
     }
 }
@@ -37,8 +37,8 @@ fn filled(hosts: &[HostId], entries: usize) -> Box<[HostId]> {
     let mut turns: Vec<(HostId, u64, u64)> = hosts
         .iter()
         .map(|host| {
-            let offset = mixed(u64::from(host.0), 1) % size;
-            (*host, offset, mixed(u64::from(host.0), 2) % (size - 1) + 1)
+            let offset = hash_pair(u64::from(host.0), 1) % size;
+            (*host, offset, hash_pair(u64::from(host.0), 2) % (size - 1) + 1)
         })
         .collect();
     let mut table = vec![None; entries];

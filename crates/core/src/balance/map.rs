@@ -2,7 +2,7 @@
 //! for each epoch; balancers and hosts look things up in it and refuse older ones.
 
 use super::HostId;
-use super::ring::{Ring, Weighted};
+use super::ring::{Ring, WeightedHost};
 use serde::{Deserialize, Serialize};
 use vireo_types::Bucket;
 
@@ -17,21 +17,21 @@ pub const FIRST_EPOCH: u64 = 1;
 
 /// The hosts of a bucket: the primary, then its replicas, in the order in which they take over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Owners {
+pub struct BucketPlacement {
     hosts: [Option<HostId>; 1 + MOST_REPLICAS],
     /// The replica that is to become the primary, or the first to take over from it.
     pub(super) coming: Option<HostId>,
 }
 
-impl Owners {
+impl BucketPlacement {
     /// The primary; `None` where there is no host at all.
-    pub const fn primary(&self) -> Option<HostId> {
+    pub const fn owner(&self) -> Option<HostId> {
         self.hosts[0]
     }
 
     /// These hosts, the primary first; those beyond the most that there can be are left out.
     pub fn new(hosts: impl IntoIterator<Item = HostId>) -> Self {
-        let mut owners = Owners::default();
+        let mut owners = BucketPlacement::default();
         owners.hosts.iter_mut().zip(hosts).for_each(|(slot, host)| *slot = Some(host));
         owners
     }
@@ -48,7 +48,7 @@ impl Owners {
 
     /// Those whose copy a commit is waited for that is acknowledged by one: the replica that takes over first, and the one
     /// that is to be in its place, or the primary's, in the next epoch (see [`BucketMap::prepare`]).
-    pub fn first(&self) -> impl Iterator<Item = HostId> {
+    pub fn first_replica(&self) -> impl Iterator<Item = HostId> {
         let first = self.hosts[1];
         first.into_iter().chain(self.coming.filter(|host| Some(*host) != first))
     }
@@ -66,31 +66,31 @@ impl Owners {
 
 /// A slice's part of the buckets.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SlicePart {
+pub struct SliceBuckets {
     /// Its part, against others' 1.
     pub weight: f64,
     /// Hosts that keep replicas of its UEs, at most [`MOST_REPLICAS`].
     pub replicas: usize,
     /// The hosts that it may use.
-    pub hosts: Vec<Weighted>,
+    pub hosts: Vec<WeightedHost>,
 }
 
 /// The table of one epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BucketMap {
     pub(super) epoch: u64,
-    pub(super) owners: Box<[Owners]>,
+    pub(super) owners: Box<[BucketPlacement]>,
     pub(super) slices: Box<[u16]>,
 }
 
 impl BucketMap {
     /// The table of an epoch. Slice 0 is of UEs whose slice is not known yet. Which buckets a slice has depends on the slices
     /// and their weights alone: hosts that come and go move state, never identifiers.
-    pub fn new(epoch: u64, parts: &[SlicePart]) -> Self {
+    pub fn new(epoch: u64, parts: &[SliceBuckets]) -> Self {
         let slices = shared_out(parts);
         let rings: Vec<Ring> = (0_u64..).zip(parts).map(|(slice, part)| Ring::new(&part.hosts, slice)).collect();
         let owners = (0_u64..).zip(&slices).map(|(bucket, slice)| {
-            let mut owners = Owners::default();
+            let mut owners = BucketPlacement::default();
             let slice = usize::from(*slice);
             if let (Some(ring), Some(part)) = (rings.get(slice), parts.get(slice)) {
                 let copies = 1 + part.replicas.min(MOST_REPLICAS);
@@ -103,7 +103,7 @@ impl BucketMap {
     }
 
     /// Whether it has all buckets: one that another process has sent may be anything.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.owners.len() == BUCKETS && self.slices.len() == BUCKETS
     }
 
@@ -119,7 +119,7 @@ impl BucketMap {
 
     /// The hosts of a bucket.
     #[inline]
-    pub fn owners(&self, bucket: Bucket) -> Owners {
+    pub fn owners(&self, bucket: Bucket) -> BucketPlacement {
         self.owners[usize::from(bucket.get()) % BUCKETS]
     }
 
@@ -130,8 +130,8 @@ impl BucketMap {
     }
 
     /// The hosts of each bucket of which this one is the primary.
-    pub fn owned(&self, host: HostId) -> impl Iterator<Item = Owners> {
-        self.owners.iter().copied().filter(move |owners| owners.primary() == Some(host))
+    pub fn buckets_owned_by(&self, host: HostId) -> impl Iterator<Item = BucketPlacement> {
+        self.owners.iter().copied().filter(move |owners| owners.owner() == Some(host))
     }
 
     /// The buckets of a slice.
@@ -141,7 +141,10 @@ impl BucketMap {
     }
 
     /// What changes from this map to a later one: buckets whose hosts, or their order, are others then.
-    pub fn changes<'a>(&'a self, later: &'a BucketMap) -> impl Iterator<Item = (Bucket, Owners, Owners)> + 'a {
+    pub fn changes<'a>(
+        &'a self,
+        later: &'a BucketMap,
+    ) -> impl Iterator<Item = (Bucket, BucketPlacement, BucketPlacement)> + 'a {
         let pairs = self.owners.iter().zip(&later.owners);
         let changed = (0_u16..).zip(pairs).filter(|(_, (old, new))| old != new);
         changed.map(|(bucket, (old, new))| (Bucket::new(bucket), *old, *new))
@@ -149,8 +152,8 @@ impl BucketMap {
 }
 
 /// The slice of each bucket: by weight, and spread, so that a range of buckets is of no one slice.
-fn shared_out(parts: &[SlicePart]) -> Vec<u16> {
-    let weight = |part: &SlicePart| if part.weight > 0.0 { part.weight } else { 0.0 };
+fn shared_out(parts: &[SliceBuckets]) -> Vec<u16> {
+    let weight = |part: &SliceBuckets| if part.weight > 0.0 { part.weight } else { 0.0 };
     let mut credit = vec![0.0; parts.len()];
     let total: f64 = parts.iter().map(weight).sum();
     (0..BUCKETS)
@@ -169,9 +172,9 @@ fn shared_out(parts: &[SlicePart]) -> Vec<u16> {
 mod tests {
     use super::*;
 
-    fn part(weight: f64, replicas: usize, hosts: &[u16]) -> SlicePart {
-        let hosts = hosts.iter().map(|n| Weighted { host: HostId(*n), weight: 1.0 }).collect();
-        SlicePart { weight, replicas, hosts }
+    fn part(weight: f64, replicas: usize, hosts: &[u16]) -> SliceBuckets {
+        let hosts = hosts.iter().map(|n| WeightedHost { host: HostId(*n), weight: 1.0 }).collect();
+        SliceBuckets { weight, replicas, hosts }
     }
 
     #[test]
@@ -214,7 +217,7 @@ mod tests {
             assert_ne!(owners[0], owners[1]);
         }
         let none = BucketMap::new(1, &[part(1.0, 3, &[])]);
-        assert_eq!(none.owners(Bucket::new(0)).primary(), None);
-        assert_eq!(BucketMap::new(1, &[]).owners(Bucket::new(77)), Owners::default());
+        assert_eq!(none.owners(Bucket::new(0)).owner(), None);
+        assert_eq!(BucketMap::new(1, &[]).owners(Bucket::new(77)), BucketPlacement::default());
     }
 }

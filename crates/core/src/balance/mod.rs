@@ -5,10 +5,10 @@
 //! balancer looks up (DESIGN decision 7). [`board`]: what hosts have reported, and how old that is. [`steer`]: the choice for
 //! one procedure. [`moves`]: how buckets go from host to host while all live. [`maglev`]: the table of the Maglev paper. Nothing here knows sockets, clocks or messages.
 
-pub mod board;
+pub mod load_table;
 pub mod maglev;
 pub mod map;
-pub mod moves;
+pub mod migration;
 pub mod ring;
 pub mod steer;
 

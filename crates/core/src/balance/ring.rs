@@ -3,7 +3,7 @@
 //! that had its first replica.
 
 use super::HostId;
-use crate::hash::mixed;
+use crate::hash::hash_pair;
 
 /// Points of a host of weight 1 (seed 1's artefact has as many).
 pub const VIRTUAL_NODES: u32 = 160;
@@ -13,7 +13,7 @@ const MOST_POINTS: u32 = 64 * VIRTUAL_NODES;
 
 /// A host on a circle.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Weighted {
+pub struct WeightedHost {
     /// The host.
     pub host: HostId,
     /// Its part of the keys, against others' 1. One that is not above zero has none.
@@ -29,15 +29,15 @@ pub struct Ring {
 
 impl Ring {
     /// The circle of these hosts; that of another `salt`, which is a slice, has other neighbours.
-    pub fn new(hosts: &[Weighted], salt: u64) -> Self {
+    pub fn new(hosts: &[WeightedHost], salt: u64) -> Self {
         let mut points = Vec::new();
         let mut count = 0;
-        for Weighted { host, weight } in hosts {
+        for WeightedHost { host, weight } in hosts {
             // a weight beyond the range becomes the greatest, one that is no number or negative none
             let nodes = ((f64::from(VIRTUAL_NODES) * weight).round() as u32).min(MOST_POINTS);
             count += usize::from(nodes > 0);
-            let own = mixed(salt, u64::from(host.0));
-            points.extend((0..nodes).map(|node| (mixed(own, u64::from(node)), *host)));
+            let own = hash_pair(salt, u64::from(host.0));
+            points.extend((0..nodes).map(|node| (hash_pair(own, u64::from(node)), *host)));
         }
         points.sort_unstable();
         Ring { points, hosts: count }
@@ -50,7 +50,7 @@ impl Ring {
 
     /// The hosts of a key, each once: the primary, then those that keep replicas, in the order in which they take over.
     pub fn owners(&self, key: u64) -> impl Iterator<Item = HostId> {
-        let hash = mixed(key, 0);
+        let hash = hash_pair(key, 0);
         let start = self.points.partition_point(|(point, _)| *point < hash);
         let (before, from) = self.points.split_at(start);
         let mut seen: Vec<HostId> = Vec::new();
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     fn ring(hosts: impl IntoIterator<Item = u16>) -> Ring {
-        let hosts: Vec<_> = hosts.into_iter().map(|n| Weighted { host: HostId(n), weight: 1.0 }).collect();
+        let hosts: Vec<_> = hosts.into_iter().map(|n| WeightedHost { host: HostId(n), weight: 1.0 }).collect();
         Ring::new(&hosts, 7)
     }
 
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn keys_are_shared_by_weight() {
         let hosts = [(0, 1.0), (1, 2.0), (2, 0.0), (3, 1.0), (4, f64::NAN), (5, -1.0)];
-        let ring = Ring::new(&hosts.map(|(n, weight)| Weighted { host: HostId(n), weight }), 1);
+        let ring = Ring::new(&hosts.map(|(n, weight)| WeightedHost { host: HostId(n), weight }), 1);
         assert_eq!(ring.hosts(), 3);
         let mut counts = [0_u32; 6];
         for key in 0..40_000 {
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn slices_have_neighbours_of_their_own() {
-        let hosts: Vec<_> = (0..8).map(|n| Weighted { host: HostId(n), weight: 1.0 }).collect();
+        let hosts: Vec<_> = (0..8).map(|n| WeightedHost { host: HostId(n), weight: 1.0 }).collect();
         let (one, other) = (Ring::new(&hosts, 1), Ring::new(&hosts, 2));
         let same = (0..8_000).filter(|key| one.owners(*key).next() == other.owners(*key).next()).count();
         assert!((600..1_500).contains(&same), "an eighth by chance, but {same}");

@@ -1,16 +1,16 @@
 //! Which host carries out a procedure (seed 1, Algorithm 1), and the policies that it is compared with.
 
 use super::HostId;
-use super::board::{Board, HostLoad};
+use super::load_table::{HostLoad, LoadTable};
 use super::maglev::Maglev;
-use super::map::{BUCKETS, Owners};
+use super::map::{BUCKETS, BucketPlacement};
 use crate::schedule::estimate::ServiceTime;
 use vireo_types::{Bucket, Duration, Instant};
 
 /// A policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Of the hosts that have the state, one that keeps the objective, by [`Prefer`]: who has little to do gets less, and can be
+    /// Of the hosts that have the state, one that keeps the objective, by [`Preference`]: who has little to do gets less, and can be
     /// taken out. If none keeps it, the one that has least to do first.
     #[default]
     SkewedCh,
@@ -57,7 +57,7 @@ impl Policy {
 
 /// Which of the hosts that keep the objective [`Policy::SkewedCh`] takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Prefer {
+pub enum Preference {
     /// The most loaded where one host fewer would do, so that one can be drained, and only while it is far from the objective;
     /// else that where the procedure would be complete first. To be uneven gains nothing where no host can be spared, and
     /// who fills hosts up to the objective is late at half of what comes then.
@@ -67,21 +67,21 @@ pub enum Prefer {
     MostLoaded,
 }
 
-impl Prefer {
+impl Preference {
     /// All of them.
-    pub const ALL: [Prefer; 2] = [Prefer::Spare, Prefer::MostLoaded];
+    pub const ALL: [Preference; 2] = [Preference::Spare, Preference::MostLoaded];
 
     /// Its name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
-            Prefer::Spare => "spare",
-            Prefer::MostLoaded => "most-loaded",
+            Preference::Spare => "spare",
+            Preference::MostLoaded => "most-loaded",
         }
     }
 
     /// That of a name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Prefer::ALL.into_iter().find(|prefer| prefer.name() == name)
+        Preference::ALL.into_iter().find(|prefer| prefer.name() == name)
     }
 }
 
@@ -95,21 +95,21 @@ const ALIKE: f64 = 1.0 / 16.0;
 
 /// The hosts that are in use.
 #[derive(Clone, Debug, Default)]
-pub struct Fleet {
+pub struct HostSet {
     hosts: Vec<HostId>,
     maglev: Maglev,
-    prefer: Prefer,
+    prefer: Preference,
 }
 
-impl Fleet {
+impl HostSet {
     /// These hosts.
     pub fn new(hosts: Vec<HostId>) -> Self {
-        Fleet { maglev: Maglev::new(&hosts), hosts, prefer: Prefer::default() }
+        HostSet { maglev: Maglev::new(&hosts), hosts, prefer: Preference::default() }
     }
 
     /// The same hosts, chosen from in another way.
     #[must_use]
-    pub fn with(mut self, prefer: Prefer) -> Self {
+    pub fn with(mut self, prefer: Preference) -> Self {
         self.prefer = prefer;
         self
     }
@@ -126,7 +126,7 @@ pub struct Request {
     /// The UE's bucket.
     pub bucket: Bucket,
     /// The hosts that have its state, by the map.
-    pub owners: Owners,
+    pub owners: BucketPlacement,
     /// The pool of its slice and kind.
     pub pool: usize,
     /// `T_t` of its kind.
@@ -139,7 +139,7 @@ pub struct Request {
 
 /// Where a procedure goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct HostSelection {
     /// The host, to which the UE is pinned until the procedure ends.
     pub host: HostId,
     /// When the procedure would be complete there; `None` if the host has not reported lately.
@@ -150,17 +150,23 @@ pub struct Choice {
 
 /// Chooses for one procedure; `None` without hosts.
 #[inline]
-pub fn choose(policy: Policy, request: &Request, fleet: &Fleet, board: &Board, now: Instant) -> Option<Choice> {
+pub fn select_host(
+    policy: Policy,
+    request: &Request,
+    fleet: &HostSet,
+    board: &LoadTable,
+    now: Instant,
+) -> Option<HostSelection> {
     let load = |host| board.load(host, request.pool, request.time, now);
     let host = match policy {
         Policy::SkewedCh => {
             let filled_to = match fleet.prefer {
-                Prefer::MostLoaded => Some(request.slo),
-                Prefer::Spare => board.could_spare(SPARE_CPU).then_some(Duration(request.slo.0 / SPARE_SLO)),
+                Preference::MostLoaded => Some(request.slo),
+                Preference::Spare => board.can_remove_host(SPARE_CPU).then_some(Duration(request.slo.0 / SPARE_SLO)),
             };
             return skewed(request, filled_to, load);
         }
-        Policy::ConsistentHash => request.owners.primary()?,
+        Policy::ConsistentHash => request.owners.owner()?,
         Policy::RoundRobin => fleet.hosts[request.turn.checked_rem(fleet.hosts.len() as u64)? as usize],
         Policy::LeastLoaded => {
             // who says nothing is thought busy
@@ -174,13 +180,17 @@ pub fn choose(policy: Policy, request: &Request, fleet: &Fleet, board: &Board, n
         }
     };
     let estimate = load(host).map(|load| load.completion(request.time));
-    Some(Choice { host, estimate, violation: estimate.is_some_and(|estimate| estimate > request.slo) })
+    Some(HostSelection { host, estimate, violation: estimate.is_some_and(|estimate| estimate > request.slo) })
 }
 
 /// Algorithm 1's choice among primary and replicas: the most loaded by which the procedure takes no longer than `filled_to`,
 /// else the one with the least to do. Of those with about as much it is the least busy, so that UEs who are active all the time
 /// do not keep their primary busier than the others.
-fn skewed(request: &Request, filled_to: Option<Duration>, load: impl Fn(HostId) -> Option<HostLoad>) -> Option<Choice> {
+fn skewed(
+    request: &Request,
+    filled_to: Option<Duration>,
+    load: impl Fn(HostId) -> Option<HostLoad>,
+) -> Option<HostSelection> {
     let mut viable: Option<(HostId, HostLoad, Duration)> = None;
     let mut least: Option<(HostId, HostLoad, Duration)> = None;
     let alike = (request.slo.0 as f64 * 1000.0 * ALIKE).max(1.0);
@@ -198,29 +208,31 @@ fn skewed(request: &Request, filled_to: Option<Duration>, load: impl Fn(HostId) 
         }
     }
     match viable.or(least) {
-        Some((host, _, estimate)) => Some(Choice { host, estimate: Some(estimate), violation: estimate > request.slo }),
+        Some((host, _, estimate)) => {
+            Some(HostSelection { host, estimate: Some(estimate), violation: estimate > request.slo })
+        }
         // nobody has reported yet
-        None => Some(Choice { host: request.owners.primary()?, estimate: None, violation: false }),
+        None => Some(HostSelection { host: request.owners.owner()?, estimate: None, violation: false }),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::board::{Estimate, PoolReport};
-    use super::super::map::{BucketMap, SlicePart};
-    use super::super::ring::Weighted;
+    use super::super::load_table::{Estimate, PoolReport};
+    use super::super::map::{BucketMap, SliceBuckets};
+    use super::super::ring::WeightedHost;
     use super::*;
 
     const NOW: Instant = Instant(1_000_000);
 
     struct World {
         map: BucketMap,
-        fleet: Fleet,
-        board: Board,
+        fleet: HostSet,
+        board: LoadTable,
     }
 
     impl World {
-        fn prefer(mut self, prefer: Prefer) -> Self {
+        fn prefer(mut self, prefer: Preference) -> Self {
             self.fleet = self.fleet.with(prefer);
             self
         }
@@ -228,28 +240,28 @@ mod tests {
         /// Three hosts that have all state, with these CPUs and backlogs.
         fn new(loads: [(f64, f64); 3]) -> Self {
             let ids = [0, 1, 2].map(HostId);
-            let hosts = ids.map(|host| Weighted { host, weight: 1.0 }).into();
-            let map = BucketMap::new(1, &[SlicePart { weight: 1.0, replicas: 2, hosts }]);
-            let mut board = Board::new(1, Duration::from_millis(600)).with(Estimate::Corrected);
+            let hosts = ids.map(|host| WeightedHost { host, weight: 1.0 }).into();
+            let map = BucketMap::new(1, &[SliceBuckets { weight: 1.0, replicas: 2, hosts }]);
+            let mut board = LoadTable::new(1, Duration::from_millis(600)).with(Estimate::Corrected);
             for (host, (cpu, backlog)) in ids.into_iter().zip(loads) {
                 board.report(host, cpu, &[PoolReport { backlog, share: 1.0 }], NOW);
             }
-            World { map, fleet: Fleet::new(ids.into()), board }
+            World { map, fleet: HostSet::new(ids.into()), board }
         }
 
-        fn choose(&self, policy: Policy, bucket: u16, turn: u64) -> Choice {
+        fn select_host(&self, policy: Policy, bucket: u16, turn: u64) -> HostSelection {
             let bucket = Bucket::new(bucket);
             let (owners, time) = (self.map.owners(bucket), ServiceTime::new(1_000_000));
             let request = Request { bucket, owners, pool: 0, time, slo: Duration::from_millis(10), turn };
-            choose(policy, &request, &self.fleet, &self.board, NOW).expect("there are hosts")
+            select_host(policy, &request, &self.fleet, &self.board, NOW).expect("there are hosts")
         }
     }
 
     #[test]
     fn the_most_loaded_of_those_that_keep_the_objective() {
-        let world = World::new([(0.5, 1.0), (0.9, 12.0), (0.7, 9.0)]).prefer(Prefer::MostLoaded);
+        let world = World::new([(0.5, 1.0), (0.9, 12.0), (0.7, 9.0)]).prefer(Preference::MostLoaded);
         for bucket in 0..200 {
-            let choice = world.choose(Policy::SkewedCh, bucket, 0);
+            let choice = world.select_host(Policy::SkewedCh, bucket, 0);
             assert_eq!((choice.host.0, choice.violation), (2, false), "host 1 is busier, but would take 13 ms");
             assert_eq!(choice.estimate, Some(Duration::from_millis(10)));
         }
@@ -257,20 +269,20 @@ mod tests {
 
     #[test]
     fn a_host_is_left_idle_only_where_one_can_be_spared() {
-        let host = |loads| World::new(loads).choose(Policy::SkewedCh, 7, 0).host.0;
+        let host = |loads| World::new(loads).select_host(Policy::SkewedCh, 7, 0).host.0;
         assert_eq!(host([(0.5, 1.0), (0.9, 3.0), (0.7, 2.0)]), 0, "no host can be spared: the first to finish");
         assert_eq!(host([(0.2, 1.0), (0.6, 3.0), (0.5, 2.0)]), 1, "one can: the most loaded");
         assert_eq!(host([(0.2, 1.0), (0.6, 6.0), (0.5, 2.0)]), 2, "but not where it would take 7 of 10 ms");
         assert_eq!(host([(0.2, 7.0), (0.6, 6.0), (0.5, 8.0)]), 1, "none that is far from the objective");
-        for prefer in Prefer::ALL {
-            assert_eq!(Prefer::from_name(prefer.name()), Some(prefer));
+        for prefer in Preference::ALL {
+            assert_eq!(Preference::from_name(prefer.name()), Some(prefer));
         }
     }
 
     #[test]
     fn where_none_keeps_it_the_least_backlog_and_a_violation() {
         let world = World::new([(0.9, 40.0), (0.9, 30.0), (0.1, 50.0)]);
-        let choice = world.choose(Policy::SkewedCh, 5, 0);
+        let choice = world.select_host(Policy::SkewedCh, 5, 0);
         assert_eq!((choice.host.0, choice.violation), (1, true));
         assert_eq!(choice.estimate, Some(Duration::from_millis(31)));
     }
@@ -279,27 +291,27 @@ mod tests {
     fn hosts_that_say_nothing_are_passed_over_while_others_do() {
         let mut world = World::new([(0.5, 1.0), (0.9, 1.0), (0.7, 0.5)]);
         world.board.forget(HostId(1));
-        assert_eq!(world.choose(Policy::SkewedCh, 5, 0).host, HostId(2));
+        assert_eq!(world.select_host(Policy::SkewedCh, 5, 0).host, HostId(2));
         [0, 2].into_iter().for_each(|host| world.board.forget(HostId(host)));
-        let choice = world.choose(Policy::SkewedCh, 5, 0);
-        assert_eq!(Some(choice.host), world.map.owners(Bucket::new(5)).primary());
+        let choice = world.select_host(Policy::SkewedCh, 5, 0);
+        assert_eq!(Some(choice.host), world.map.owners(Bucket::new(5)).owner());
         assert_eq!((choice.estimate, choice.violation), (None, false));
     }
 
     #[test]
     fn other_policies_choose_their_own_way() {
         let world = World::new([(0.5, 1.0), (0.2, 40.0), (0.7, 1.0)]);
-        assert_eq!(world.choose(Policy::LeastLoaded, 5, 0).host, HostId(1));
-        assert!(world.choose(Policy::LeastLoaded, 5, 0).violation);
-        let turns = [0, 1, 2, 3].map(|turn| world.choose(Policy::RoundRobin, 5, turn).host.0);
+        assert_eq!(world.select_host(Policy::LeastLoaded, 5, 0).host, HostId(1));
+        assert!(world.select_host(Policy::LeastLoaded, 5, 0).violation);
+        let turns = [0, 1, 2, 3].map(|turn| world.select_host(Policy::RoundRobin, 5, turn).host.0);
         assert_eq!(turns, [0, 1, 2, 0]);
-        let ranges = [0, 1365, 1366, 2731, 4095].map(|bucket| world.choose(Policy::StaticRange, bucket, 0).host.0);
+        let ranges = [0, 1365, 1366, 2731, 4095].map(|bucket| world.select_host(Policy::StaticRange, bucket, 0).host.0);
         assert_eq!(ranges, [0, 0, 1, 2, 2]);
         for bucket in 0..100 {
-            let primary = world.map.owners(Bucket::new(bucket)).primary();
-            assert_eq!(Some(world.choose(Policy::ConsistentHash, bucket, 0).host), primary);
+            let primary = world.map.owners(Bucket::new(bucket)).owner();
+            assert_eq!(Some(world.select_host(Policy::ConsistentHash, bucket, 0).host), primary);
             let maglev = Maglev::new(world.fleet.hosts()).host(bucket.into());
-            assert_eq!(Some(world.choose(Policy::Maglev, bucket, 0).host), maglev);
+            assert_eq!(Some(world.select_host(Policy::Maglev, bucket, 0).host), maglev);
         }
     }
 
@@ -307,9 +319,10 @@ mod tests {
     fn without_hosts_there_is_no_choice() {
         let world = World::new([(0.5, 1.0); 3]);
         let (time, slo) = (ServiceTime::new(1), Duration(1));
-        let request = Request { bucket: Bucket::new(1), owners: Owners::default(), pool: 0, time, slo, turn: 0 };
+        let request =
+            Request { bucket: Bucket::new(1), owners: BucketPlacement::default(), pool: 0, time, slo, turn: 0 };
         for policy in Policy::ALL {
-            assert_eq!(choose(policy, &request, &Fleet::default(), &world.board, NOW), None, "{policy:?}");
+            assert_eq!(select_host(policy, &request, &HostSet::default(), &world.board, NOW), None, "{policy:?}");
             assert_eq!(Policy::from_name(policy.name()), Some(policy));
         }
     }

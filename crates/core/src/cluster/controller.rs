@@ -1,13 +1,13 @@
 //! The state machine.
 
-use super::Map;
-use super::parts::{Part, Parts, lost, part_of};
-use super::record::{Past, Record, Secrets};
-use super::scaling::{Load, Scaler, Scaling, Step};
+use super::ClusterMap;
+use super::pool_partitions::{PartitionState, PoolPartitions, lost, partition_of};
+use super::record::{DurableState, RejoinInfo, Secrets};
+use super::scaling::{HostUtilisation, Scaler, Scaling, ScalingDecision};
 use super::succession::Succession;
-use crate::balance::map::{BucketMap, SlicePart};
-use crate::balance::moves::CatchUp;
-use crate::balance::ring::Weighted;
+use crate::balance::map::{BucketMap, SliceBuckets};
+use crate::balance::migration::CatchUp;
+use crate::balance::ring::WeightedHost;
 use crate::balance::{BalancerId, HostId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use vireo_types::{Duration, Instant};
 
 /// What a controller goes by.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct ControllerSettings {
     /// Hosts that the first map waits for.
     pub hosts: usize,
     /// Hosts at a time: each has a part of the UE addresses, which another one gets when it is gone and no UE has any of it.
@@ -83,7 +83,7 @@ pub enum Refusal {
 
 /// How far a member is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum MemberStage {
     /// It is not ready, and says nothing.
     Starting,
     /// It is ready, and waits until it is needed.
@@ -95,8 +95,8 @@ enum Stage {
 #[derive(Clone, Debug)]
 struct Host {
     copies: SocketAddr,
-    stage: Stage,
-    seen: Seen,
+    stage: MemberStage,
+    seen: Liveness,
     /// Hosts that do not take its copies.
     unreached: BTreeSet<HostId>,
 }
@@ -104,15 +104,15 @@ struct Host {
 #[derive(Clone, Debug)]
 struct Balancer {
     address: SocketAddr,
-    stage: Stage,
-    seen: Seen,
+    stage: MemberStage,
+    seen: Liveness,
     /// Hosts that it does not hear.
     unheard: BTreeSet<HostId>,
 }
 
 /// When a member was heard last, and whether it has a connection.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct Liveness {
     at: Instant,
     here: bool,
 }
@@ -120,18 +120,18 @@ struct Seen {
 /// A controller.
 #[derive(Clone, Debug)]
 pub struct Controller {
-    settings: Settings,
+    settings: ControllerSettings,
     secrets: Secrets,
     /// The map that holds.
-    map: Option<Map>,
+    map: Option<ClusterMap>,
     /// The next one, while it is being written.
-    next: Option<Map>,
+    next: Option<ClusterMap>,
     hosts: BTreeMap<HostId, Host>,
     balancers: BTreeMap<BalancerId, Balancer>,
     /// Balancers that are in no map yet, in the order in which they have joined.
     order: Vec<BalancerId>,
     joined: u16,
-    parts: Parts,
+    parts: PoolPartitions,
     /// The number after which a free one is looked for.
     last_balancer: u8,
     /// When it was last told the time.
@@ -147,7 +147,7 @@ pub struct Controller {
     ignorant: bool,
     dismissed: Vec<(Member, Refusal)>,
     /// What has been decided on the number of hosts since somebody looked.
-    scaled: Option<Step>,
+    scaled: Option<ScalingDecision>,
     /// Who has not all copies yet that the map wants.
     catch_up: CatchUp,
     /// Whether all buckets are where they are to be.
@@ -162,7 +162,7 @@ pub struct Controller {
 
 impl Controller {
     /// The controller of a cluster that there is not yet, as far as it knows.
-    pub fn new(settings: Settings, secrets: Secrets, now: Instant) -> Self {
+    pub fn new(settings: ControllerSettings, secrets: Secrets, now: Instant) -> Self {
         let listens = Some(now + settings.listens);
         let scaler = settings.scaling.map(Scaler::new);
         let wanted = settings.scaling.map_or(0, |scaling| scaling.least.max(settings.hosts));
@@ -175,7 +175,7 @@ impl Controller {
             balancers: BTreeMap::new(),
             order: Vec::new(),
             joined: 0,
-            parts: Parts::default(),
+            parts: PoolPartitions::default(),
             last_balancer: BalancerId::COUNT - 1,
             looked: now,
             waits: now,
@@ -195,27 +195,27 @@ impl Controller {
     }
 
     /// One that follows another, which has left a record.
-    pub fn restore(settings: Settings, record: Record, now: Instant) -> Self {
+    pub fn restore(settings: ControllerSettings, record: DurableState, now: Instant) -> Self {
         let mut controller = Controller::new(settings, record.secrets, now);
         controller.listens = None;
-        if let Some(map) = record.map.filter(|map| map.buckets.is_whole()) {
+        if let Some(map) = record.map.filter(|map| map.buckets.is_complete()) {
             controller.follow(map, now);
         }
         controller
     }
 
     /// Goes on from a map of a controller before: its members are waited for.
-    fn follow(&mut self, map: Map, now: Instant) {
-        let seen = Seen { at: now, here: false };
+    fn follow(&mut self, map: ClusterMap, now: Instant) {
+        let seen = Liveness { at: now, here: false };
         self.joined = self.joined.max(map.joined);
         for (host, copies) in &map.hosts {
             self.joined = self.joined.max(host.0.saturating_add(1));
-            let new = || Host { copies: *copies, stage: Stage::Serving, seen, unreached: BTreeSet::new() };
+            let new = || Host { copies: *copies, stage: MemberStage::Serving, seen, unreached: BTreeSet::new() };
             self.hosts.entry(*host).or_insert_with(new);
         }
         // The only balancer of the map, if that is another process, has died with its controller.
         for (balancer, address) in map.balancers.iter().filter(|_| !self.settings.alone) {
-            let new = || Balancer { address: *address, stage: Stage::Serving, seen, unheard: BTreeSet::new() };
+            let new = || Balancer { address: *address, stage: MemberStage::Serving, seen, unheard: BTreeSet::new() };
             self.balancers.entry(*balancer).or_insert_with(new);
         }
         self.order.retain(|balancer| !map.has_balancer(*balancer));
@@ -231,15 +231,15 @@ impl Controller {
     }
 
     /// From here on a map holds: who is to have copies by it has said nothing yet.
-    fn hold(&mut self, map: Map) {
+    fn hold(&mut self, map: ClusterMap) {
         self.catch_up = CatchUp::of(&map.buckets, map.hosts.iter().map(|(host, _)| *host));
         self.settled = false;
         self.map = Some(map);
     }
 
     /// What outlives it.
-    pub fn record(&self) -> Record {
-        Record { secrets: self.secrets, map: self.map.clone() }
+    pub fn record(&self) -> DurableState {
+        DurableState { secrets: self.secrets, map: self.map.clone() }
     }
 
     /// What hosts share.
@@ -248,12 +248,12 @@ impl Controller {
     }
 
     /// The map that holds: every member is to have it.
-    pub fn map(&self) -> Option<&Map> {
+    pub fn map(&self) -> Option<&ClusterMap> {
         self.map.as_ref()
     }
 
     /// Whether members have to find this controller, and nobody is taken for dead.
-    pub fn waits(&self) -> bool {
+    pub fn is_discovering(&self) -> bool {
         self.looked < self.succession.until(self.waits, self.has_most_hosts()) && !(self.early && self.is_complete())
     }
 
@@ -276,7 +276,7 @@ impl Controller {
             Member::Host(host) => self.hosts.get(&host)?.stage,
             Member::Balancer(balancer) => self.balancers.get(&balancer)?.stage,
         };
-        Some(stage != Stage::Starting)
+        Some(stage != MemberStage::Starting)
     }
 
     /// A host wants to join.
@@ -287,20 +287,20 @@ impl Controller {
     pub fn join_host(
         &mut self,
         copies: SocketAddr,
-        past: Option<Past<HostId>>,
+        past: Option<RejoinInfo<HostId>>,
         now: Instant,
     ) -> Result<HostId, Refusal> {
         let own =
             past.as_ref().map(|past| (past.id, past.record.map.as_ref().is_some_and(|map| map.has_host(past.id))));
-        self.recall(past.map(|past| past.record), now)?;
+        self.learn_from_rejoin(past.map(|past| past.record), now)?;
         let (host, had) = match own {
             Some(own) => own,
             None => (self.next_host()?, false),
         };
-        let seen = Seen { at: now, here: true };
+        let seen = Liveness { at: now, here: true };
         let is_in = self.latest().is_some_and(|map| map.has_host(host));
-        let stage = if is_in { Stage::Serving } else { Stage::Starting };
-        let others = self.has_part(part_of(host, self.settings.most_hosts));
+        let stage = if is_in { MemberStage::Serving } else { MemberStage::Starting };
+        let others = self.has_part(partition_of(host, self.settings.most_hosts));
         match self.hosts.get_mut(&host) {
             Some(known) => (known.copies, known.seen) = (copies, seen),
             // One that was in a map without having been told has done nothing by it, and begins anew.
@@ -320,12 +320,12 @@ impl Controller {
     pub fn join_balancer(
         &mut self,
         address: SocketAddr,
-        past: Option<Past<BalancerId>>,
+        past: Option<RejoinInfo<BalancerId>>,
         now: Instant,
     ) -> Result<BalancerId, Refusal> {
         let own =
             past.as_ref().map(|past| (past.id, past.record.map.as_ref().is_some_and(|map| map.has_balancer(past.id))));
-        self.recall(past.map(|past| past.record), now)?;
+        self.learn_from_rejoin(past.map(|past| past.record), now)?;
         let (balancer, had) = match own {
             Some((balancer, _)) if balancer.0 >= BalancerId::COUNT => return Err(Refusal::Balancers),
             Some(own) => own,
@@ -338,13 +338,13 @@ impl Controller {
                 (next.into_iter().find(|id| !known(id)).ok_or(Refusal::Balancers)?, false)
             }
         };
-        let seen = Seen { at: now, here: true };
+        let seen = Liveness { at: now, here: true };
         let is_in = self.latest().is_some_and(|map| map.has_balancer(balancer));
         match self.balancers.get_mut(&balancer) {
             Some(known) => (known.address, known.seen) = (address, seen),
             None if had && !is_in => return Err(Refusal::Fenced(self.epoch())),
             None => {
-                let stage = if is_in { Stage::Serving } else { Stage::Starting };
+                let stage = if is_in { MemberStage::Serving } else { MemberStage::Starting };
                 self.balancers.insert(balancer, Balancer { address, stage, seen, unheard: BTreeSet::new() });
                 if !is_in {
                     self.order.push(balancer);
@@ -356,9 +356,9 @@ impl Controller {
     }
 
     /// Takes what somebody who joins knows of the cluster.
-    fn recall(&mut self, record: Option<Record>, now: Instant) -> Result<(), Refusal> {
+    fn learn_from_rejoin(&mut self, record: Option<DurableState>, now: Instant) -> Result<(), Refusal> {
         // Who was in no map has nothing to tell before it is clear that nobody has.
-        let tells = |record: &Record| record.map.is_some() || self.listens.is_none_or(|until| now >= until);
+        let tells = |record: &DurableState| record.map.is_some() || self.listens.is_none_or(|until| now >= until);
         let Some(record) = record.filter(tells) else {
             return match self.listens {
                 Some(until) if now < until => Err(Refusal::NotYet),
@@ -376,17 +376,17 @@ impl Controller {
             return Err(if self.ignorant { Refusal::Unlearned } else { Refusal::OtherCluster });
         }
         // Newer than what is known here is what a controller without a memory has said and this one does not know.
-        let known = self.latest().map_or(0, Map::epoch);
-        if let Some(map) = record.map.filter(|map| map.buckets.is_whole() && map.epoch() > known) {
+        let known = self.latest().map_or(0, ClusterMap::epoch);
+        if let Some(map) = record.map.filter(|map| map.buckets.is_complete() && map.epoch() > known) {
             let fits = map.balancers.iter().all(|(balancer, _)| balancer.0 < BalancerId::COUNT);
             let parts: BTreeSet<u16> =
-                map.hosts.iter().map(|(host, _)| part_of(*host, self.settings.most_hosts)).collect();
+                map.hosts.iter().map(|(host, _)| partition_of(*host, self.settings.most_hosts)).collect();
             if !fits || parts.len() < map.hosts.len() {
                 return Err(Refusal::OtherCluster);
             }
             // Who was in the map before and is not in this one was taken for dead.
             self.next = None;
-            self.hosts.retain(|host, known| known.stage != Stage::Serving || map.has_host(*host));
+            self.hosts.retain(|host, known| known.stage != MemberStage::Serving || map.has_host(*host));
             self.follow(map, now);
             if learns || self.succession.is_on() {
                 self.succession.learned(now, self.settings.patience);
@@ -400,7 +400,7 @@ impl Controller {
         let parts = self.settings.most_hosts;
         let mut unknown = false;
         for number in self.joined..self.joined.saturating_add(parts) {
-            let part = part_of(HostId(number), parts);
+            let part = partition_of(HostId(number), parts);
             if self.has_part(part) {
                 continue;
             }
@@ -408,9 +408,9 @@ impl Controller {
                 // Nobody has had it, or nobody has done anything by a map.
                 None => return Ok(HostId(number)),
                 Some(map) => match self.parts.look(part, map) {
-                    Part::Free => return Ok(HostId(number)),
-                    Part::Unknown => unknown = true,
-                    Part::Used => {}
+                    PartitionState::Free => return Ok(HostId(number)),
+                    PartitionState::Unknown => unknown = true,
+                    PartitionState::Used => {}
                 },
             }
         }
@@ -420,22 +420,22 @@ impl Controller {
     /// Whether a host has a part, or may still have.
     fn has_part(&self, part: u16) -> bool {
         let maps = self.map.iter().chain(&self.next).flat_map(|map| &map.hosts).map(|(host, _)| host);
-        self.hosts.keys().chain(maps).any(|host| part_of(*host, self.settings.most_hosts) == part)
+        self.hosts.keys().chain(maps).any(|host| partition_of(*host, self.settings.most_hosts) == part)
     }
 
     /// A host says of which parts of the addresses, whose hosts are gone, its UEs have some in an epoch.
-    pub fn has_addresses(&mut self, host: HostId, epoch: u64, parts: impl IntoIterator<Item = u16>) {
+    pub fn report_used_partitions(&mut self, host: HostId, epoch: u64, parts: impl IntoIterator<Item = u16>) {
         if self.hosts.contains_key(&host) {
             self.parts.said(host, epoch, parts);
         }
     }
 
     fn epoch(&self) -> u64 {
-        self.latest().map_or(0, Map::epoch)
+        self.latest().map_or(0, ClusterMap::epoch)
     }
 
     /// The last map, whether it holds already or not.
-    fn latest(&self) -> Option<&Map> {
+    fn latest(&self) -> Option<&ClusterMap> {
         self.next.as_ref().or(self.map.as_ref())
     }
 
@@ -443,14 +443,14 @@ impl Controller {
     pub fn ready(&mut self, member: Member, now: Instant) {
         let (stage, ready) = match member {
             Member::Host(host) => {
-                let ready = if self.scaler.is_some() { Stage::Idle } else { Stage::Serving };
+                let ready = if self.scaler.is_some() { MemberStage::Idle } else { MemberStage::Serving };
                 (self.hosts.get_mut(&host).map(|host| &mut host.stage), ready)
             }
             Member::Balancer(balancer) => {
-                (self.balancers.get_mut(&balancer).map(|balancer| &mut balancer.stage), Stage::Serving)
+                (self.balancers.get_mut(&balancer).map(|balancer| &mut balancer.stage), MemberStage::Serving)
             }
         };
-        if let Some(stage) = stage.filter(|stage| **stage == Stage::Starting) {
+        if let Some(stage) = stage.filter(|stage| **stage == MemberStage::Starting) {
             *stage = ready;
         }
         self.heard(member, now);
@@ -459,11 +459,11 @@ impl Controller {
     /// Somebody has said something.
     pub fn heard(&mut self, member: Member, now: Instant) {
         if let Some(seen) = self.seen(member) {
-            *seen = Seen { at: now, here: true };
+            *seen = Liveness { at: now, here: true };
         }
     }
 
-    fn seen(&mut self, member: Member) -> Option<&mut Seen> {
+    fn seen(&mut self, member: Member) -> Option<&mut Liveness> {
         match member {
             Member::Host(host) => self.hosts.get_mut(&host).map(|host| &mut host.seen),
             Member::Balancer(balancer) => self.balancers.get_mut(&balancer).map(|balancer| &mut balancer.seen),
@@ -471,14 +471,14 @@ impl Controller {
     }
 
     /// A balancer says which hosts it does not hear: all of them, each time.
-    pub fn unheard(&mut self, balancer: BalancerId, hosts: impl IntoIterator<Item = HostId>) {
+    pub fn report_silent_hosts(&mut self, balancer: BalancerId, hosts: impl IntoIterator<Item = HostId>) {
         if let Some(balancer) = self.balancers.get_mut(&balancer) {
             balancer.unheard = hosts.into_iter().collect();
         }
     }
 
     /// A host says which hosts do not take its copies: all of them, each time.
-    pub fn unreached(&mut self, host: HostId, hosts: impl IntoIterator<Item = HostId>) {
+    pub fn report_unreachable_peers(&mut self, host: HostId, hosts: impl IntoIterator<Item = HostId>) {
         if let Some(host) = self.hosts.get_mut(&host) {
             host.unreached = hosts.into_iter().collect();
         }
@@ -487,25 +487,25 @@ impl Controller {
     /// An owner has said of an epoch that a replica has all of its copies, or a host of itself that it has all that was handed over
     /// to it and knows the RAN nodes of the map's balancers.
     pub fn caught_up(&mut self, owner: HostId, epoch: u64, replica: HostId) {
-        self.catch_up.said(owner, epoch, replica);
+        self.catch_up.acknowledge(owner, epoch, replica);
     }
 
     /// A host is to give all that it has to others and to leave. Whether there is such a host.
     pub fn drain(&mut self, host: HostId) -> bool {
         match self.hosts.get(&host).map(|host| host.stage) {
-            Some(Stage::Serving) => drop(self.draining.insert(host)),
+            Some(MemberStage::Serving) => drop(self.draining.insert(host)),
             // It has nothing.
-            Some(Stage::Idle) => {
+            Some(MemberStage::Idle) => {
                 self.remove(Member::Host(host));
                 self.left.push(host);
             }
-            Some(Stage::Starting) | None => return false,
+            Some(MemberStage::Starting) | None => return false,
         }
         true
     }
 
     /// A host has said how loaded it is.
-    pub fn reported(&mut self, host: HostId, load: Load, now: Instant) {
+    pub fn reported(&mut self, host: HostId, load: HostUtilisation, now: Instant) {
         if let Some(scaler) = self.scaler.as_mut().filter(|_| self.hosts.contains_key(&host)) {
             scaler.reported(host, load, now);
         }
@@ -513,11 +513,11 @@ impl Controller {
 
     /// Hosts that are joined and wait until they are needed.
     pub fn idle(&self) -> usize {
-        self.hosts.values().filter(|host| host.stage == Stage::Idle).count()
+        self.hosts.values().filter(|host| host.stage == MemberStage::Idle).count()
     }
 
     /// How many hosts there are to be in all, those that wait included, and how many of these are missing.
-    pub fn lacks(&self) -> (usize, usize) {
+    pub fn missing_hosts(&self) -> (usize, usize) {
         let Some(scaling) = &self.settings.scaling else { return (0, 0) };
         let all = (self.wanted + scaling.idle).min(usize::from(self.settings.most_hosts));
         let there = self.hosts.keys().filter(|host| !self.draining.contains(host)).count();
@@ -530,13 +530,13 @@ impl Controller {
     }
 
     /// Hosts that have nothing any more that others have not: they may end.
-    pub fn take_left(&mut self) -> Vec<HostId> {
+    pub fn take_departed(&mut self) -> Vec<HostId> {
         std::mem::take(&mut self.left)
     }
 
     /// A member's connection is over: it is dead, unless members have to find this controller.
     pub fn lost(&mut self, member: Member) {
-        if self.waits() {
+        if self.is_discovering() {
             if let Some(seen) = self.seen(member) {
                 seen.here = false;
             }
@@ -565,14 +565,14 @@ impl Controller {
         self.hosts.values().all(|host| host.seen.here) && self.balancers.values().all(|balancer| balancer.seen.here)
     }
 
-    fn all(&self) -> impl Iterator<Item = (Member, Seen)> {
+    fn all(&self) -> impl Iterator<Item = (Member, Liveness)> {
         let hosts = self.hosts.iter().map(|(id, host)| (Member::Host(*id), host.seen));
         hosts.chain(self.balancers.iter().map(|(id, balancer)| (Member::Balancer(*id), balancer.seen)))
     }
 
     /// Time passes: to be told before anything that has happened since, at least each quarter of the silence that members
     /// are granted. A controller that was held up itself asks who is there before it takes anybody for dead.
-    pub fn wake(&mut self, now: Instant) {
+    pub fn begin_tick(&mut self, now: Instant) {
         let held_up = now.since(self.looked).as_micros();
         self.looked = now;
         if held_up > self.settings.silence.as_micros() {
@@ -587,40 +587,40 @@ impl Controller {
     }
 
     /// All that had happened until `now` was told: who is dead, and what follows.
-    pub fn look(&mut self, now: Instant) {
-        self.wake(now);
-        if self.waits() {
+    pub fn check_liveness(&mut self, now: Instant) {
+        self.begin_tick(now);
+        if self.is_discovering() {
             return;
         }
         self.succession.is_over();
-        self.bury(now);
-        self.judge();
-        self.judge_hosts();
+        self.declare_dead(now);
+        self.resolve_balancer_partition();
+        self.resolve_host_partition();
         self.scale(now);
         self.plan();
     }
 
     /// Who has fallen silent is dead, if others were heard since.
-    fn bury(&mut self, now: Instant) {
+    fn declare_dead(&mut self, now: Instant) {
         let silence = self.settings.silence;
         let newest = self.all().map(|(_, seen)| seen.at).max().unwrap_or_default();
-        let is_silent = |seen: &Seen| {
+        let is_silent = |seen: &Liveness| {
             let since = newest.since(seen.at);
             now.since(seen.at) >= silence && since.as_micros() * 2 >= silence.as_micros()
         };
-        let is_dead = |(member, seen): &(Member, Seen)| {
+        let is_dead = |(member, seen): &(Member, Liveness)| {
             // One that starts says nothing; when it dies, its connection ends.
             !seen.here || is_silent(seen) && self.is_ready(*member) == Some(true)
         };
         let dead: Vec<Member> = self.all().filter(is_dead).map(|(member, _)| member).collect();
         for member in dead {
-            self.dismiss(member);
+            self.evict(member);
         }
     }
 
     /// Who is in the way where a balancer and a host do not hear each other: the balancer if it misses most hosts and there
     /// is another, else the host.
-    fn judge(&mut self) {
+    fn resolve_balancer_partition(&mut self) {
         let Some(map) = &self.map else { return };
         let here: BTreeSet<HostId> = self.hosts.keys().copied().filter(|host| map.has_host(*host)).collect();
         let unheard = |balancer: &Balancer| balancer.unheard.intersection(&here).copied().collect::<Vec<_>>();
@@ -631,16 +631,16 @@ impl Controller {
                 map.balancers.iter().any(|(other, _)| *other != balancer && self.balancers.contains_key(other))
             });
             if hosts.len() * 2 > here.len() && others {
-                self.dismiss(Member::Balancer(balancer));
+                self.evict(Member::Balancer(balancer));
             } else {
-                hosts.into_iter().for_each(|host| self.dismiss(Member::Host(host)));
+                hosts.into_iter().for_each(|host| self.evict(Member::Host(host)));
             }
         }
     }
 
     /// Of hosts that do not take each other's copies, so that what their UEs want waits, one is in the way: the one of most such
     /// pairs, else the youngest. Its UEs are where their copies are.
-    fn judge_hosts(&mut self) {
+    fn resolve_host_partition(&mut self) {
         loop {
             let Some(map) = &self.map else { return };
             let here = |host: &HostId| map.has_host(*host) && self.hosts.contains_key(host);
@@ -652,11 +652,11 @@ impl Controller {
                 }
             }
             let Some((host, _)) = pairs.into_iter().max_by_key(|(host, count)| (*count, *host)) else { return };
-            self.dismiss(Member::Host(host));
+            self.evict(Member::Host(host));
         }
     }
 
-    fn dismiss(&mut self, member: Member) {
+    fn evict(&mut self, member: Member) {
         self.remove(member);
         self.dismissed.push((member, Refusal::Silent));
     }
@@ -664,16 +664,17 @@ impl Controller {
     /// Lets as many hosts work as are wanted, and looks whether that is to be another number.
     fn scale(&mut self, now: Instant) {
         let Some(scaler) = self.scaler.as_mut() else { return };
-        let works =
-            |(id, host): (&HostId, &Host)| (host.stage == Stage::Serving && !self.draining.contains(id)).then_some(*id);
+        let works = |(id, host): (&HostId, &Host)| {
+            (host.stage == MemberStage::Serving && !self.draining.contains(id)).then_some(*id)
+        };
         let working: Vec<HostId> = self.hosts.iter().filter_map(works).collect();
         if self.next.is_some() || !self.settled || self.map.is_none() {
-            scaler.unsettled();
+            scaler.reset_hysteresis();
         } else {
             let step = scaler.decide(&working, now);
             match step {
-                Some(Step::Out) => self.wanted = working.len() + 1,
-                Some(Step::In(host)) => {
+                Some(ScalingDecision::ScaleOut) => self.wanted = working.len() + 1,
+                Some(ScalingDecision::ScaleIn(host)) => {
                     self.wanted = working.len() - 1;
                     self.draining.insert(host);
                 }
@@ -682,8 +683,8 @@ impl Controller {
             self.scaled = step.or(self.scaled);
         }
         let missing = self.wanted.saturating_sub(working.len());
-        let idle = self.hosts.values_mut().filter(|host| host.stage == Stage::Idle && host.seen.here);
-        idle.take(missing).for_each(|host| host.stage = Stage::Serving);
+        let idle = self.hosts.values_mut().filter(|host| host.stage == MemberStage::Idle && host.seen.here);
+        idle.take(missing).for_each(|host| host.stage = MemberStage::Serving);
     }
 
     /// Makes the next map if it is to be another.
@@ -691,29 +692,29 @@ impl Controller {
         if self.next.is_some() {
             return;
         }
-        let serving = self.hosts.iter().filter(|(_, host)| host.stage == Stage::Serving);
+        let serving = self.hosts.iter().filter(|(_, host)| host.stage == MemberStage::Serving);
         let hosts: Vec<(HostId, SocketAddr)> = serving.map(|(id, host)| (*id, host.copies)).collect();
         let few = self.map.is_none() && hosts.len() < self.settings.hosts;
-        let ready = |id: &BalancerId| self.balancers.get(id).filter(|balancer| balancer.stage == Stage::Serving);
+        let ready = |id: &BalancerId| self.balancers.get(id).filter(|balancer| balancer.stage == MemberStage::Serving);
         let address = |id: &BalancerId| Some((*id, ready(id)?.address));
         let before = self.map.iter().flat_map(|map| &map.balancers).map(|(id, _)| id);
         let balancers: Vec<(BalancerId, SocketAddr)> = before.chain(&self.order).filter_map(address).collect();
         let leaving: Vec<HostId> = self.draining.iter().copied().filter(|host| self.hosts.contains_key(host)).collect();
-        let same = |map: &Map| map.hosts == hosts && map.balancers == balancers && map.leaving == leaving;
+        let same = |map: &ClusterMap| map.hosts == hosts && map.balancers == balancers && map.leaving == leaving;
         let same = self.map.as_ref().is_some_and(same);
         // Without hosts or balancers the map stays: whoever is in it and comes back goes on.
         if few || hosts.is_empty() || balancers.is_empty() {
             return;
         }
         let weight = |host: &HostId| if leaving.contains(host) { 0.0 } else { 1.0 };
-        let weighted: Vec<Weighted> =
-            hosts.iter().map(|(host, _)| Weighted { host: *host, weight: weight(host) }).collect();
-        let part = |replicas: &usize| SlicePart { weight: 1.0, replicas: *replicas, hosts: weighted.clone() };
-        let parts: Vec<SlicePart> = self.settings.replicas.iter().map(part).collect();
+        let weighted: Vec<WeightedHost> =
+            hosts.iter().map(|(host, _)| WeightedHost { host: *host, weight: weight(host) }).collect();
+        let part = |replicas: &usize| SliceBuckets { weight: 1.0, replicas: *replicas, hosts: weighted.clone() };
+        let parts: Vec<SliceBuckets> = self.settings.replicas.iter().map(part).collect();
         let buckets = match &self.map {
             None => Some(BucketMap::first(&parts)),
             Some(map) if !same => Some(map.buckets.next(&parts)),
-            Some(_) if self.settled || !self.catch_up.is_over() => return,
+            Some(_) if self.settled || !self.catch_up.is_complete() => return,
             Some(_) if !self.settings.moves => None,
             // A step further towards where buckets are to be: all have the copies that the last one wants.
             Some(map) => {
@@ -726,14 +727,14 @@ impl Controller {
                 let ids: Vec<HostId> = hosts.iter().map(|(host, _)| *host).collect();
                 let buckets = self.succession.next(buckets);
                 let lost = self.map.as_ref().map_or_else(Vec::new, |map| lost(map, &ids, &self.settings, self.settled));
-                self.next = Some(Map { hosts, buckets, balancers, joined: self.joined, lost, leaving });
+                self.next = Some(ClusterMap { hosts, buckets, balancers, joined: self.joined, lost, leaving });
             }
-            None => self.settle(leaving.len() == hosts.len() || !self.settings.moves),
+            None => self.on_migration_complete(leaving.len() == hosts.len() || !self.settings.moves),
         }
     }
 
     /// All buckets are where they are to be: who is to leave and has nothing may end, or all may if nobody else can have theirs.
-    fn settle(&mut self, all: bool) {
+    fn on_migration_complete(&mut self, all: bool) {
         self.settled = true;
         let Some(map) = &self.map else { return };
         let done: Vec<HostId> = self.draining.iter().copied().filter(|host| all || !map.buckets.has(*host)).collect();
@@ -744,9 +745,9 @@ impl Controller {
     }
 
     /// What is to be written before it holds, if something is.
-    pub fn to_write(&self) -> Option<Record> {
+    pub fn to_write(&self) -> Option<DurableState> {
         let map = Some(self.next.clone()?);
-        Some(Record { secrets: self.secrets, map })
+        Some(DurableState { secrets: self.secrets, map })
     }
 
     /// The record of an epoch is written: its map holds. Whether it is the one that is waited for.
@@ -761,12 +762,12 @@ impl Controller {
     }
 
     /// Who is to be sent away, and why.
-    pub fn take_dismissed(&mut self) -> Vec<(Member, Refusal)> {
+    pub fn take_evicted(&mut self) -> Vec<(Member, Refusal)> {
         std::mem::take(&mut self.dismissed)
     }
 
     /// What has been decided on the number of hosts since it was last asked: it is not asked for less often than looked.
-    pub fn take_scaled(&mut self) -> Option<Step> {
+    pub fn take_scaled(&mut self) -> Option<ScalingDecision> {
         self.scaled.take()
     }
 }

@@ -7,17 +7,17 @@
 //! nobody for dead; nothing stops while there is none.
 
 mod controller;
-mod parts;
+mod pool_partitions;
 mod record;
 mod scaling;
 mod succession;
 #[cfg(test)]
 mod tests;
 
-pub use controller::{Controller, Member, Refusal, Settings};
-pub use parts::part_of;
-pub use record::{Past, Record, Secrets};
-pub use scaling::{Load, Scaling, Step};
+pub use controller::{Controller, ControllerSettings, Member, Refusal};
+pub use pool_partitions::partition_of;
+pub use record::{DurableState, RejoinInfo, Secrets};
+pub use scaling::{HostUtilisation, Scaling, ScalingDecision};
 
 use crate::balance::map::{BucketMap, FIRST_EPOCH};
 use crate::balance::{BalancerId, HostId};
@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 
 /// Who there is in an epoch, and which hosts have the buckets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Map {
+pub struct ClusterMap {
     /// The hosts, and where each takes other hosts' copies.
     pub hosts: Vec<(HostId, SocketAddr)>,
     /// Whose the buckets are.
@@ -43,7 +43,7 @@ pub struct Map {
     pub leaving: Vec<HostId>,
 }
 
-impl Map {
+impl ClusterMap {
     /// Its epoch.
     pub fn epoch(&self) -> u64 {
         self.buckets.epoch()

@@ -1,6 +1,6 @@
 //! What outlives a controller, where it is kept or by what members bring.
 
-use super::Map;
+use super::ClusterMap;
 use serde::{Deserialize, Serialize};
 
 /// What all hosts of a cluster share as long as it lives.
@@ -21,18 +21,18 @@ impl std::fmt::Debug for Secrets {
 
 /// What outlives a controller, where it is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct DurableState {
     /// What hosts share.
     pub secrets: Secrets,
     /// The last map.
-    pub map: Option<Map>,
+    pub map: Option<ClusterMap>,
 }
 
 /// What a member knows that joins again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Past<Id> {
+pub struct RejoinInfo<Id> {
     /// Its number.
     pub id: Id,
     /// What it was told, the last map it knows included.
-    pub record: Record,
+    pub record: DurableState,
 }

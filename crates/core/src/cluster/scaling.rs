@@ -34,7 +34,7 @@ pub struct Scaling {
 
 /// How loaded a host is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Load {
+pub struct HostUtilisation {
     /// The part of its processors that is in use, 0 to 1, averaged.
     pub cpu: f32,
     /// Whether a procedure that began now would be late: `(Q / C + 1) T_t` of a pool is beyond its objective (seed 1,
@@ -46,18 +46,18 @@ pub struct Load {
 
 /// What is to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ScalingDecision {
     /// One more host is to work.
-    Out,
+    ScaleOut,
     /// This one is to give what it has to others.
-    In(HostId),
+    ScaleIn(HostId),
 }
 
 /// What it is known by.
 #[derive(Clone, Debug)]
 pub(super) struct Scaler {
     settings: Scaling,
-    loads: BTreeMap<HostId, (Load, Instant)>,
+    loads: BTreeMap<HostId, (HostUtilisation, Instant)>,
     /// Since when hosts have too much to do without a break, and since when one has been spare.
     high: Option<Instant>,
     spare: Option<Instant>,
@@ -73,7 +73,7 @@ impl Scaler {
     }
 
     /// A host has reported.
-    pub(super) fn reported(&mut self, host: HostId, load: Load, now: Instant) {
+    pub(super) fn reported(&mut self, host: HostId, load: HostUtilisation, now: Instant) {
         self.loads.insert(host, (load, now));
     }
 
@@ -83,16 +83,17 @@ impl Scaler {
     }
 
     /// Whatever lasted is over: hosts come, go or move what they have, and are not as loaded as they will be.
-    pub(super) fn unsettled(&mut self) {
+    pub(super) fn reset_hysteresis(&mut self) {
         (self.high, self.spare) = (None, None);
     }
 
     /// What is to change among the hosts that work. Hosts that have not reported lately count for nothing, and none is given
     /// up while there are some.
-    pub(super) fn decide(&mut self, working: &[HostId], now: Instant) -> Option<Step> {
+    pub(super) fn decide(&mut self, working: &[HostId], now: Instant) -> Option<ScalingDecision> {
         let fresh =
             |host: &HostId| self.loads.get(host).filter(|(_, at)| now.since(*at) < STALE).map(|(load, _)| *load);
-        let known: Vec<(HostId, Load)> = working.iter().filter_map(|host| Some((*host, fresh(host)?))).collect();
+        let known: Vec<(HostId, HostUtilisation)> =
+            working.iter().filter_map(|host| Some((*host, fresh(host)?))).collect();
         let sum: f32 = known.iter().map(|(_, load)| load.cpu).sum();
         // Where one host would be in time, the balancers choose that one.
         let late = known.iter().all(|(_, load)| load.late);
@@ -116,15 +117,18 @@ impl Scaler {
         let fewer =
             lasting(&mut self.spare, spare, Duration(lasts.0 * HESITATION)) && working.len() > self.settings.least;
         let step = match (out, fewer) {
-            (true, _) => Some(Step::Out),
-            (false, true) => known.iter().min_by(|a, b| a.1.rate.total_cmp(&b.1.rate)).map(|(host, _)| Step::In(*host)),
+            (true, _) => Some(ScalingDecision::ScaleOut),
+            (false, true) => known
+                .iter()
+                .min_by(|a, b| a.1.rate.total_cmp(&b.1.rate))
+                .map(|(host, _)| ScalingDecision::ScaleIn(*host)),
             (false, false) => None,
         };
-        if step == Some(Step::Out) {
+        if step == Some(ScalingDecision::ScaleOut) {
             self.carries = each;
         }
         if step.is_some() {
-            self.unsettled();
+            self.reset_hysteresis();
         }
         step
     }
@@ -138,12 +142,12 @@ mod tests {
         Scaling { least: 2, most: 4, idle: 1, high: 0.7, low: 0.4, lasts: Duration::from_secs(1) };
 
     /// What is decided first, and after how long, while hosts report these loads each 200 ms.
-    fn decided(scaler: &mut Scaler, loads: &[(f32, bool)], seconds: u64) -> Option<(Step, u64)> {
+    fn decided(scaler: &mut Scaler, loads: &[(f32, bool)], seconds: u64) -> Option<(ScalingDecision, u64)> {
         let hosts: Vec<HostId> = (0..loads.len() as u16).map(HostId).collect();
         (0..seconds * 5).find_map(|n| {
             let now = Instant(1_000_000 + n * 200_000);
             for (host, (cpu, late)) in hosts.iter().zip(loads) {
-                scaler.reported(*host, Load { cpu: *cpu, late: *late, rate: 1000.0 * cpu }, now);
+                scaler.reported(*host, HostUtilisation { cpu: *cpu, late: *late, rate: 1000.0 * cpu }, now);
             }
             Some((scaler.decide(&hosts, now)?, n * 200))
         })
@@ -152,9 +156,9 @@ mod tests {
     #[test]
     fn one_more_works_when_load_lasts_and_no_more_than_may() {
         let of = |loads: &[(f32, bool)]| decided(&mut Scaler::new(SETTINGS), loads, 20);
-        assert_eq!(of(&[(0.8, false), (0.7, false)]), Some((Step::Out, 1000)));
+        assert_eq!(of(&[(0.8, false), (0.7, false)]), Some((ScalingDecision::ScaleOut, 1000)));
         assert_eq!(of(&[(0.9, false), (0.5, false)]), None, "in the mean they have room");
-        assert_eq!(of(&[(0.4, true), (0.5, true)]), Some((Step::Out, 1000)), "everybody would be late");
+        assert_eq!(of(&[(0.4, true), (0.5, true)]), Some((ScalingDecision::ScaleOut, 1000)), "everybody would be late");
         assert_eq!(of(&[(0.4, true), (0.5, false)]), None, "the second one would be in time");
         assert_eq!(of(&[(0.9, true); 4]), None);
     }
@@ -162,7 +166,7 @@ mod tests {
     #[test]
     fn the_least_loaded_goes_when_the_others_have_room_and_no_fewer_than_must_be() {
         let of = |loads: &[(f32, bool)]| decided(&mut Scaler::new(SETTINGS), loads, 20);
-        assert_eq!(of(&[(0.3, false), (0.1, false), (0.2, false)]), Some((Step::In(HostId(1)), 3000)));
+        assert_eq!(of(&[(0.3, false), (0.1, false), (0.2, false)]), Some((ScalingDecision::ScaleIn(HostId(1)), 3000)));
         assert_eq!(of(&[(0.3, false), (0.3, false), (0.3, false)]), None, "two would have 0.45 each");
         assert_eq!(of(&[(0.1, true), (0.1, false), (0.1, false)]), None);
         assert_eq!(of(&[(0.0, false), (0.0, false)]), None);
@@ -176,21 +180,26 @@ mod tests {
             let hosts: Vec<HostId> = (0..rates.len() as u16).map(HostId).collect();
             (0..100).find_map(|n| {
                 let now = Instant(begins * 1_000_000 + n * 200_000);
-                let each =
-                    |(host, rate): (&HostId, &f32)| scaler.reported(*host, Load { cpu: 0.9, late, rate: *rate }, now);
+                let each = |(host, rate): (&HostId, &f32)| {
+                    scaler.reported(*host, HostUtilisation { cpu: 0.9, late, rate: *rate }, now)
+                };
                 hosts.iter().zip(rates).for_each(each);
                 scaler.decide(&hosts, now)
             })
         };
-        assert_eq!(decided(&[900.0; 3], false, 100), Some(Step::Out), "nobody knows yet that they can carry more");
+        assert_eq!(
+            decided(&[900.0; 3], false, 100),
+            Some(ScalingDecision::ScaleOut),
+            "nobody knows yet that they can carry more"
+        );
         assert_eq!(decided(&[700.0; 4], false, 200), None);
         assert_eq!(decided(&[2000.0; 4], false, 300), None, "as many as may");
         assert_eq!(decided(&[700.0; 4], false, 400), None, "three would have 930 each, of 2,000 that one carries");
-        assert_eq!(decided(&[300.0, 310.0, 320.0, 330.0], false, 500), Some(Step::In(HostId(0))));
-        assert_eq!(decided(&[500.0; 3], false, 600), Some(Step::In(HostId(0))));
+        assert_eq!(decided(&[300.0, 310.0, 320.0, 330.0], false, 500), Some(ScalingDecision::ScaleIn(HostId(0))));
+        assert_eq!(decided(&[500.0; 3], false, 600), Some(ScalingDecision::ScaleIn(HostId(0))));
         assert_eq!(decided(&[750.0; 2], false, 700), None, "busy as they are, they have carried more");
-        assert_eq!(decided(&[1900.0; 2], false, 800), Some(Step::Out));
-        assert_eq!(decided(&[1000.0; 2], true, 900), Some(Step::Out), "today's messages take longer");
+        assert_eq!(decided(&[1900.0; 2], false, 800), Some(ScalingDecision::ScaleOut));
+        assert_eq!(decided(&[1000.0; 2], true, 900), Some(ScalingDecision::ScaleOut), "today's messages take longer");
         assert_eq!(decided(&[700.0; 3], false, 1000), None, "which is remembered");
     }
 
@@ -202,7 +211,9 @@ mod tests {
             let now = Instant(1_000_000 + n * 200_000);
             // Each fifth report is one of a quiet moment.
             let cpu = if n % 5 == 4 { 0.5 } else { 0.9 };
-            hosts.iter().for_each(|host| scaler.reported(*host, Load { cpu, late: false, rate: 1000.0 * cpu }, now));
+            hosts
+                .iter()
+                .for_each(|host| scaler.reported(*host, HostUtilisation { cpu, late: false, rate: 1000.0 * cpu }, now));
             assert_eq!(scaler.decide(&hosts, now), None);
         }
     }
@@ -211,13 +222,13 @@ mod tests {
     fn nobody_is_given_up_while_somebody_is_not_heard() {
         let mut scaler = Scaler::new(SETTINGS);
         let hosts = [0, 1, 2].map(HostId);
-        scaler.reported(HostId(2), Load::default(), Instant(0));
+        scaler.reported(HostId(2), HostUtilisation::default(), Instant(0));
         for n in 20..100 {
             let now = Instant(n * 200_000);
-            hosts[..2].iter().for_each(|host| scaler.reported(*host, Load::default(), now));
+            hosts[..2].iter().for_each(|host| scaler.reported(*host, HostUtilisation::default(), now));
             assert_eq!(scaler.decide(&hosts, now), None);
         }
         scaler.forget(HostId(2));
-        assert_eq!(decided(&mut scaler, &[(0.8, false), (0.8, false)], 20), Some((Step::Out, 1000)));
+        assert_eq!(decided(&mut scaler, &[(0.8, false), (0.8, false)], 20), Some((ScalingDecision::ScaleOut, 1000)));
     }
 }

@@ -1,15 +1,15 @@
 mod succession;
 
 use super::*;
-use crate::hash::mixed;
+use crate::hash::hash_pair;
 use std::collections::{BTreeMap, BTreeSet};
 use vireo_types::{Bucket, Duration, Instant};
 
 const SECRETS: Secrets = Secrets { tmsi_key: [7; 16], recovery: 9 };
 const MS: u64 = 1000;
 
-fn settings(hosts: usize) -> Settings {
-    Settings {
+fn settings(hosts: usize) -> ControllerSettings {
+    ControllerSettings {
         hosts,
         most_hosts: 16,
         lossless: true,
@@ -53,7 +53,7 @@ impl Bench {
         Bench::with(settings(hosts.into()), balancers)
     }
 
-    fn with(settings: Settings, balancers: u8) -> Self {
+    fn with(settings: ControllerSettings, balancers: u8) -> Self {
         let (hosts, now) = (settings.hosts as u16, Instant(5_000 * MS));
         let mut bench = Bench::of(Controller::new(settings, SECRETS, now), now);
         bench.pass(700);
@@ -88,12 +88,12 @@ impl Bench {
 
     fn step(&mut self) {
         self.now = self.now + Duration::from_millis(50);
-        self.controller.look(self.now);
+        self.controller.check_liveness(self.now);
         let members = (0..16).map(host).chain((0..16).map(balancer));
         for member in members.filter(|member| !self.silent.contains(member)) {
             self.controller.heard(member, self.now);
         }
-        self.controller.look(self.now);
+        self.controller.check_liveness(self.now);
     }
 
     fn write(&mut self) {
@@ -111,7 +111,7 @@ impl Bench {
 
     /// Who says what of the map before it goes on: owners of their replicas, and each host of itself.
     fn pairs(&self) -> BTreeSet<(HostId, HostId)> {
-        let mut pairs = self.map().buckets.pairs();
+        let mut pairs = self.map().buckets.replication_pairs();
         pairs.extend(self.map().hosts.iter().map(|(host, _)| (*host, *host)));
         pairs
     }
@@ -125,15 +125,15 @@ impl Bench {
     /// Buckets that a host owns.
     fn owned(&self, host: u16) -> usize {
         let owners = (0..Bucket::COUNT).map(|bucket| self.map().buckets.owners(Bucket::new(bucket)));
-        owners.filter(|owners| owners.primary() == Some(HostId(host))).count()
+        owners.filter(|owners| owners.owner() == Some(HostId(host))).count()
     }
 
-    fn map(&self) -> &Map {
+    fn map(&self) -> &ClusterMap {
         self.controller.map().unwrap()
     }
 
     fn epoch(&self) -> u64 {
-        self.controller.map().map_or(0, Map::epoch)
+        self.controller.map().map_or(0, ClusterMap::epoch)
     }
 
     fn hosts(&self) -> Vec<u16> {
@@ -144,8 +144,8 @@ impl Bench {
         self.map().balancers.iter().map(|(balancer, _)| balancer.0).collect()
     }
 
-    fn past<Id>(&self, id: Id) -> Option<Past<Id>> {
-        Some(Past { id, record: self.controller.record() })
+    fn past<Id>(&self, id: Id) -> Option<RejoinInfo<Id>> {
+        Some(RejoinInfo { id, record: self.controller.record() })
     }
 }
 
@@ -182,13 +182,13 @@ fn a_dead_hosts_buckets_go_to_who_has_copies_and_its_number_to_nobody() {
     assert_eq!((bench.epoch(), bench.hosts()), (2, vec![0, 2]));
     for bucket in (0..Bucket::COUNT).map(Bucket::new) {
         let expected = before.buckets.owners(bucket).all().find(|owner| *owner != HostId(1));
-        assert_eq!(bench.map().buckets.owners(bucket).primary(), expected);
+        assert_eq!(bench.map().buckets.owners(bucket).owner(), expected);
     }
     assert_eq!(bench.host(9), HostId(3));
     bench.pass(50);
     assert_eq!((bench.epoch(), bench.hosts(), bench.map().joined), (3, vec![0, 2, 3], 4));
     // It was only stopped.
-    let past = Some(Past { id: HostId(1), record: Record { secrets: SECRETS, map: Some(before) } });
+    let past = Some(RejoinInfo { id: HostId(1), record: DurableState { secrets: SECRETS, map: Some(before) } });
     assert_eq!(bench.controller.join_host(address(1), past, bench.now), Err(Refusal::Fenced(3)));
 }
 
@@ -200,7 +200,7 @@ fn who_falls_silent_is_dead_unless_nobody_is_heard() {
     assert_eq!(bench.epoch(), 1);
     bench.pass(100);
     assert_eq!((bench.epoch(), bench.hosts()), (2, vec![0, 1]));
-    assert_eq!(bench.controller.take_dismissed(), [(host(2), Refusal::Silent)]);
+    assert_eq!(bench.controller.take_evicted(), [(host(2), Refusal::Silent)]);
     // The controller's own cable is pulled.
     bench.silent.extend((0..16).map(host).chain((0..16).map(balancer)));
     bench.pass(3000);
@@ -223,8 +223,8 @@ fn a_controller_that_was_held_up_takes_nobody_for_dead_for_that() {
     let mut bench = Bench::new(2, 1);
     // Members have given it up meanwhile, and come back by new connections before or after the ends of the old are seen.
     bench.now = bench.now + Duration::from_secs(5);
-    bench.controller.look(bench.now);
-    assert!(bench.controller.waits());
+    bench.controller.check_liveness(bench.now);
+    assert!(bench.controller.is_discovering());
     let past = bench.past(HostId(0));
     assert_eq!(bench.controller.join_host(address(0), past, bench.now), Ok(HostId(0)));
     for member in [host(1), balancer(0)] {
@@ -261,17 +261,17 @@ fn without_the_last_host_there_is_no_map_and_it_goes_on_when_it_is_back() {
 #[test]
 fn of_a_host_and_a_balancer_that_do_not_hear_each_other_the_one_goes_that_others_do_not_hear_either() {
     let mut bench = Bench::new(3, 2);
-    bench.controller.unheard(BalancerId(1), [HostId(2)]);
+    bench.controller.report_silent_hosts(BalancerId(1), [HostId(2)]);
     bench.pass(50);
     assert_eq!((bench.hosts(), bench.balancers()), (vec![0, 1], vec![0, 1]));
-    bench.controller.unheard(BalancerId(1), [HostId(0), HostId(1), HostId(2)]);
+    bench.controller.report_silent_hosts(BalancerId(1), [HostId(0), HostId(1), HostId(2)]);
     bench.pass(50);
     assert_eq!((bench.hosts(), bench.balancers()), (vec![0, 1], vec![0]));
     // The only balancer is right, whatever it misses; but there has to be a host.
-    bench.controller.unheard(BalancerId(0), [HostId(0)]);
+    bench.controller.report_silent_hosts(BalancerId(0), [HostId(0)]);
     bench.pass(50);
     assert_eq!((bench.hosts(), bench.balancers()), (vec![1], vec![0]));
-    bench.controller.unheard(BalancerId(0), [HostId(1)]);
+    bench.controller.report_silent_hosts(BalancerId(0), [HostId(1)]);
     bench.pass(50);
     assert_eq!(bench.hosts(), [1]);
 }
@@ -280,20 +280,20 @@ fn of_a_host_and_a_balancer_that_do_not_hear_each_other_the_one_goes_that_others
 fn of_two_hosts_without_a_link_the_one_goes_that_others_do_not_reach_either_else_the_youngest() {
     let mut bench = Bench::new(4, 1);
     bench.pass(3000);
-    bench.controller.unreached(HostId(1), [HostId(2)]);
-    bench.controller.unreached(HostId(2), [HostId(1), HostId(1), HostId(9)]);
+    bench.controller.report_unreachable_peers(HostId(1), [HostId(2)]);
+    bench.controller.report_unreachable_peers(HostId(2), [HostId(1), HostId(1), HostId(9)]);
     bench.pass(50);
     assert_eq!(bench.hosts(), [0, 1, 3]);
-    assert_eq!(bench.controller.take_dismissed(), [(host(2), Refusal::Silent)]);
+    assert_eq!(bench.controller.take_evicted(), [(host(2), Refusal::Silent)]);
     // Host 0 is cut off from both others, and only has nothing to say to one of them.
-    bench.controller.unreached(HostId(0), [HostId(3)]);
-    bench.controller.unreached(HostId(1), [HostId(0)]);
-    bench.controller.unreached(HostId(3), [HostId(0)]);
+    bench.controller.report_unreachable_peers(HostId(0), [HostId(3)]);
+    bench.controller.report_unreachable_peers(HostId(1), [HostId(0)]);
+    bench.controller.report_unreachable_peers(HostId(3), [HostId(0)]);
     bench.pass(50);
     assert_eq!(bench.hosts(), [1, 3]);
     // What is well again is forgotten, and so is who is gone.
-    bench.controller.unreached(HostId(1), [HostId(3)]);
-    bench.controller.unreached(HostId(1), [HostId(0)]);
+    bench.controller.report_unreachable_peers(HostId(1), [HostId(3)]);
+    bench.controller.report_unreachable_peers(HostId(1), [HostId(0)]);
     bench.pass(50);
     assert_eq!(bench.hosts(), [1, 3]);
 }
@@ -309,13 +309,13 @@ fn a_map_that_was_written_and_not_told_is_told_by_the_next_controller() {
     // Here the controller dies. Its follower finds what was written, and members come back by what they were told.
     let mut next = Bench::of(Controller::restore(settings(3), written, bench.now), bench.now);
     assert_eq!((next.epoch(), next.hosts()), (2, vec![0, 1]));
-    let past = |id| Some(Past { id, record: before.clone() });
+    let past = |id| Some(RejoinInfo { id, record: before.clone() });
     assert_eq!(next.controller.join_host(address(2), past(HostId(2)), next.now), Err(Refusal::Fenced(2)));
     for n in 0..2 {
         assert_eq!(next.controller.join_host(address(n), past(HostId(n)), next.now), Ok(HostId(n)));
     }
-    assert!(next.controller.waits(), "the balancer is missing");
-    let past = Some(Past { id: BalancerId(0), record: before });
+    assert!(next.controller.is_discovering(), "the balancer is missing");
+    let past = Some(RejoinInfo { id: BalancerId(0), record: before });
     assert_eq!(next.controller.join_balancer(address(100), past, next.now), Ok(BalancerId(0)));
     next.pass(2000);
     assert_eq!((next.epoch(), next.hosts()), (2, vec![0, 1]));
@@ -330,10 +330,10 @@ fn a_controller_that_died_before_it_wrote_is_followed_from_the_map_before() {
     assert!(bench.controller.to_write().is_some());
     let mut next = Bench::of(Controller::restore(settings(3), kept.clone(), bench.now), bench.now);
     for n in 0..2 {
-        let past = Some(Past { id: HostId(n), record: kept.clone() });
+        let past = Some(RejoinInfo { id: HostId(n), record: kept.clone() });
         next.controller.join_host(address(n), past, next.now).unwrap();
     }
-    let past = Some(Past { id: BalancerId(0), record: kept });
+    let past = Some(RejoinInfo { id: BalancerId(0), record: kept });
     next.controller.join_balancer(address(100), past, next.now).unwrap();
     next.silent.insert(host(2));
     next.pass(900);
@@ -352,14 +352,14 @@ fn a_controller_without_a_memory_learns_the_newest_map_from_who_joins_again() {
     let other = Secrets { recovery: 1, ..SECRETS };
     let mut next = Bench::of(Controller::new(settings(3), other, bench.now), bench.now);
     assert_eq!(next.controller.join_host(address(8), None, next.now), Err(Refusal::NotYet));
-    let past = |id, record: &Record| Some(Past { id, record: record.clone() });
+    let past = |id, record: &DurableState| Some(RejoinInfo { id, record: record.clone() });
     assert_eq!(next.controller.join_host(address(1), past(HostId(1), &old), next.now), Ok(HostId(1)));
     assert_eq!(next.controller.join_host(address(2), past(HostId(2), &new), next.now), Ok(HostId(2)));
     assert_eq!((next.epoch(), next.controller.secrets()), (2, SECRETS));
     assert_eq!(next.controller.join_host(address(0), past(HostId(0), &old), next.now), Err(Refusal::Fenced(2)));
-    let stranger = Some(Past { id: HostId(1), record: Record { secrets: other, map: None } });
+    let stranger = Some(RejoinInfo { id: HostId(1), record: DurableState { secrets: other, map: None } });
     assert_eq!(next.controller.join_host(address(1), stranger, next.now), Err(Refusal::OtherCluster));
-    let past = Some(Past { id: BalancerId(0), record: old });
+    let past = Some(RejoinInfo { id: BalancerId(0), record: old });
     next.controller.join_balancer(address(100), past, next.now).unwrap();
     assert_eq!(next.host(8), HostId(3), "its number is one that nobody had");
     next.pass(100);
@@ -382,7 +382,7 @@ fn a_host_that_is_drained_leaves_when_others_have_all_and_one_that_joins_gets_it
     assert_eq!((bench.epoch(), bench.map().leaving.clone()), (epoch + 1, vec![HostId(0)]));
     assert!(owned(&bench, 0) > 0, "nobody has said to have copies");
     (0..8).for_each(|_| caught_up(&mut bench));
-    assert_eq!((bench.hosts(), bench.controller.take_left()), (vec![1, 2], vec![HostId(0)]));
+    assert_eq!((bench.hosts(), bench.controller.take_departed()), (vec![1, 2], vec![HostId(0)]));
     assert_eq!(owned(&bench, 1) + owned(&bench, 2), usize::from(Bucket::COUNT));
 }
 
@@ -394,7 +394,7 @@ fn joined_host_without_ran_nodes_gets_no_buckets() {
     bench.host(2);
     bench.pass(100);
     for _ in 0..4 {
-        let (epoch, pairs) = (bench.epoch(), bench.map().buckets.pairs());
+        let (epoch, pairs) = (bench.epoch(), bench.map().buckets.replication_pairs());
         pairs.into_iter().for_each(|(owner, replica)| bench.controller.caught_up(owner, epoch, replica));
         bench.pass(50);
     }
@@ -406,7 +406,7 @@ fn joined_host_without_ran_nodes_gets_no_buckets() {
 #[test]
 fn buckets_go_from_living_hosts_a_part_at_a_time() {
     let now = Instant(5_000 * MS);
-    let mut bench = Bench::of(Controller::new(Settings { at_once: 512, ..settings(2) }, SECRETS, now), now);
+    let mut bench = Bench::of(Controller::new(ControllerSettings { at_once: 512, ..settings(2) }, SECRETS, now), now);
     bench.pass(700);
     (0..2).for_each(|n| assert_eq!(bench.host(n), HostId(n)));
     bench.balancer(100);
@@ -426,7 +426,7 @@ fn buckets_go_from_living_hosts_a_part_at_a_time() {
         }
         bench.pass(50);
         let owners = (0..Bucket::COUNT).map(|bucket| bench.map().buckets.owners(Bucket::new(bucket)));
-        let before = std::mem::replace(&mut owned, owners.filter(|o| o.primary() == Some(HostId(2))).count());
+        let before = std::mem::replace(&mut owned, owners.filter(|o| o.owner() == Some(HostId(2))).count());
         most = most.max(owned - before);
     }
     assert!((800..2000).contains(&owned) && most <= 512 && most > 256, "{owned} buckets, {most} at once");
@@ -437,15 +437,15 @@ fn hosts_wait_until_one_dies_or_is_needed_and_leave_when_they_are_not() {
     let now = Instant(5_000 * MS);
     let lasts = Duration::from_secs(1);
     let scaling = Some(Scaling { least: 2, most: 3, idle: 1, high: 0.7, low: 0.4, lasts });
-    let mut bench = Bench::of(Controller::new(Settings { scaling, ..settings(2) }, SECRETS, now), now);
+    let mut bench = Bench::of(Controller::new(ControllerSettings { scaling, ..settings(2) }, SECRETS, now), now);
     bench.pass(700);
     (0..3).for_each(|n| assert_eq!(bench.host(n), HostId(n)));
     bench.balancer(100);
     bench.pass(50);
-    assert_eq!((bench.hosts(), bench.controller.idle(), bench.controller.lacks()), (vec![0, 1], 1, (3, 0)));
+    assert_eq!((bench.hosts(), bench.controller.idle(), bench.controller.missing_hosts()), (vec![0, 1], 1, (3, 0)));
     bench.controller.lost(host(0));
     bench.pass(50);
-    assert_eq!((bench.hosts(), bench.controller.idle(), bench.controller.lacks()), (vec![1, 2], 0, (3, 1)));
+    assert_eq!((bench.hosts(), bench.controller.idle(), bench.controller.missing_hosts()), (vec![1, 2], 0, (3, 1)));
     assert_eq!(bench.host(9), HostId(3));
     bench.pass(200);
     assert_eq!((bench.hosts(), bench.controller.idle()), (vec![1, 2], 1));
@@ -454,7 +454,11 @@ fn hosts_wait_until_one_dies_or_is_needed_and_leave_when_they_are_not() {
     let load = |bench: &mut Bench, cpu: f32, millis: u64| {
         for _ in 0..millis / 50 {
             for n in 0..5 {
-                bench.controller.reported(HostId(n), Load { cpu, late: false, rate: 1000.0 * cpu }, bench.now);
+                bench.controller.reported(
+                    HostId(n),
+                    HostUtilisation { cpu, late: false, rate: 1000.0 * cpu },
+                    bench.now,
+                );
             }
             let (epoch, pairs) = (bench.epoch(), bench.pairs());
             pairs.into_iter().for_each(|(owner, replica)| bench.controller.caught_up(owner, epoch, replica));
@@ -464,21 +468,21 @@ fn hosts_wait_until_one_dies_or_is_needed_and_leave_when_they_are_not() {
     load(&mut bench, 0.9, 900);
     assert_eq!(bench.hosts(), [1, 2], "that may pass");
     load(&mut bench, 0.9, 2000);
-    assert_eq!((bench.hosts(), bench.controller.lacks()), (vec![1, 2, 3], (4, 1)));
+    assert_eq!((bench.hosts(), bench.controller.missing_hosts()), (vec![1, 2, 3], (4, 1)));
     load(&mut bench, 0.9, 5000);
     assert_eq!((bench.host(10), bench.hosts().len()), (HostId(4), 3));
     load(&mut bench, 0.9, 5000);
     assert_eq!((bench.hosts().len(), bench.controller.idle()), (3, 1), "no more than may");
     load(&mut bench, 0.1, 5000);
-    assert_eq!((bench.hosts().len(), bench.controller.take_left().len(), bench.controller.idle()), (2, 1, 1));
+    assert_eq!((bench.hosts().len(), bench.controller.take_departed().len(), bench.controller.idle()), (2, 1, 1));
     load(&mut bench, 0.1, 5000);
-    assert_eq!((bench.hosts().len(), bench.controller.lacks()), (2, (3, 0)), "no fewer than must be");
+    assert_eq!((bench.hosts().len(), bench.controller.missing_hosts()), (2, (3, 0)), "no fewer than must be");
     // One that waits has nothing to give away.
     assert!(bench.controller.drain(HostId(4)));
-    assert_eq!((bench.controller.take_left(), bench.controller.idle()), (vec![HostId(4)], 0));
+    assert_eq!((bench.controller.take_departed(), bench.controller.idle()), (vec![HostId(4)], 0));
     // The next controller has as many at work.
-    let next = Controller::restore(Settings { scaling, ..settings(2) }, bench.controller.record(), bench.now);
-    assert_eq!(next.lacks().0, 3);
+    let next = Controller::restore(ControllerSettings { scaling, ..settings(2) }, bench.controller.record(), bench.now);
+    assert_eq!(next.missing_hosts().0, 3);
 }
 
 /// Controllers that lead in turn and die anywhere, over one store that takes what the leader writes; hosts that die, stop
@@ -494,19 +498,19 @@ struct World {
     seed: u64,
     turn: u64,
     now: Instant,
-    store: Record,
+    store: DurableState,
     /// The leader, and one that believes to be.
     leaders: Vec<Controller>,
     /// What members that live were told.
-    hosts: BTreeMap<u16, Option<Record>>,
-    balancers: BTreeMap<u8, Option<Record>>,
-    epochs: BTreeMap<u64, Map>,
+    hosts: BTreeMap<u16, Option<DurableState>>,
+    balancers: BTreeMap<u8, Option<DurableState>>,
+    epochs: BTreeMap<u64, ClusterMap>,
 }
 
 impl World {
     fn new(seed: u64) -> Self {
         let now = Instant(1_000 * MS);
-        let store = Record { secrets: SECRETS, map: None };
+        let store = DurableState { secrets: SECRETS, map: None };
         let leaders = vec![Controller::restore(settings(3), store.clone(), now)];
         let (hosts, balancers, epochs) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         World { seed, turn: 0, now, store, leaders, hosts, balancers, epochs }
@@ -514,7 +518,7 @@ impl World {
 
     fn dice(&mut self, sides: u64) -> u64 {
         self.turn += 1;
-        mixed(self.seed, self.turn) % sides
+        hash_pair(self.seed, self.turn) % sides
     }
 
     fn run(&mut self) {
@@ -549,10 +553,10 @@ impl World {
     fn members(&mut self) {
         let now = self.now;
         let leader = &mut self.leaders[0];
-        leader.look(now);
+        leader.check_liveness(now);
         let mut gone = Vec::new();
         for (n, told) in &mut self.hosts {
-            let past = told.clone().map(|record| Past { id: HostId(*n), record });
+            let past = told.clone().map(|record| RejoinInfo { id: HostId(*n), record });
             match leader.join_host(address(*n), past, now) {
                 Ok(id) => assert_eq!(id.0, *n),
                 Err(_) => gone.push(*n),
@@ -568,7 +572,7 @@ impl World {
             self.hosts.insert(id.0, Some(leader.record()));
         }
         for (n, told) in &mut self.balancers {
-            let past = told.clone().map(|record| Past { id: BalancerId(*n), record });
+            let past = told.clone().map(|record| RejoinInfo { id: BalancerId(*n), record });
             let joined = leader.join_balancer(address(100), past, now);
             assert_eq!(joined, Ok(BalancerId(*n)), "seed {}", self.seed);
             leader.ready(balancer(*n), now);
@@ -583,7 +587,7 @@ impl World {
         let dies = self.dice(10) == 0;
         for at in (0..self.leaders.len()).rev() {
             let leader = &mut self.leaders[at];
-            leader.look(self.now);
+            leader.check_liveness(self.now);
             if let Some(record) = leader.to_write() {
                 let map = record.map.clone().unwrap();
                 // The store takes what the leader writes alone.
@@ -602,7 +606,7 @@ impl World {
             assert_eq!(self.epochs.get(&map.epoch()), Some(&map), "seed {}: an epoch has one map", self.seed);
             let records = self.hosts.values_mut().chain(self.balancers.values_mut());
             for record in records.flatten() {
-                let known = record.map.as_ref().map_or(0, Map::epoch);
+                let known = record.map.as_ref().map_or(0, ClusterMap::epoch);
                 if map.epoch() > known {
                     record.map = Some(map.clone());
                 }
@@ -610,11 +614,11 @@ impl World {
         }
     }
 
-    fn follows(&mut self, map: &Map) {
+    fn follows(&mut self, map: &ClusterMap) {
         let before = self.store.map.as_ref();
-        assert_eq!(map.epoch(), before.map_or(0, Map::epoch) + 1, "seed {}", self.seed);
+        assert_eq!(map.epoch(), before.map_or(0, ClusterMap::epoch) + 1, "seed {}", self.seed);
         for bucket in (0..Bucket::COUNT).step_by(97).map(Bucket::new) {
-            let new = map.buckets.owners(bucket).primary().expect("an owner");
+            let new = map.buckets.owners(bucket).owner().expect("an owner");
             let had = before.map(|before| before.buckets.owners(bucket)).unwrap_or_default();
             let lives = had.all().find(|host| map.has_host(*host));
             assert!(lives.is_none_or(|first| first == new), "seed {}: {bucket:?} went to who has no copy", self.seed);
@@ -625,11 +629,11 @@ impl World {
 
 #[test]
 fn the_part_of_a_host_that_is_gone_is_given_again_when_no_ue_has_an_address_of_it() {
-    let mut bench = Bench::with(Settings { most_hosts: 4, ..settings(3) }, 1);
+    let mut bench = Bench::with(ControllerSettings { most_hosts: 4, ..settings(3) }, 1);
     let says = |bench: &mut Bench, used: &[(u16, &[u16])]| {
         let epoch = bench.epoch();
         for (host, parts) in used {
-            bench.controller.has_addresses(HostId(*host), epoch, parts.iter().copied());
+            bench.controller.report_used_partitions(HostId(*host), epoch, parts.iter().copied());
         }
     };
     let next = |bench: &Bench| bench.controller.clone().join_host(address(50), None, bench.now);
@@ -648,7 +652,7 @@ fn the_part_of_a_host_that_is_gone_is_given_again_when_no_ue_has_an_address_of_i
     says(&mut bench, &[(2, &[])]);
     // Its number tells the part.
     assert_eq!(next(&bench), Ok(HostId(5)));
-    assert_eq!(part_of(HostId(5), 4), 1);
+    assert_eq!(partition_of(HostId(5), 4), 1);
     let before = bench.epoch();
     bench.host(5);
     bench.settle();
@@ -659,7 +663,7 @@ fn the_part_of_a_host_that_is_gone_is_given_again_when_no_ue_has_an_address_of_i
     bench.pass(400);
     let epoch = bench.epoch() - 1;
     for n in [0, 2, 5] {
-        bench.controller.has_addresses(HostId(n), epoch, []);
+        bench.controller.report_used_partitions(HostId(n), epoch, []);
     }
     assert_eq!(next(&bench), Err(Refusal::NotYet));
 }
@@ -667,7 +671,7 @@ fn the_part_of_a_host_that_is_gone_is_given_again_when_no_ue_has_an_address_of_i
 #[test]
 fn the_part_of_a_host_that_has_died_with_ues_is_given_to_nobody() {
     for lossless in [true, false] {
-        let mut bench = Bench::with(Settings { most_hosts: 3, lossless, ..settings(2) }, 1);
+        let mut bench = Bench::with(ControllerSettings { most_hosts: 3, lossless, ..settings(2) }, 1);
         bench.host(2);
         bench.settle();
         // Both hosts of some buckets at once, or one where its UEs' copies may lag.
@@ -678,7 +682,7 @@ fn the_part_of_a_host_that_has_died_with_ues_is_given_to_nobody() {
         let left = bench.hosts();
         assert_eq!(bench.map().lost, dead, "{lossless}");
         let epoch = bench.epoch();
-        left.iter().for_each(|n| bench.controller.has_addresses(HostId(*n), epoch, []));
+        left.iter().for_each(|n| bench.controller.report_used_partitions(HostId(*n), epoch, []));
         let joins = bench.controller.clone().join_host(address(50), None, bench.now);
         assert_eq!(joins, Err(Refusal::Hosts(3)));
         // The next controller knows it, too.
@@ -686,7 +690,7 @@ fn the_part_of_a_host_that_has_died_with_ues_is_given_to_nobody() {
         assert_eq!(restored.map().map(|map| &map.lost[..]), Some(dead));
     }
     // One that leaves in good order has given all that it had to others.
-    let mut bench = Bench::with(Settings { lossless: false, ..settings(2) }, 1);
+    let mut bench = Bench::with(ControllerSettings { lossless: false, ..settings(2) }, 1);
     bench.host(2);
     bench.settle();
     bench.controller.drain(HostId(0));

@@ -110,7 +110,7 @@ pub enum StateCarry {
 pub enum StateAnswer {
     /// The answer.
     #[default]
-    Given,
+    Explicit,
     /// The first transfer of the session, which the SMF sends when the UPF has it: it names the SM context, so that nothing is left
     /// for an answer to say, and no transaction of the AMF for that. Whatever else becomes of the request is answered.
     Implied,
@@ -404,7 +404,7 @@ mod tests {
         let implied = StateAxes { answer: Some(StateAnswer::Implied), ..StateAxes::default() };
         for preset in [StatePreset::Transactional, StatePreset::Shared, StatePreset::Lean, StatePreset::Stateful] {
             let given = StateMode::choose(Some(preset), StateAxes::default()).unwrap();
-            assert_eq!(given.answer, StateAnswer::Given, "{preset:?}");
+            assert_eq!(given.answer, StateAnswer::Explicit, "{preset:?}");
             let mode = StateMode::choose(Some(preset), implied);
             assert_eq!(mode, Ok(StateMode { answer: StateAnswer::Implied, ..given }), "{preset:?}");
         }

@@ -11,12 +11,12 @@
 //! ```
 //!
 //! Who loads a context and stores it once uses [`decode`] and [`encode_after`]; who keeps it decoded between steps keeps
-//! its [`Parts`] too, which encode again only what a step has changed.
+//! its [`IncrementalEncoder`] too, which encode again only what a step has changed.
 
-use super::parts::{self, Ephemeral, Has, Perpetual, Plan, Who};
+use super::parts::{self, AllocationPart, Ephemeral, IdentityPart, Perpetual, SubscriptionPart};
 use super::{UeContext, layout4};
-use crate::chain::RemoteSessions;
-use crate::compact;
+use crate::postcard_writer;
+use crate::sba::RemoteSessions;
 
 /// The layout that this build writes, in the first octet of every encoded context. It grows with each change of
 /// [`UeContext`] or what it is made of, so that a rolling upgrade can tell contexts apart.
@@ -53,7 +53,7 @@ pub struct Versions {
 
 /// An encoded context, taken apart but not decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct EncodedContext<'a> {
     /// The versions of the parts.
     pub versions: Versions,
     /// The perpetual part.
@@ -62,7 +62,7 @@ pub struct Record<'a> {
     pub ephemeral: &'a [u8],
 }
 
-impl<'a> Record<'a> {
+impl<'a> EncodedContext<'a> {
     /// The record of octets that this release wrote.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl<'a> Record<'a> {
             perpetual: u32::from_be_bytes([p0, p1, p2, p3]),
             ephemeral: u32::from_be_bytes([e0, e1, e2, e3]),
         };
-        Ok(Record { versions, perpetual, ephemeral })
+        Ok(EncodedContext { versions, perpetual, ephemeral })
     }
 
     /// Appends the record's octets.
@@ -127,7 +127,7 @@ fn put_header(versions: Versions, length: usize, out: &mut Vec<u8>) -> Result<()
 }
 
 fn put(part: &impl serde::Serialize, out: &mut Vec<u8>) -> Result<(), CodecError> {
-    compact::put(part, out).map_err(|_| CodecError::Damaged)
+    postcard_writer::to_vec(part, out).map_err(|_| CodecError::Damaged)
 }
 
 /// A piece of a part: its octets of before, if it is as it was.
@@ -160,7 +160,7 @@ fn chain(octets: &[u8]) -> postcard::Result<RemoteSessions> {
 ///
 /// None that a context can cause today: what has no encoding would be a fault of this build, and must not be stored.
 pub fn encode(context: &UeContext, mut out: Vec<u8>) -> Result<Vec<u8>, CodecError> {
-    put_whole(context, None, &mut out)?;
+    encode_full(context, None, &mut out)?;
     Ok(out)
 }
 
@@ -171,10 +171,10 @@ pub fn encode(context: &UeContext, mut out: Vec<u8>) -> Result<Vec<u8>, CodecErr
 ///
 /// As [`encode`].
 pub fn encode_after(context: &UeContext, before: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
-    put_whole(context, Record::new(before).ok(), out)
+    encode_full(context, EncodedContext::new(before).ok(), out)
 }
 
-fn put_whole(context: &UeContext, before: Option<Record<'_>>, out: &mut Vec<u8>) -> Result<(), CodecError> {
+fn encode_full(context: &UeContext, before: Option<EncodedContext<'_>>, out: &mut Vec<u8>) -> Result<(), CodecError> {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER]);
     put(&parts::perpetual(context), out)?;
@@ -197,14 +197,14 @@ fn put_whole(context: &UeContext, before: Option<Record<'_>>, out: &mut Vec<u8>)
 pub fn decode(octets: &[u8]) -> Result<UeContext, CodecError> {
     match octets {
         [4, rest @ ..] => layout4::decode(rest).ok_or(CodecError::Damaged),
-        _ => Record::new(octets)?.decode(),
+        _ => EncodedContext::new(octets)?.decode(),
     }
 }
 
 /// The stored form of a context that is kept decoded: what a step leaves alone of the perpetual part is known by
 /// comparison, and its octets are used again.
 #[derive(Debug)]
-pub struct Parts {
+pub struct IncrementalEncoder {
     versions: Versions,
     perpetual: Perpetual<'static>,
     octets: Vec<u8>,
@@ -212,7 +212,7 @@ pub struct Parts {
     ends: Option<[usize; 2]>,
 }
 
-impl Parts {
+impl IncrementalEncoder {
     /// The parts of a context as it is stored, which `octets` are.
     ///
     /// # Errors
@@ -222,10 +222,10 @@ impl Parts {
         let record = match octets {
             // An older layout: the next commit writes both parts anew.
             [OLDEST_LAYOUT..LAYOUT_VERSION, ..] => return Self::new(context),
-            _ => Record::new(octets)?,
+            _ => EncodedContext::new(octets)?,
         };
         let perpetual = parts::perpetual(context).into_static();
-        Ok(Parts { versions: record.versions, perpetual, octets: record.perpetual.to_vec(), ends: None })
+        Ok(IncrementalEncoder { versions: record.versions, perpetual, octets: record.perpetual.to_vec(), ends: None })
     }
 
     /// The parts of a context that is not stored yet.
@@ -235,7 +235,7 @@ impl Parts {
     /// As [`encode`].
     pub fn new(context: &UeContext) -> Result<Self, CodecError> {
         let perpetual = parts::perpetual(context).into_static();
-        let mut parts = Parts { versions: Versions::default(), perpetual, octets: Vec::new(), ends: None };
+        let mut parts = IncrementalEncoder { versions: Versions::default(), perpetual, octets: Vec::new(), ends: None };
         parts.encode_perpetual([false; 3])?;
         Ok(parts)
     }
@@ -267,19 +267,19 @@ impl Parts {
     /// As [`encode`].
     pub fn encode(&mut self, context: &UeContext, out: &mut Vec<u8>) -> Result<bool, CodecError> {
         let Perpetual { who, plan, has } = &mut self.perpetual;
-        let (same_who, same_plan) = (who.is_of(context), plan.is_of(context));
+        let (same_who, same_plan) = (who.matches(context), plan.is_of(context));
         // What sessions have is told by places in the plan.
-        let same = [same_who, same_plan, same_plan && has.is_of(context)];
+        let same = [same_who, same_plan, same_plan && has.matches(context)];
         let changed = same != [true; 3];
         if changed {
             if !same[0] {
-                *who = Who::of(context);
+                *who = IdentityPart::of(context);
             }
             if !same[1] {
-                *plan = Plan::of(context);
+                *plan = SubscriptionPart::of(context);
             }
             if !same[2] {
-                *has = Has::of(context).into_static();
+                *has = AllocationPart::of(context).into_static();
             }
             self.encode_perpetual(same)?;
         }
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn only_what_a_step_changes_has_a_new_version() {
         let mut ue = context();
-        let mut parts = Parts::new(&ue).expect("it encodes");
+        let mut parts = IncrementalEncoder::new(&ue).expect("it encodes");
         let mut before = Vec::new();
         parts.encode(&ue, &mut before).expect("it encodes");
         assert_eq!(before, encode(&ue, Vec::new()).expect("it encodes"), "the first one is as any other's first");
@@ -350,12 +350,13 @@ mod tests {
             assert_eq!(parts.encode(&ue, &mut kept), Ok(changes));
             encode_after(&ue, &before, &mut once).expect("it encodes");
             assert_eq!(kept, once, "who keeps the context and who loads it write the same");
-            let (old, new) = (Record::new(&before).expect("a record"), Record::new(&kept).expect("a record"));
+            let (old, new) =
+                (EncodedContext::new(&before).expect("a record"), EncodedContext::new(&kept).expect("a record"));
             let grown = |a: u32, b: u32| b.wrapping_sub(a);
             assert_eq!(grown(old.versions.perpetual, new.versions.perpetual), u32::from(changes));
             assert_eq!(grown(old.versions.ephemeral, new.versions.ephemeral), 1);
             assert_eq!((old.perpetual != new.perpetual, new.decode()), (changes, Ok(ue.clone())));
-            assert_eq!(Parts::of(&ue, &kept).map(|p| p.versions()), Ok(parts.versions()));
+            assert_eq!(IncrementalEncoder::of(&ue, &kept).map(|p| p.versions()), Ok(parts.versions()));
             before = kept;
         }
     }
@@ -363,7 +364,7 @@ mod tests {
     #[test]
     fn a_record_can_be_put_together_from_parts_that_came_apart() {
         let octets = encode(&context(), Vec::new()).expect("it encodes");
-        let record = Record::new(&octets).expect("a record");
+        let record = EncodedContext::new(&octets).expect("a record");
         let mut again = Vec::new();
         record.put(&mut again).expect("it fits");
         assert_eq!(again, octets);

@@ -2,8 +2,8 @@
 //! encoding since; whoever changes that keeps a copy here. `tests/steps/layout.rs` has octets of that release.
 
 use super::*;
-use crate::procedures::handover::{Handover, Source};
-use crate::session::{N4, Ran, Relocation, Stage, Tunnel, Usage};
+use crate::procedures::handover::{Handover, SourceNode};
+use crate::session::{N4State, RanState, Relocation, Stage, Tunnel, Usage};
 use std::net::SocketAddr;
 use vireo_types::{Dnn, PduSessionType, Seid, SessionAddress, SessionIndex};
 
@@ -13,7 +13,7 @@ struct Perpetual {
     identity: Identity,
     registration: Registration,
     keys: Option<Keys>,
-    capability: Capability,
+    capability: UeSecurityCapability,
     subscription: Option<Subscription>,
     allowed: SmallVec<[Snssai; 2]>,
     radio_capability: Vec<u8>,
@@ -31,9 +31,9 @@ struct Ephemeral {
     connections: u16,
     procedure: Option<Procedure>,
     handover: Option<Handover>,
-    held: Vec<Held>,
-    source: Option<Source>,
-    wanted: Wanted,
+    held: Vec<DeferredSessionMessage>,
+    source: Option<SourceNode>,
+    wanted: PendingWork,
     unreachable: bool,
     expires: Option<Instant>,
 }
@@ -50,11 +50,11 @@ struct Keys {
 struct Counts {
     uplink: u32,
     downlink: u32,
-    next_hop: Option<Hop>,
+    next_hop: Option<StoredNextHop>,
 }
 
 #[derive(Deserialize)]
-struct Hop {
+struct StoredNextHop {
     #[serde(with = "octets")]
     nh: [u8; 32],
     /// 8: what is here is the KgNB.
@@ -86,8 +86,8 @@ struct Passing {
     target: Option<Tunnel>,
     end_marker: bool,
     stage: Stage,
-    ran: Ran,
-    n4: N4,
+    ran: RanState,
+    n4: N4State,
     usage: Usage,
     relocation: Option<Box<Relocation>>,
     deadline: Option<Instant>,
@@ -113,7 +113,7 @@ fn security(Keys { algorithms, keys }: &Keys, counts: &Counts) -> NasSecurity {
         ciphering: algorithms.2,
         uplink: counts.uplink,
         downlink: counts.downlink,
-        next_hop: next_hop.map(Chain::At),
+        next_hop: next_hop.map(NextHopChain::At),
         derives_keys: false,
     }
 }

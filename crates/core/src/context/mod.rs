@@ -7,19 +7,22 @@
 mod codec;
 mod layout4;
 pub(crate) mod octets;
+mod packed;
 mod parts;
 mod resume;
 mod security;
 mod shared;
-mod small;
 
-pub use codec::{CodecError, LAYOUT_VERSION, OLDEST_LAYOUT, Parts, Record, Versions, decode, encode, encode_after};
+pub use codec::{
+    CodecError, EncodedContext, IncrementalEncoder, LAYOUT_VERSION, OLDEST_LAYOUT, Versions, decode, encode,
+    encode_after,
+};
 pub use resume::Counts;
-pub use security::{Chain, NasSecurity, NextHop, SecurityFault};
+pub use security::{NasSecurity, NextHop, NextHopChain, SecurityFault};
 
-use crate::chain::RemoteSessions;
-use crate::procedures::common::user_plane::Held;
+use crate::procedures::common::user_plane::DeferredSessionMessage;
 use crate::procedures::{deregistration, handover, paging, registration, service_request};
+use crate::sba::RemoteSessions;
 use crate::session::SmContext;
 use crate::subscription::{Ambr, Subscription};
 use serde::{Deserialize, Serialize};
@@ -41,7 +44,7 @@ pub struct UeContext {
     /// The NAS security context in use.
     pub security: Option<NasSecurity>,
     /// UE security capability (TS 24.501 9.11.3.54), as the UE last gave it under integrity protection.
-    pub security_capability: Capability,
+    pub security_capability: UeSecurityCapability,
     /// What the subscriber may do; there once authenticated. It is replaced, never changed: copies of the context share it, and two
     /// that do are known to be the same without a look at it.
     #[serde(default, with = "shared")]
@@ -52,7 +55,7 @@ pub struct UeContext {
     pub radio_capability: Vec<u8>,
     /// PDU sessions.
     pub sessions: Vec<SmContext>,
-    /// The sessions that an SMF elsewhere has, if that is so ([`crate::chain`]).
+    /// The sessions that an SMF elsewhere has, if that is so ([`crate::sba`]).
     pub chain: RemoteSessions,
     /// The number of the next session, for SEIDs.
     pub next_session: u32,
@@ -65,13 +68,13 @@ pub struct UeContext {
     /// A handover in progress: it goes on beside the 5GMM procedure.
     pub handover: Option<handover::Handover>,
     /// What sessions have to say to UE and RAN while the UE is on its way from one RAN node to another.
-    pub held: Vec<Held>,
+    pub held: Vec<DeferredSessionMessage>,
     /// The RAN node that the UE has left by a handover, until it has released the UE.
-    pub source: Option<handover::Source>,
+    pub source: Option<handover::SourceNode>,
     /// The registration area: where an idle UE is paged (TS 23.501 5.3.2.3).
     pub area: SmallVec<[Tai; 4]>,
     /// What the network wants of the UE as soon as it can be reached.
-    pub wanted: Wanted,
+    pub wanted: PendingWork,
     /// The mobile reachable timer has expired: the UE is not paged any more (TS 24.501 5.3.7).
     pub unreachable: bool,
     /// When a UE that is not heard of is taken for gone (mobile reachable and implicit deregistration timers,
@@ -81,7 +84,7 @@ pub struct UeContext {
 
 /// What the network wants of a UE that is idle or not yet ready for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct PendingWork {
     /// Sessions whose user plane is wanted, a bit each.
     pub sessions: u16,
     /// A session has a NAS message for the UE.
@@ -115,18 +118,18 @@ pub enum Registration {
 
 /// UE security capability: the IE's octets (2 to 8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Capability {
+pub struct UeSecurityCapability {
     octets: [u8; 8],
     length: u8,
 }
 
-impl Capability {
+impl UeSecurityCapability {
     /// The capability of an IE's octets; what is beyond the 8 that TS 24.501 defines is cut.
     pub fn new(ie: &[u8]) -> Self {
         let length = ie.len().min(8);
         let mut octets = [0; 8];
         octets[..length].copy_from_slice(&ie[..length]);
-        Capability { octets, length: length as u8 }
+        UeSecurityCapability { octets, length: length as u8 }
     }
 
     /// The octets of the IE.
@@ -207,7 +210,7 @@ pub enum Procedure {
     /// Registration.
     Registration(Box<registration::Registering>),
     /// UE-triggered service request.
-    ServiceRequest(service_request::Serving),
+    ServiceRequest(service_request::ServiceRequestPending),
     /// Deregistration by the network.
     Deregistration(deregistration::Deregistering),
     /// Paging.
@@ -251,7 +254,7 @@ impl UeContext {
             identity: Identity::default(),
             registration: Registration::Deregistered,
             security: None,
-            security_capability: Capability::default(),
+            security_capability: UeSecurityCapability::default(),
             subscription: None,
             allowed: SmallVec::new(),
             radio_capability: Vec::new(),
@@ -265,7 +268,7 @@ impl UeContext {
             held: Vec::new(),
             source: None,
             area: SmallVec::new(),
-            wanted: Wanted::default(),
+            wanted: PendingWork::default(),
             unreachable: false,
             expires: None,
         }
@@ -278,7 +281,7 @@ impl UeContext {
 
     /// Whether the UE has been sent from one RAN node to another and is at neither, as far as is known.
     pub fn is_between_nodes(&self) -> bool {
-        self.handover.as_ref().and_then(handover::Handover::target).is_some_and(handover::Moving::is_commanded)
+        self.handover.as_ref().and_then(handover::Handover::target).is_some_and(handover::N2Handover::is_commanded)
     }
 
     /// The AMF-UE-NGAP-IDs that messages about the UE may have: of its connection, of the target of a handover, and of

@@ -2,11 +2,14 @@
 //! may do, what its sessions are. The *ephemeral* part is what every message changes and what a procedure or a connection
 //! leaves behind when it ends: COUNTs, the connection, the procedure, how far its sessions are.
 
-use super::small::{Link, Passing, Terms, relative_seid};
-use super::{Capability, Chain, Identity, NasSecurity, Procedure, Registration, UeContext, Wanted, octets, security};
-use crate::procedures::common::user_plane::Held;
-use crate::procedures::handover::{Handover, Source};
-use crate::session::{N4, Ran, SmContext, Stage, Tunnel, Usage};
+use super::packed::{PackedConnection, SessionProgress, SessionTerms, relative_seid};
+use super::{
+    Identity, NasSecurity, NextHopChain, PendingWork, Procedure, Registration, UeContext, UeSecurityCapability, octets,
+    security,
+};
+use crate::procedures::common::user_plane::DeferredSessionMessage;
+use crate::procedures::handover::{Handover, SourceNode};
+use crate::session::{N4State, RanState, SmContext, Stage, Tunnel, Usage};
 use crate::subscription::Subscription;
 use serde::{Deserialize, Serialize, Serializer};
 use smallvec::SmallVec;
@@ -22,48 +25,48 @@ type PerSession<T> = SmallVec<[T; 2]>;
 /// change. Their octets follow each other.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Perpetual<'a> {
-    pub(super) who: Who,
-    pub(super) plan: Plan,
-    pub(super) has: Has<'a>,
+    pub(super) who: IdentityPart,
+    pub(super) plan: SubscriptionPart,
+    pub(super) has: AllocationPart<'a>,
 }
 
 /// Who the UE is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Who {
+pub(super) struct IdentityPart {
     ltmsi: Ltmsi,
-    #[serde(with = "super::small")]
+    #[serde(with = "super::packed")]
     identity: Identity,
     registration: Registration,
     keys: Option<Keys>,
-    #[serde(with = "super::small")]
-    capability: Capability,
+    #[serde(with = "super::packed")]
+    capability: UeSecurityCapability,
 }
 
 /// What it may do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Plan {
-    #[serde(with = "super::small")]
+pub(super) struct SubscriptionPart {
+    #[serde(with = "super::packed")]
     subscription: Option<Arc<Subscription>>,
 }
 
 /// What it has been given.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Has<'a> {
+pub(super) struct AllocationPart<'a> {
     allowed: SmallVec<[Snssai; 2]>,
     #[serde(with = "octets")]
     radio_capability: Cow<'a, [u8]>,
-    sessions: PerSession<Lasting>,
+    sessions: PerSession<StoredSession>,
     next_session: u32,
     area: SmallVec<[Tai; 4]>,
 }
 
 /// The ephemeral part: as it is read, or as it is written, where sessions and what is under way are looks at the context.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Ephemeral<S = PerSession<Passing>, D = Doing> {
+pub(super) struct Ephemeral<S = PerSession<SessionProgress>, D = ProcedurePart> {
     sequence: u64,
-    counts: Option<Counts>,
+    counts: Option<NasCounts>,
     sessions: S,
-    connection: Option<Link>,
+    connection: Option<PackedConnection>,
     connections: u16,
     /// Nothing, for most UEs at most times.
     doing: Option<D>,
@@ -71,27 +74,28 @@ pub(super) struct Ephemeral<S = PerSession<Passing>, D = Doing> {
 }
 
 /// How far each session is, as it is written.
-pub(super) struct Each<'a>(&'a [SmContext]);
+pub(super) struct SessionProgressRef<'a>(&'a [SmContext]);
 
-impl Serialize for Each<'_> {
+impl Serialize for SessionProgressRef<'_> {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_seq(self.0.iter().map(Passing::of))
+        s.collect_seq(self.0.iter().map(SessionProgress::of))
     }
 }
 
 /// What is under way, or wanted.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Doing<P = Option<Procedure>, H = Option<Handover>, M = Vec<Held>> {
+pub(super) struct ProcedurePart<P = Option<Procedure>, H = Option<Handover>, M = Vec<DeferredSessionMessage>> {
     procedure: P,
     handover: H,
     held: M,
-    source: Option<Source>,
-    wanted: Wanted,
+    source: Option<SourceNode>,
+    wanted: PendingWork,
     unreachable: bool,
 }
 
 /// The same, as it is written.
-pub(super) type Look<'a> = Doing<&'a Option<Procedure>, &'a Option<Handover>, &'a [Held]>;
+pub(super) type ProcedurePartRef<'a> =
+    ProcedurePart<&'a Option<Procedure>, &'a Option<Handover>, &'a [DeferredSessionMessage]>;
 
 /// What of a NAS security context lasts: keys and algorithms.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,18 +121,18 @@ impl std::fmt::Debug for Keys {
 
 /// What of it every message changes, and the chain of next hops, which an idle UE has none of.
 #[derive(Debug, Serialize, Deserialize)]
-struct Counts {
+struct NasCounts {
     uplink: u32,
     downlink: u32,
-    next_hop: Option<Chain>,
+    next_hop: Option<NextHopChain>,
 }
 
 /// What a session is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Lasting {
+struct StoredSession {
     psi: u8,
     index: SessionIndex,
-    terms: Terms,
+    terms: SessionTerms,
     kind: PduSessionType,
     address: SessionAddress,
     always_on: bool,
@@ -143,25 +147,25 @@ struct Lasting {
 
 /// The parts of a context; nothing of it is in none of them.
 pub(super) fn perpetual(ue: &UeContext) -> Perpetual<'_> {
-    Perpetual { who: Who::of(ue), plan: Plan::of(ue), has: Has::of(ue) }
+    Perpetual { who: IdentityPart::of(ue), plan: SubscriptionPart::of(ue), has: AllocationPart::of(ue) }
 }
 
 /// See [`perpetual`].
-pub(super) fn ephemeral(ue: &UeContext) -> Ephemeral<Each<'_>, Look<'_>> {
+pub(super) fn ephemeral(ue: &UeContext) -> Ephemeral<SessionProgressRef<'_>, ProcedurePartRef<'_>> {
     Ephemeral {
         sequence: ue.sequence,
-        counts: ue.security.as_ref().map(Counts::of),
-        sessions: Each(&ue.sessions),
-        connection: ue.connection.as_ref().map(|connection| Link::of(connection, ue.ltmsi)),
+        counts: ue.security.as_ref().map(NasCounts::of),
+        sessions: SessionProgressRef(&ue.sessions),
+        connection: ue.connection.as_ref().map(|connection| PackedConnection::of(connection, ue.ltmsi)),
         connections: ue.connections,
-        doing: Look::of(ue),
+        doing: ProcedurePartRef::of(ue),
         expires: ue.expires,
     }
 }
 
 /// The context of its two parts; `None` if they are not of the same one.
 pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeContext> {
-    let Perpetual { who, plan: Plan { subscription }, has } = perpetual;
+    let Perpetual { who, plan: SubscriptionPart { subscription }, has } = perpetual;
     if has.sessions.len() != ephemeral.sessions.len() || who.keys.is_some() != ephemeral.counts.is_some() {
         return None;
     }
@@ -169,7 +173,7 @@ pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeC
     let mut sessions = Vec::with_capacity(has.sessions.len());
     for (lasting, passing) in has.sessions.into_iter().zip(ephemeral.sessions) {
         let mut sm = lasting.session(ltmsi, subscription.as_deref())?;
-        passing.bring(&mut sm);
+        passing.apply_to(&mut sm);
         sessions.push(sm);
     }
     let connection = match ephemeral.connection {
@@ -201,13 +205,13 @@ pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeC
     Some(ue)
 }
 
-impl<'a> Look<'a> {
+impl<'a> ProcedurePartRef<'a> {
     fn of(ue: &'a UeContext) -> Option<Self> {
         let nothing = ue.procedure.is_none() && ue.handover.is_none() && ue.held.is_empty() && ue.source.is_none();
-        if nothing && ue.wanted == Wanted::default() && !ue.unreachable {
+        if nothing && ue.wanted == PendingWork::default() && !ue.unreachable {
             return None;
         }
-        Some(Doing {
+        Some(ProcedurePart {
             procedure: &ue.procedure,
             handover: &ue.handover,
             held: &ue.held,
@@ -225,9 +229,9 @@ impl Perpetual<'_> {
     }
 }
 
-impl Who {
+impl IdentityPart {
     pub(super) fn of(ue: &UeContext) -> Self {
-        Who {
+        IdentityPart {
             ltmsi: ue.ltmsi,
             identity: ue.identity,
             registration: ue.registration,
@@ -237,19 +241,19 @@ impl Who {
     }
 
     /// Whether a context is of this UE, as this says it: what changes often first.
-    pub(super) fn is_of(&self, ue: &UeContext) -> bool {
-        let Who { ltmsi, identity, registration, keys, capability } = self;
+    pub(super) fn matches(&self, ue: &UeContext) -> bool {
+        let IdentityPart { ltmsi, identity, registration, keys, capability } = self;
         *identity == ue.identity
             && keys.is_some() == ue.security.is_some()
-            && keys.iter().zip(&ue.security).all(|(keys, security)| keys.are_of(security))
+            && keys.iter().zip(&ue.security).all(|(keys, security)| keys.matches(security))
             && (*ltmsi, *registration) == (ue.ltmsi, ue.registration)
             && *capability == ue.security_capability
     }
 }
 
-impl Plan {
+impl SubscriptionPart {
     pub(super) fn of(ue: &UeContext) -> Self {
-        Plan { subscription: ue.subscription.clone() }
+        SubscriptionPart { subscription: ue.subscription.clone() }
     }
 
     /// Whether a context has it: who has the same one is not looked at more closely, and who has an equal one now not the next
@@ -259,26 +263,26 @@ impl Plan {
         if let (true, Some(own), Some(other)) = (same, &self.subscription, &ue.subscription)
             && !Arc::ptr_eq(own, other)
         {
-            *self = Plan::of(ue);
+            *self = SubscriptionPart::of(ue);
         }
         same
     }
 }
 
-impl<'a> Has<'a> {
+impl<'a> AllocationPart<'a> {
     pub(super) fn of(ue: &'a UeContext) -> Self {
-        Has {
+        AllocationPart {
             allowed: SmallVec::from_slice(&ue.allowed),
             radio_capability: Cow::Borrowed(&ue.radio_capability),
-            sessions: ue.sessions.iter().map(|sm| Lasting::of(sm, ue)).collect(),
+            sessions: ue.sessions.iter().map(|sm| StoredSession::of(sm, ue)).collect(),
             next_session: ue.next_session,
             area: SmallVec::from_slice(&ue.area),
         }
     }
 
     /// Whether a context, whose plan is the same, has it: what changes often first.
-    pub(super) fn is_of(&self, ue: &UeContext) -> bool {
-        let Has { allowed, radio_capability, sessions, next_session, area } = self;
+    pub(super) fn matches(&self, ue: &UeContext) -> bool {
+        let AllocationPart { allowed, radio_capability, sessions, next_session, area } = self;
         sessions.len() == ue.sessions.len()
             && sessions.iter().zip(&ue.sessions).all(|(lasting, sm)| lasting.is_of(sm, ue))
             && *next_session == ue.next_session
@@ -290,10 +294,10 @@ impl<'a> Has<'a> {
     }
 
     /// A copy that the context is not needed for.
-    pub(super) fn into_static(self) -> Has<'static> {
-        let Has { allowed, radio_capability, sessions, next_session, area } = self;
+    pub(super) fn into_static(self) -> AllocationPart<'static> {
+        let AllocationPart { allowed, radio_capability, sessions, next_session, area } = self;
         let radio_capability = Cow::Owned(radio_capability.into_owned());
-        Has { allowed, radio_capability, sessions, next_session, area }
+        AllocationPart { allowed, radio_capability, sessions, next_session, area }
     }
 }
 
@@ -310,7 +314,7 @@ impl Keys {
         Keys { algorithms, keys: KeyOctets::All(keys) }
     }
 
-    fn are_of(&self, security: &NasSecurity) -> bool {
+    fn matches(&self, security: &NasSecurity) -> bool {
         let same = match &self.keys {
             KeyOctets::All(keys) => {
                 !security.derives_keys
@@ -323,7 +327,7 @@ impl Keys {
         same && self.algorithms == (security.ngksi, security.integrity, security.ciphering)
     }
 
-    fn security(&self, counts: &Counts) -> NasSecurity {
+    fn security(&self, counts: &NasCounts) -> NasSecurity {
         let (ngksi, integrity, ciphering) = self.algorithms;
         let (mut kamf, mut knas_int, mut knas_enc) = ([0; 32], [0; 16], [0; 16]);
         match &self.keys {
@@ -352,18 +356,18 @@ impl Keys {
     }
 }
 
-impl Counts {
+impl NasCounts {
     fn of(security: &NasSecurity) -> Self {
-        Counts { uplink: security.uplink, downlink: security.downlink, next_hop: security.next_hop }
+        NasCounts { uplink: security.uplink, downlink: security.downlink, next_hop: security.next_hop }
     }
 }
 
-impl Lasting {
+impl StoredSession {
     fn of(sm: &SmContext, ue: &UeContext) -> Self {
-        Lasting {
+        StoredSession {
             psi: sm.psi,
             index: sm.index,
-            terms: Terms::of(sm, ue.subscription.as_deref()),
+            terms: SessionTerms::of(sm, ue.subscription.as_deref()),
             kind: sm.kind,
             address: sm.address,
             always_on: sm.always_on,
@@ -377,8 +381,19 @@ impl Lasting {
 
     /// Whether a session of a context, whose plan is the same, is this one.
     fn is_of(&self, sm: &SmContext, ue: &UeContext) -> bool {
-        let Lasting { psi, index, terms, kind, address, always_on, integrity_rate, upf, cp_seid, up_seid, uplink } =
-            self;
+        let StoredSession {
+            psi,
+            index,
+            terms,
+            kind,
+            address,
+            always_on,
+            integrity_rate,
+            upf,
+            cp_seid,
+            up_seid,
+            uplink,
+        } = self;
         let same = (*cp_seid, *up_seid, *uplink)
             == (relative_seid(sm.cp_seid, ue.ltmsi, sm.index), sm.up_seid, sm.uplink)
             && (*psi, *index, *kind, *address) == (sm.psi, sm.index, sm.kind, sm.address)
@@ -411,8 +426,8 @@ impl Lasting {
             target: None,
             end_marker: false,
             stage: Stage::Established,
-            ran: Ran::Idle,
-            n4: N4::Told,
+            ran: RanState::Idle,
+            n4: N4State::Told,
             usage: Usage::default(),
             relocation: None,
             deadline: None,

@@ -3,12 +3,12 @@
 //!
 //! A core that starts again has no associations, so every UE is idle and no procedure runs. Only
 //! the perpetual part of a context and its NAS COUNTs count then. The COUNTs are kept beside the
-//! record at every commit ([`Counts::of`]), so that none is used twice.
+//! record at every commit ([`NasCounts::of`]), so that none is used twice.
 
-use super::{Record, UeContext, Wanted};
+use super::{EncodedContext, PendingWork, UeContext};
 use crate::config::CoreConfig;
 use crate::replica::SKIPPED_STEPS;
-use crate::session::{N4, Ran, SmContext, Stage};
+use crate::session::{N4State, RanState, SmContext, Stage};
 use vireo_types::Instant;
 
 /// Bits of a NAS COUNT (TS 24.501 4.4.3.1).
@@ -30,7 +30,7 @@ impl Counts {
     /// Those of a stored context; `None` if it has no NAS security context, or one whose COUNTs are
     /// used up.
     pub fn of(octets: &[u8]) -> Option<Self> {
-        let record = Record::new(octets).ok()?;
+        let record = EncodedContext::new(octets).ok()?;
         // The ephemeral part begins with the sequence number and the COUNTs.
         let ((_, counts), _): ((u64, Option<(u32, u32)>), _) = postcard::take_from_bytes(record.ephemeral).ok()?;
         let (uplink, downlink) = counts?;
@@ -69,7 +69,7 @@ impl UeContext {
         self.sequence += SKIPPED_STEPS;
         (self.connection, self.procedure, self.handover, self.source) = (None, None, None, None);
         self.held.clear();
-        (self.wanted, self.unreachable) = (Wanted::default(), false);
+        (self.wanted, self.unreachable) = (PendingWork::default(), false);
         // The mobile reachable timer (TS 24.501 5.3.7) as of the restart: when the UE was last
         // connected is not known.
         let timers = config.timers;
@@ -91,7 +91,7 @@ fn is_there(session: &SmContext) -> bool {
 }
 
 fn rest(session: &mut SmContext) {
-    (session.stage, session.ran, session.n4) = (Stage::Established, Ran::Idle, N4::Told);
+    (session.stage, session.ran, session.n4) = (Stage::Established, RanState::Idle, N4State::Told);
     (session.downlink, session.target, session.relocation) = (None, None, None);
     (session.end_marker, session.deadline) = (false, None);
 }
@@ -142,7 +142,10 @@ mod tests {
         let octets = context::encode(&ue, Vec::new()).unwrap();
         assert!(ue.resume((301, 9), &bench.config, Instant(5)));
         assert_eq!((ue.security.as_ref().unwrap().uplink, ue.security.as_ref().unwrap().downlink), (301, 9));
-        assert_eq!((ue.connection.is_none(), ue.sessions[0].ran, ue.sessions[0].downlink), (true, Ran::Idle, None));
+        assert_eq!(
+            (ue.connection.is_none(), ue.sessions[0].ran, ue.sessions[0].downlink),
+            (true, RanState::Idle, None)
+        );
         assert!(ue.expires.is_some_and(|at| at > Instant(5)));
         // The record that follows is of the same perpetual part.
         let mut next = Vec::new();

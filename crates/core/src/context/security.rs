@@ -30,7 +30,7 @@ pub struct NasSecurity {
     /// The downlink NAS COUNT of the next message: in the commit before the message leaves, so never used twice.
     pub downlink: u32,
     /// Where the chain of next hops is, of which each path switch and handover takes one (TS 33.501 6.9.2.1.1).
-    pub next_hop: Option<Chain>,
+    pub next_hop: Option<NextHopChain>,
     /// KNASint and KNASenc are not stored but derived from KAMF again: of simple devices, which are heard of seldom. Set
     /// when a registration is accepted, so that a context that is only being agreed does not have it.
     #[serde(skip)]
@@ -42,7 +42,7 @@ impl Drop for NasSecurity {
         self.kamf.zeroize();
         self.knas_int.zeroize();
         self.knas_enc.zeroize();
-        if let Some(Chain::At(hop)) = &mut self.next_hop {
+        if let Some(NextHopChain::At(hop)) = &mut self.next_hop {
             hop.nh.zeroize();
         }
     }
@@ -50,7 +50,7 @@ impl Drop for NasSecurity {
 
 /// A chain of next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Chain {
+pub enum NextHopChain {
     /// At its beginning, which is the KgNB of this uplink NAS COUNT. Its first NH is derived when a handover needs it, which
     /// few connections have.
     KGnb(u32),
@@ -203,13 +203,13 @@ impl NasSecurity {
     /// one (TS 33.501 6.9.2.3.2, 6.9.2.3.3). `None` before an initial context set-up.
     pub fn advance(&mut self) -> Option<NextHop> {
         let last = match self.next_hop? {
-            Chain::KGnb(count) => NextHop::first(&self.kamf, &self.kgnb(count)),
-            Chain::At(last) => last,
+            NextHopChain::KGnb(count) => NextHop::first(&self.kamf, &self.kgnb(count)),
+            NextHopChain::At(last) => last,
         };
         let kamf = KAmf::new(&self.kamf);
         let nh = derive_nh(&kamf, &Nh::new(&last.nh));
         let next = NextHop { nh: *nh.as_octets(), ncc: (last.ncc + 1) & 7 };
-        self.next_hop = Some(Chain::At(next));
+        self.next_hop = Some(NextHopChain::At(next));
         Some(next)
     }
 
@@ -217,18 +217,18 @@ impl NasSecurity {
     /// message's COUNT, whatever else the UE says before the RAN is asked (TS 33.501 6.8.1.2.2, A.9). The chain of next hops
     /// begins with it (6.9.2.1.1).
     pub fn begin_access(&mut self) {
-        self.next_hop = Some(Chain::KGnb(self.last_uplink()));
+        self.next_hop = Some(NextHopChain::KGnb(self.last_uplink()));
     }
 
     /// KgNB for the initial context set-up that was asked for ([`NasSecurity::begin_access`]).
     pub fn initial_kgnb(&mut self) -> [u8; 32] {
         let count = match self.next_hop {
-            Some(Chain::KGnb(count)) => count,
+            Some(NextHopChain::KGnb(count)) => count,
             // The release before noted no COUNT: a request that waited when this one took over has the last, if no connection
             // before has left its own.
-            Some(Chain::At(_)) | None => self.last_uplink(),
+            Some(NextHopChain::At(_)) | None => self.last_uplink(),
         };
-        self.next_hop = Some(Chain::KGnb(count));
+        self.next_hop = Some(NextHopChain::KGnb(count));
         self.kgnb(count)
     }
 

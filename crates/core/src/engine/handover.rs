@@ -3,13 +3,13 @@
 use crate::context::Connection;
 use crate::n2::{Cause, Fault, UeMessage};
 use crate::procedures::handover;
-use crate::turn::{Note, Turn};
+use crate::step::{Note, StepContext};
 use vireo_types::{AmfUeNgapId, AssocId, RanUeNgapId};
 use vireo_wire::ngap::CauseRadioNetwork;
 
 /// Acts on a message that is of the target of a handover, or of a node that the UE has come to. Gives back what is not.
-pub(super) fn elsewhere(
-    turn: &mut Turn<'_, '_>,
+pub(super) fn on_other_connection(
+    turn: &mut StepContext<'_, '_>,
     assoc: AssocId,
     amf_id: AmfUeNgapId,
     ran_id: Option<RanUeNgapId>,
@@ -78,18 +78,18 @@ pub(super) fn elsewhere(
 }
 
 /// The node uses its number for the UE for another UE: nothing it has is this one's any more.
-pub(super) fn ran_id_reused(turn: &mut Turn<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) {
+pub(super) fn ran_id_reused(turn: &mut StepContext<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) {
     if turn.ue.source.is_some_and(|s| (s.connection.assoc, s.connection.ran_id) == (assoc, ran_id)) {
         handover::source_lost(turn);
     }
     let target = turn.ue.handover.as_ref().and_then(handover::Handover::target);
     if target.is_some_and(|m| (m.assoc, m.ran_id) == (assoc, Some(ran_id))) {
-        handover::target_forgot(turn);
+        handover::on_target_id_reused(turn);
     }
 }
 
 /// The connection of an association that is gone, or of a partial reset, may be the target's, or the source's.
-pub(super) fn lost(turn: &mut Turn<'_, '_>, assoc: AssocId) {
+pub(super) fn on_connection_lost(turn: &mut StepContext<'_, '_>, assoc: AssocId) {
     if turn.ue.source.is_some_and(|s| s.connection.assoc == assoc) {
         handover::source_lost(turn);
     }

@@ -4,20 +4,20 @@
 //! The caller commits the context and only then carries the effects out. Deadlines are in the context
 //! ([`UeContext::deadline`]); when one passes, the caller brings [`Event::Deadline`].
 
-mod chain;
 mod handover;
 mod nas;
+mod smf_events;
 
 use crate::Env;
-use crate::chain::{Answer, Ask, Carried, SessionNumber, Transfer};
-use crate::context::{Connection, Procedure, RanContext, UeContext, Wanted};
-use crate::n2::{self, Cause, Fault, Initial, UeMessage};
-use crate::procedures::common::{remote, user_plane};
+use crate::context::{Connection, PendingWork, Procedure, RanContext, UeContext};
+use crate::n2::{self, Cause, Fault, InitialUeMessage, UeMessage};
+use crate::procedures::common::{smf_requests, user_plane};
 use crate::procedures::{self, an_release, deregistration, paging, registration, service_request, session};
 use crate::ran::{self, ResetItem};
+use crate::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
 use crate::session::{Input, N2Sm};
+use crate::step::{Effect, Kind, Note, StepContext, StepOutput};
 use crate::subscription::{AuthenticationError, AuthenticationInfo};
-use crate::turn::{Effect, Kind, Note, Outcome, Turn};
 use std::net::SocketAddr;
 use vireo_types::{AmfUeNgapId, AssocId, Ltmsi, RanUeNgapId, Seid, Snssai};
 use vireo_wire::nas::GmmCause;
@@ -33,7 +33,7 @@ pub enum Event<'a> {
         /// The RAN node's association.
         assoc: AssocId,
         /// The message.
-        message: Initial,
+        message: InitialUeMessage,
     },
     /// The first message of an NG connection of a UE that is turned away, because there is too much to do or no room for
     /// its context: a registration or service request is rejected with cause #22 and a back-off timer, whatever else it
@@ -42,7 +42,7 @@ pub enum Event<'a> {
         /// The RAN node's association.
         assoc: AssocId,
         /// The message.
-        message: Initial,
+        message: InitialUeMessage,
     },
     /// A message on the UE's NG connection.
     Ngap {
@@ -108,14 +108,14 @@ pub enum Event<'a> {
         /// The session.
         number: SessionNumber,
         /// The question.
-        ask: Ask,
+        ask: SmfRequest,
         /// The answer.
-        answer: Answer,
+        answer: SmfResponse,
         /// The SM context as it is then, if it travels.
-        carried: Option<Carried>,
+        carried: Option<PiggybackedSmContext>,
     },
     /// Of a service-based chain: an SMF has something for the UE and the RAN.
-    Transfer(Transfer),
+    Transfer(N1N2Transfer),
     /// Of a service-based chain: an SMF has a session no more.
     SmContextReleased {
         /// The session.
@@ -124,19 +124,19 @@ pub enum Event<'a> {
 }
 
 /// One step. The context is changed in place; nothing is sent.
-pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome {
-    let mut turn = Turn { ue, env, out: Outcome::default() };
+pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutput {
+    let mut turn = StepContext { ue, env, out: StepOutput::default() };
     match event {
         Event::Initial { assoc, message } => initial(&mut turn, assoc, message),
         Event::Congested { assoc, message } => congested(&mut turn, assoc, message),
         Event::Ngap { assoc, amf_id, pdu } => ngap(&mut turn, assoc, amf_id, pdu),
         Event::Authentication(answer) => authentication(&mut turn, answer),
-        Event::Pfcp { seid, message } => pfcp(&mut turn, seid, Input::Pfcp(message), Input::PfcpElsewhere(message)),
-        Event::PfcpTimeout { seid } => pfcp(&mut turn, seid, Input::PfcpTimeout, Input::PfcpElsewhereTimeout),
+        Event::Pfcp { seid, message } => pfcp(&mut turn, seid, Input::Pfcp(message), Input::PfcpFromTarget(message)),
+        Event::PfcpTimeout { seid } => pfcp(&mut turn, seid, Input::PfcpTimeout, Input::TargetPfcpTimeout),
         Event::UpfLost { upf } => upf_lost(&mut turn, upf),
         Event::Deadline => deadline(&mut turn),
         Event::ConnectionLost { assoc } => {
-            handover::lost(&mut turn, assoc);
+            handover::on_connection_lost(&mut turn, assoc);
             if turn.ue.connection.is_some_and(|c| c.assoc == assoc) {
                 connection_lost(&mut turn);
             }
@@ -154,7 +154,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
         Event::Evicted => evicted(&mut turn),
         Event::Deregister { again } => {
             if turn.ue.is_registered() && turn.ue.connection.is_some() && !turn.ue.is_between_nodes() {
-                interrupt(&mut turn);
+                abort_procedure(&mut turn);
                 let procedure = deregistration::by_network(&mut turn, again, None);
                 turn.ue.procedure = procedure.map(Procedure::Deregistration);
             } else if turn.ue.is_registered() {
@@ -162,15 +162,15 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> Outcome 
             }
         }
         Event::Relocate { upf } => session::relocate(&mut turn, upf),
-        Event::Smf { number, ask, answer, carried } => chain::answered(&mut turn, number, ask, (answer, carried)),
-        Event::Transfer(transfer) => chain::transfer(&mut turn, transfer),
-        Event::SmContextReleased { number } => chain::released(&mut turn, number),
+        Event::Smf { number, ask, answer, carried } => smf_events::answered(&mut turn, number, ask, (answer, carried)),
+        Event::Transfer(transfer) => smf_events::transfer(&mut turn, transfer),
+        Event::SmContextReleased { number } => smf_events::released(&mut turn, number),
     }
     procedures::handover::proceed(&mut turn);
-    user_plane::send_held(&mut turn);
+    user_plane::send_deferred(&mut turn);
     service_request::smfs_have_answered(&mut turn);
-    remote::send_waiting(&mut turn);
-    reach(&mut turn);
+    smf_requests::send_waiting(&mut turn);
+    reach_ue(&mut turn);
     an_release::forget_if_empty(&mut turn);
     turn.out
 }
@@ -182,12 +182,12 @@ pub fn slice_of(ue: &UeContext) -> Option<Snssai> {
 }
 
 /// Does what is wanted of the UE as soon as it can be done: an idle UE is paged for it.
-fn reach(turn: &mut Turn<'_, '_>) {
-    if turn.ue.wanted == Wanted::default() {
+fn reach_ue(turn: &mut StepContext<'_, '_>) {
+    if turn.ue.wanted == PendingWork::default() {
         return;
     }
     if !turn.ue.is_registered() {
-        turn.ue.wanted = Wanted::default();
+        turn.ue.wanted = PendingWork::default();
         return;
     }
     if turn.ue.procedure.is_some() || turn.ue.is_between_nodes() {
@@ -196,7 +196,7 @@ fn reach(turn: &mut Turn<'_, '_>) {
     match turn.ue.connection.map(|c| c.ran) {
         None => match paging::begin(turn) {
             Some(paging) => turn.ue.procedure = Some(Procedure::Paging(paging)),
-            None => unreached(turn),
+            None => on_unreachable(turn),
         },
         Some(RanContext::SetUp) => {
             let wanted = std::mem::take(&mut turn.ue.wanted);
@@ -215,28 +215,28 @@ fn reach(turn: &mut Turn<'_, '_>) {
 }
 
 /// The UE does not answer: what can be done without it is done.
-fn unreached(turn: &mut Turn<'_, '_>) {
+fn on_unreachable(turn: &mut StepContext<'_, '_>) {
     if let Some(again) = turn.ue.wanted.deregister.take() {
         deregistration::by_network(turn, again, None);
     }
 }
 
-fn initial(turn: &mut Turn<'_, '_>, assoc: AssocId, message: Initial) {
-    arrive(turn, assoc, &message);
+fn initial(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeMessage) {
+    on_new_connection(turn, assoc, &message);
     nas::initial(turn, &message.nas);
-    leave_idle(turn);
+    release_if_unneeded(turn);
 }
 
-fn congested(turn: &mut Turn<'_, '_>, assoc: AssocId, message: Initial) {
-    arrive(turn, assoc, &message);
+fn congested(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeMessage) {
+    on_new_connection(turn, assoc, &message);
     nas::congested(turn, &message.nas);
-    leave_idle(turn);
+    release_if_unneeded(turn);
 }
 
 /// Answers the first message of a UE that no context is kept for, as [`Event::Congested`] does. `ltmsi` is one that leads
 /// to no UE: the RAN names it once more when it has released the connection. Returns the messages to the RAN and what is to
 /// be counted.
-pub fn turn_away(ltmsi: Ltmsi, assoc: AssocId, message: Initial, env: &mut Env<'_>) -> Outcome {
+pub fn turn_away(ltmsi: Ltmsi, assoc: AssocId, message: InitialUeMessage, env: &mut Env<'_>) -> StepOutput {
     let mut ue = UeContext::new(ltmsi);
     let mut outcome = step(&mut ue, Event::Congested { assoc, message }, env);
     outcome.effects.retain(|effect| matches!(effect, Effect::Ngap { .. }));
@@ -246,7 +246,7 @@ pub fn turn_away(ltmsi: Ltmsi, assoc: AssocId, message: Initial, env: &mut Env<'
 }
 
 /// The UE's room is needed for others.
-fn evicted(turn: &mut Turn<'_, '_>) {
+fn evicted(turn: &mut StepContext<'_, '_>) {
     if turn.ue.identity.supi.is_some() || turn.ue.is_registered() {
         return;
     }
@@ -258,8 +258,8 @@ fn evicted(turn: &mut Turn<'_, '_>) {
 }
 
 /// The UE is on a new connection.
-fn arrive(turn: &mut Turn<'_, '_>, assoc: AssocId, message: &Initial) {
-    user_plane::forget_held(turn);
+fn on_new_connection(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMessage) {
+    user_plane::drop_deferred(turn);
     procedures::handover::abort(turn);
     if let Some(old) = turn.ue.connection.take() {
         // The UE is back on another connection: what the RAN has of the old one goes (TS 23.502 4.2.6), if it was not
@@ -269,7 +269,7 @@ fn arrive(turn: &mut Turn<'_, '_>, assoc: AssocId, message: &Initial) {
             let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);
             turn.effect(Effect::Ngap { assoc: old.assoc, pdu: n2::context_release_command(&old, cause) });
         }
-        interrupt(turn);
+        abort_procedure(turn);
         user_plane::step_all(turn, || Input::Deactivate);
     }
     if let Some(Procedure::Paging(paging)) = turn.ue.procedure.take_if(|p| matches!(p, Procedure::Paging(_))) {
@@ -279,7 +279,7 @@ fn arrive(turn: &mut Turn<'_, '_>, assoc: AssocId, message: &Initial) {
 }
 
 /// Releases a connection that nobody needs.
-fn leave_idle(turn: &mut Turn<'_, '_>) {
+fn release_if_unneeded(turn: &mut StepContext<'_, '_>) {
     // A message that asked for nothing leaves a connection that nobody will use.
     let idle = turn.ue.procedure.is_none() && turn.ue.connection.is_some_and(|c| c.ran.is_none());
     if idle {
@@ -287,7 +287,7 @@ fn leave_idle(turn: &mut Turn<'_, '_>) {
     }
 }
 
-fn connect(turn: &mut Turn<'_, '_>, assoc: AssocId, message: &Initial) {
+fn connect(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMessage) {
     let amf_id = turn.next_amf_id();
     turn.ue.connection = Some(Connection {
         assoc,
@@ -315,7 +315,7 @@ pub fn unknown_ue(pdu: &[u8]) -> Option<Box<Fault>> {
 
 /// The connection that a message names, or the fault it is to name another (TS 38.413 10.6).
 fn named(
-    turn: &Turn<'_, '_>,
+    turn: &StepContext<'_, '_>,
     assoc: AssocId,
     amf_id: AmfUeNgapId,
     ran_id: Option<RanUeNgapId>,
@@ -332,13 +332,13 @@ fn named(
     Ok(connection)
 }
 
-fn ngap(turn: &mut Turn<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu: &[u8]) {
+fn ngap(turn: &mut StepContext<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu: &[u8]) {
     let read = n2::ue_message(pdu);
     // The answer to a release of an earlier connection, and what is said about errors, is never answered with an error.
     let silent = matches!(read, Ok((_, UeMessage::ReleaseComplete | UeMessage::Error(_) | UeMessage::NonDelivery)));
     let connected = read.as_ref().ok().and_then(|(ran_id, message)| ran_id.filter(|_| message.has_connection()));
     let read = read.and_then(|(ran_id, message)| {
-        let message = handover::elsewhere(turn, assoc, amf_id, ran_id, message)?;
+        let message = handover::on_other_connection(turn, assoc, amf_id, ran_id, message)?;
         message.map(|message| named(turn, assoc, amf_id, ran_id).map(|_| message)).transpose()
     });
     match read {
@@ -359,7 +359,7 @@ fn ngap(turn: &mut Turn<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu: &[u8]
 /// Whether the RAN node has a connection of the UE that this context has not: the context is idle, or connected by another
 /// node or under another number of this one. An Error Indication (TS 38.413 10.6) would leave the UE there, connected and
 /// served by nobody. A connection that the context does have stays, whatever AMF-UE-NGAP-ID came with its number.
-fn is_stale(turn: &Turn<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) -> bool {
+fn is_stale(turn: &StepContext<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) -> bool {
     let is_it = |connection: &Connection| (connection.assoc, connection.ran_id) == (assoc, ran_id);
     let target = turn.ue.handover.as_ref().and_then(procedures::handover::Handover::target);
     let serving = turn.ue.connection.as_ref().is_some_and(is_it);
@@ -367,7 +367,7 @@ fn is_stale(turn: &Turn<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) -> bool {
     !serving && !source && target.is_none_or(|target| (target.assoc, target.ran_id) != (assoc, Some(ran_id)))
 }
 
-fn ue_message(turn: &mut Turn<'_, '_>, message: UeMessage) {
+fn ue_message(turn: &mut StepContext<'_, '_>, message: UeMessage) {
     match message {
         UeMessage::Initial(_) | UeMessage::NonDelivery | UeMessage::Report => {}
         UeMessage::HandoverRequired(request) => procedures::handover::required(turn, &request),
@@ -392,7 +392,7 @@ fn ue_message(turn: &mut Turn<'_, '_>, message: UeMessage) {
         UeMessage::ContextSetupFailure { cause, failed } => {
             session::transfers(turn, N2Sm::SetupUnsuccessful, failed);
             turn.note(Note::fault("context-setup-failure"));
-            interrupt(turn);
+            abort_procedure(turn);
             turn.release(cause);
         }
         UeMessage::ReleaseRequest { cause } => an_release::requested(turn, cause),
@@ -417,7 +417,7 @@ fn ue_message(turn: &mut Turn<'_, '_>, message: UeMessage) {
 }
 
 /// The RAN has a context of the UE.
-fn context_is_set_up(turn: &mut Turn<'_, '_>) {
+fn context_is_set_up(turn: &mut StepContext<'_, '_>) {
     let Some(connection) = &mut turn.ue.connection else { return };
     if matches!(connection.ran, RanContext::SettingUp { .. }) {
         connection.ran = RanContext::SetUp;
@@ -442,15 +442,15 @@ fn is_unknown_ue(cause: &Cause) -> bool {
 }
 
 /// The connection is gone: the procedure that needed it ends, and the UE is idle.
-fn connection_lost(turn: &mut Turn<'_, '_>) {
-    user_plane::forget_held(turn);
+fn connection_lost(turn: &mut StepContext<'_, '_>) {
+    user_plane::drop_deferred(turn);
     procedures::handover::abort(turn);
-    interrupt(turn);
+    abort_procedure(turn);
     an_release::released(turn);
 }
 
 /// Ends the procedure that runs because its connection, or its reason, is gone.
-fn interrupt(turn: &mut Turn<'_, '_>) {
+fn abort_procedure(turn: &mut StepContext<'_, '_>) {
     match turn.ue.procedure.take() {
         Some(Procedure::Registration(registering)) => {
             registration::on_connection_lost(turn, &registering);
@@ -463,7 +463,7 @@ fn interrupt(turn: &mut Turn<'_, '_>) {
     }
 }
 
-fn authentication(turn: &mut Turn<'_, '_>, answer: Result<AuthenticationInfo, AuthenticationError>) {
+fn authentication(turn: &mut StepContext<'_, '_>, answer: Result<AuthenticationInfo, AuthenticationError>) {
     if let Some(Procedure::Registration(registering)) = turn.ue.procedure.take_if(is_registration) {
         let next = registration::secure(turn, *registering, |s, turn| s.on_vector(turn, answer));
         turn.ue.procedure = next.map(Procedure::registration);
@@ -474,7 +474,7 @@ fn is_registration(procedure: &mut Procedure) -> bool {
     matches!(procedure, Procedure::Registration(_))
 }
 
-fn pfcp<'a>(turn: &mut Turn<'_, '_>, seid: Seid, here: Input<'a>, elsewhere: Input<'a>) {
+fn pfcp<'a>(turn: &mut StepContext<'_, '_>, seid: Seid, here: Input<'a>, elsewhere: Input<'a>) {
     match turn.ue.sessions.iter().position(|s| s.seids().any(|own| own == seid)) {
         Some(at) if turn.ue.sessions[at].cp_seid == seid => user_plane::step(turn, at, here),
         Some(at) => user_plane::step(turn, at, elsewhere),
@@ -482,18 +482,18 @@ fn pfcp<'a>(turn: &mut Turn<'_, '_>, seid: Seid, here: Input<'a>, elsewhere: Inp
     }
 }
 
-fn upf_lost(turn: &mut Turn<'_, '_>, upf: SocketAddr) {
+fn upf_lost(turn: &mut StepContext<'_, '_>, upf: SocketAddr) {
     for at in (0..turn.ue.sessions.len()).rev() {
         let session = &turn.ue.sessions[at];
         if session.upf == upf {
             user_plane::step(turn, at, Input::UpfLost);
         } else if session.relocation.as_ref().is_some_and(|other| other.upf == upf) {
-            user_plane::step(turn, at, Input::ElsewhereLost);
+            user_plane::step(turn, at, Input::TargetUpfLost);
         }
     }
 }
 
-fn deadline(turn: &mut Turn<'_, '_>) {
+fn deadline(turn: &mut StepContext<'_, '_>) {
     let now = turn.now();
     procedures::handover::on_deadline(turn);
     for at in (0..turn.ue.sessions.len()).rev() {
@@ -511,14 +511,14 @@ fn deadline(turn: &mut Turn<'_, '_>) {
         }
         Some(Procedure::Paging(paging)) => match paging::on_deadline(turn, paging) {
             Some(paging) => turn.ue.procedure = Some(Procedure::Paging(paging)),
-            None => unreached(turn),
+            None => on_unreachable(turn),
         },
         other => turn.ue.procedure = other,
     }
     match turn.ue.connection.map(|c| c.ran) {
         Some(RanContext::SettingUp { deadline }) if deadline <= now => {
             turn.note(Note::fault("context-setup-timeout"));
-            interrupt(turn);
+            abort_procedure(turn);
             turn.release(registration::network_release());
         }
         Some(RanContext::Releasing { deadline }) if deadline <= now => {

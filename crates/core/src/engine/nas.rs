@@ -7,7 +7,7 @@ use crate::context::{NasSecurity, Procedure, SecurityFault, UeContext};
 use crate::procedures::common::congestion;
 use crate::procedures::{deregistration, registration, service_request, session};
 use crate::schedule::kind::{self, DEREGISTRATION_REQUEST_BY_UE, REGISTRATION_REQUEST, SERVICE_REQUEST};
-use crate::turn::{Note, Turn};
+use crate::step::{Note, StepContext};
 use protection::{Exchange, Message, Protection, Situation, Verdict};
 use std::borrow::Cow;
 use vireo_types::Tmsi;
@@ -23,7 +23,7 @@ const GUTI: u8 = 2;
 const S_TMSI: u8 = 4;
 
 /// A message as it is acted on.
-struct Received {
+struct ReceivedNas {
     message: Nas5gmmMessage,
     /// It came under the UE's security context in use, with this COUNT.
     verified: Option<u32>,
@@ -65,22 +65,22 @@ pub fn named_tmsi(nas: &[u8], config: &CoreConfig) -> Option<Tmsi> {
 }
 
 /// The NAS message of an Initial UE Message.
-pub(super) fn initial(turn: &mut Turn<'_, '_>, nas: &[u8]) {
+pub(super) fn initial(turn: &mut StepContext<'_, '_>, nas: &[u8]) {
     if let Some(received) = receive(turn, nas, true) {
         begin(turn, received);
     }
 }
 
 /// The NAS message of an Initial UE Message of a UE that is turned away. It uses up its COUNT like any other.
-pub(super) fn congested(turn: &mut Turn<'_, '_>, nas: &[u8]) {
+pub(super) fn congested(turn: &mut StepContext<'_, '_>, nas: &[u8]) {
     let Some(received) = receive(turn, nas, true) else { return };
     match received.message {
         Nas5gmmMessage::RegistrationRequest(_) => {
-            congestion::give_up_what_waits(turn);
-            registration::turn_away(turn);
+            congestion::drop_pending_work(turn);
+            registration::reject_overloaded(turn);
         }
         Nas5gmmMessage::ServiceRequest(_) => {
-            congestion::give_up_what_waits(turn);
+            congestion::drop_pending_work(turn);
             service_request::reject(turn, GmmCause::Congestion);
         }
         // A UE that leaves makes room.
@@ -89,7 +89,7 @@ pub(super) fn congested(turn: &mut Turn<'_, '_>, nas: &[u8]) {
 }
 
 /// Acts on the first message of a connection.
-fn begin(turn: &mut Turn<'_, '_>, received: Received) {
+fn begin(turn: &mut StepContext<'_, '_>, received: ReceivedNas) {
     let verified = received.verified;
     match received.message {
         Nas5gmmMessage::RegistrationRequest(request) => registration(turn, &request, verified),
@@ -109,7 +109,7 @@ fn begin(turn: &mut Turn<'_, '_>, received: Received) {
 }
 
 /// A NAS message on a connection that is there.
-pub(super) fn uplink(turn: &mut Turn<'_, '_>, nas: &[u8]) {
+pub(super) fn uplink(turn: &mut StepContext<'_, '_>, nas: &[u8]) {
     let Some(received) = receive(turn, nas, false) else { return };
     match received.message {
         Nas5gmmMessage::RegistrationRequest(request) => registration(turn, &request, received.verified),
@@ -142,7 +142,7 @@ pub(super) fn uplink(turn: &mut Turn<'_, '_>, nas: &[u8]) {
 }
 
 /// Messages of the sub-procedures of registration.
-fn registering(turn: &mut Turn<'_, '_>, message: Nas5gmmMessage) {
+fn registering(turn: &mut StepContext<'_, '_>, message: Nas5gmmMessage) {
     let procedure = match turn.ue.procedure.take() {
         Some(Procedure::Registration(procedure)) => *procedure,
         other => {
@@ -153,8 +153,8 @@ fn registering(turn: &mut Turn<'_, '_>, message: Nas5gmmMessage) {
                 Nas5gmmMessage::IdentityResponse(_)
                 | Nas5gmmMessage::AuthenticationResponse(_)
                 | Nas5gmmMessage::AuthenticationFailure(_)
-                | Nas5gmmMessage::SecurityModeReject(_) => turn.not_foreseen(),
-                _ => turn.out_of_place(),
+                | Nas5gmmMessage::SecurityModeReject(_) => turn.on_unexpected_message(),
+                _ => turn.send_status_98(),
             }
             return;
         }
@@ -171,14 +171,14 @@ fn registering(turn: &mut Turn<'_, '_>, message: Nas5gmmMessage) {
             registration::secure(turn, procedure, |s, _| s.on_security_mode_reject())
         }
         _ => {
-            turn.out_of_place();
+            turn.send_status_98();
             Some(procedure)
         }
     };
     turn.ue.procedure = next.map(Procedure::registration);
 }
 
-fn registration(turn: &mut Turn<'_, '_>, message: &NasRegistrationRequest, verified: Option<u32>) {
+fn registration(turn: &mut StepContext<'_, '_>, message: &NasRegistrationRequest, verified: Option<u32>) {
     // What is not clear text is inside a container, ciphered with the message's COUNT (4.4.6).
     let inner = match (verified, &message.nas_message_container) {
         (Some(count), Some(container)) => contained(turn, &container.value, count),
@@ -191,12 +191,12 @@ fn registration(turn: &mut Turn<'_, '_>, message: &NasRegistrationRequest, verif
     // 5.5.1.2.8 d to f: a new request ends the one that runs.
     turn.ue.procedure = None;
     // A service that waits for an SMF with it: the accept would go with the keys of before.
-    turn.ue.chain.accept = None;
+    turn.ue.chain.pending_accept = None;
     let next = registration::begin(turn, request, verified.is_some());
     turn.ue.procedure = next.map(Procedure::registration);
 }
 
-fn serve(turn: &mut Turn<'_, '_>, message: &NasServiceRequest, count: u32) {
+fn serve(turn: &mut StepContext<'_, '_>, message: &NasServiceRequest, count: u32) {
     let inner = message.nas_message_container.as_ref().and_then(|c| contained(turn, &c.value, count));
     let request = match inner {
         Some(Nas5gmmMessage::ServiceRequest(inner)) => service_request::nr::read(&inner),
@@ -206,9 +206,9 @@ fn serve(turn: &mut Turn<'_, '_>, message: &NasServiceRequest, count: u32) {
     turn.ue.procedure = serving.map(Procedure::ServiceRequest);
 }
 
-fn ul_transport(turn: &mut Turn<'_, '_>, message: &NasUlNasTransport) {
+fn ul_transport(turn: &mut StepContext<'_, '_>, message: &NasUlNasTransport) {
     if !turn.ue.is_registered() {
-        return turn.out_of_place();
+        return turn.send_status_98();
     }
     match session::nr::read(message) {
         Some(transport) => session::uplink(turn, transport),
@@ -218,7 +218,7 @@ fn ul_transport(turn: &mut Turn<'_, '_>, message: &NasUlNasTransport) {
 }
 
 /// The message inside a NAS message container of an initial message.
-fn contained(turn: &Turn<'_, '_>, octets: &[u8], count: u32) -> Option<Nas5gmmMessage> {
+fn contained(turn: &StepContext<'_, '_>, octets: &[u8], count: u32) -> Option<Nas5gmmMessage> {
     let mut plain = octets.to_vec();
     turn.ue.security.as_ref()?.cipher_uplink(count, &mut plain);
     match Nas5gsMessage::decode(&plain).ok()? {
@@ -229,7 +229,7 @@ fn contained(turn: &Turn<'_, '_>, octets: &[u8], count: u32) -> Option<Nas5gmmMe
 
 /// The message of received octets, if the table accepts it. Only then is its NAS COUNT used up: the header type is not
 /// under the MAC, so that a copy with another one must not keep the UE's own message from being accepted.
-fn receive(turn: &mut Turn<'_, '_>, nas: &[u8], first: bool) -> Option<Received> {
+fn receive(turn: &mut StepContext<'_, '_>, nas: &[u8], first: bool) -> Option<ReceivedNas> {
     let opened = open(turn, nas)?;
     let state = Exchange::of(turn.ue);
     let Some(message) = Message::of(&opened.plain) else {
@@ -261,7 +261,7 @@ fn receive(turn: &mut Turn<'_, '_>, nas: &[u8], first: bool) -> Option<Received>
     };
     // Somebody else's fault is not answered under the UE's keys, which would be taken for the secure exchange.
     let answers = opened.protection.is_verified() || state == Exchange::NoContext;
-    decode(turn, &opened.plain, answers).map(|message| Received { message, verified })
+    decode(turn, &opened.plain, answers).map(|message| ReceivedNas { message, verified })
 }
 
 /// A received message without its protection.
@@ -273,7 +273,7 @@ struct Opened<'n> {
 }
 
 /// Verifies and deciphers a message as far as it can be. `None` for what cannot be read.
-fn open<'n>(turn: &mut Turn<'_, '_>, nas: &'n [u8]) -> Option<Opened<'n>> {
+fn open<'n>(turn: &mut StepContext<'_, '_>, nas: &'n [u8]) -> Option<Opened<'n>> {
     let (protection, opened) = match nas {
         [0x7e, 0, ..] => {
             return Some(Opened { protection: Protection::Plain, count: None, plain: Cow::Borrowed(nas) });
@@ -304,7 +304,7 @@ fn open<'n>(turn: &mut Turn<'_, '_>, nas: &'n [u8]) -> Option<Opened<'n>> {
 }
 
 /// The security context that a Security Mode Command has offered.
-fn pending<'t>(turn: &'t mut Turn<'_, '_>) -> Option<&'t mut NasSecurity> {
+fn pending<'t>(turn: &'t mut StepContext<'_, '_>) -> Option<&'t mut NasSecurity> {
     match &mut turn.ue.procedure {
         Some(Procedure::Registration(registering)) => registering.securing()?.pending(),
         _ => None,
@@ -312,7 +312,7 @@ fn pending<'t>(turn: &'t mut Turn<'_, '_>) -> Option<&'t mut NasSecurity> {
 }
 
 /// Decodes a plain message; one that is at fault gets the answer of TS 24.501 clause 7, if it may have one.
-fn decode(turn: &mut Turn<'_, '_>, plain: &[u8], answers: bool) -> Option<Nas5gmmMessage> {
+fn decode(turn: &mut StepContext<'_, '_>, plain: &[u8], answers: bool) -> Option<Nas5gmmMessage> {
     let received = Nas5gsMessage::decode(plain);
     let message = match &received {
         Ok(Nas5gsMessage::Gmm(_, message)) if message.unknown_ies().is_empty() => match received {

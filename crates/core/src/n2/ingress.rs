@@ -9,7 +9,7 @@ pub type SessionItems = Vec<(u8, Vec<u8>)>;
 
 /// INITIAL UE MESSAGE (TS 38.413 9.2.5.1).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Initial {
+pub struct InitialUeMessage {
     /// The RAN node's number for the UE.
     pub ran_id: RanUeNgapId,
     /// The NAS message.
@@ -24,7 +24,7 @@ pub struct Initial {
 #[derive(Clone, Debug, PartialEq)]
 pub enum UeMessage {
     /// The first of an NG connection.
-    Initial(Initial),
+    Initial(InitialUeMessage),
     /// UPLINK NAS TRANSPORT.
     UplinkNas {
         /// The NAS message.
@@ -83,7 +83,7 @@ pub enum UeMessage {
     /// PATH SWITCH REQUEST.
     PathSwitch(PathSwitch),
     /// HANDOVER REQUIRED.
-    HandoverRequired(Required),
+    HandoverRequired(HandoverRequired),
     /// HANDOVER REQUEST ACKNOWLEDGE.
     HandoverAcknowledge {
         /// Sessions with resources.
@@ -145,7 +145,7 @@ pub struct PathSwitch {
 
 /// HANDOVER REQUIRED (9.2.3.1).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Required {
+pub struct HandoverRequired {
     /// Why.
     pub cause: Cause,
     /// The gNB that the UE is to go to; `None` for another kind of target.
@@ -322,7 +322,7 @@ fn initial(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     let ran_id = RanUeNgapId(required(pdu, pdu.ie::<ie::RAN_UE_NGAP_ID>())?.0);
     // Only NR cells: Vireo serves gNBs. A location of another access is a message that this AMF cannot use.
     let (tai, cell) = location(pdu)?.ok_or_else(|| Fault::of_message(pdu))?;
-    Ok(UeMessage::Initial(Initial { ran_id, nas: nas(pdu)?, tai, cell }))
+    Ok(UeMessage::Initial(InitialUeMessage { ran_id, nas: nas(pdu)?, tai, cell }))
 }
 
 fn uplink_nas(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
@@ -355,7 +355,7 @@ fn handover_required(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         _ => None,
     };
     let list = required(pdu, pdu.ie::<ie::PDUSessionResourceListHORqd>())?;
-    Ok(UeMessage::HandoverRequired(Required {
+    Ok(UeMessage::HandoverRequired(HandoverRequired {
         cause: cause(pdu)?,
         target,
         sessions: list.0.into_iter().map(|i| (i.pdu_session_id.0, i.handover_required_transfer.into_vec())).collect(),

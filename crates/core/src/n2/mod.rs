@@ -11,8 +11,8 @@ mod send;
 
 pub(crate) use fault::has_unknown_to_reject;
 pub use fault::{Fault, error_indication};
-pub use ingress::{Initial, PathSwitch, Required, SessionItems, UeMessage, ue_ids, ue_message};
-pub use route::{Establishment, Route, View, route, view};
+pub use ingress::{HandoverRequired, InitialUeMessage, PathSwitch, SessionItems, UeMessage, ue_ids, ue_message};
+pub use route::{EstablishmentCause, Route, ShallowView, peek, route};
 pub use send::{
     ContextSetup, SessionSetup, context_release_command, context_setup_request, downlink_nas_transport,
     session_modify_request, session_release_command, session_setup_request, stale_release_command,

@@ -26,7 +26,7 @@ pub enum Route {
 /// urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Establishment {
+pub enum EstablishmentCause {
     /// An emergency.
     Emergency,
     /// Access with priority: the UE's own, multimedia priority service, mission critical services.
@@ -39,22 +39,22 @@ pub enum Establishment {
 
 /// What is known of a message without decoding it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct View {
+pub struct ShallowView {
     /// Where it goes.
     pub route: Route,
     /// The kind of procedure that it begins; one that is under way goes on at the NF it has.
     pub kind: NfKind,
     /// Of the first message of an NG connection: why the UE has come.
-    pub establishment: Option<Establishment>,
+    pub establishment: Option<EstablishmentCause>,
 }
 
 /// Where the message of `octets` goes; it is not decoded further.
 ///
 /// # Errors
 ///
-/// See [`view`].
+/// See [`peek`].
 pub fn route(octets: &[u8]) -> Result<Route, Box<Fault>> {
-    view(octets).map(|view| view.route)
+    peek(octets).map(|view| view.route)
 }
 
 /// Where the message of `octets` goes and what for; it is not decoded further, and nothing is copied.
@@ -62,7 +62,7 @@ pub fn route(octets: &[u8]) -> Result<Route, Box<Fault>> {
 /// # Errors
 ///
 /// A [`Fault`] when the octets are no NGAP PDU or an identifier that routes it does not decode.
-pub fn view(octets: &[u8]) -> Result<View, Box<Fault>> {
+pub fn peek(octets: &[u8]) -> Result<ShallowView, Box<Fault>> {
     let pdu = NGAP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax())?;
     let pdu_kind = pdu.kind();
     if pdu_kind == NgapPduKind::Initiating_InitialUEMessage {
@@ -89,7 +89,7 @@ pub fn view(octets: &[u8]) -> Result<View, Box<Fault>> {
             }
         },
     };
-    Ok(View { route, kind: kind_of(&pdu, pdu_kind), establishment: None })
+    Ok(ShallowView { route, kind: kind_of(&pdu, pdu_kind), establishment: None })
 }
 
 fn kind_of(pdu: &NGAPPDU<'_>, kind: NgapPduKind) -> NfKind {
@@ -118,7 +118,7 @@ fn kind_of(pdu: &NGAPPDU<'_>, kind: NgapPduKind) -> NfKind {
 }
 
 /// INITIAL UE MESSAGE (9.2.5.1).
-fn initial(pdu: &NGAPPDU<'_>) -> Result<View, Box<Fault>> {
+fn initial(pdu: &NGAPPDU<'_>) -> Result<ShallowView, Box<Fault>> {
     let ran_id = pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).ok_or_else(|| Fault::of_message(pdu))?;
     let s_tmsi = pdu.ie::<ie::FiveG_S_TMSI>().transpose().map_err(|_| Fault::of_message(pdu))?.map(|s| {
         let set = u16::try_from(s.amf_set_id.0.value()).unwrap_or(u16::MAX);
@@ -132,36 +132,36 @@ fn initial(pdu: &NGAPPDU<'_>) -> Result<View, Box<Fault>> {
     // Nothing else begins a connection; what claims to is answered where registrations are.
     let kind = kind.filter(|k| *k != NfKind::StateManagement).unwrap_or(NfKind::Registration);
     let cause = pdu.ie::<ie::RRCEstablishmentCause>().and_then(Result::ok);
-    let establishment = cause.map_or(Establishment::Originating, of_cause).min(of_nas(clear));
+    let establishment = cause.map_or(EstablishmentCause::Originating, of_cause).min(of_nas(clear));
     let route = Route::Initial { ran_id: RanUeNgapId(ran_id.0), s_tmsi };
-    Ok(View { route, kind, establishment: Some(establishment) })
+    Ok(ShallowView { route, kind, establishment: Some(establishment) })
 }
 
 fn nas<'p>(pdu: &'p NGAPPDU<'_>) -> Option<NASPDU<'p>> {
     pdu.ie::<ie::NAS_PDU>().and_then(Result::ok)
 }
 
-fn of_cause(cause: RRCEstablishmentCause) -> Establishment {
+fn of_cause(cause: RRCEstablishmentCause) -> EstablishmentCause {
     match cause {
-        RRCEstablishmentCause::emergency => Establishment::Emergency,
+        RRCEstablishmentCause::emergency => EstablishmentCause::Emergency,
         RRCEstablishmentCause::highPriorityAccess
         | RRCEstablishmentCause::mps_PriorityAccess
-        | RRCEstablishmentCause::mcs_PriorityAccess => Establishment::Priority,
-        RRCEstablishmentCause::mt_Access => Establishment::Terminating,
-        _ => Establishment::Originating,
+        | RRCEstablishmentCause::mcs_PriorityAccess => EstablishmentCause::Priority,
+        RRCEstablishmentCause::mt_Access => EstablishmentCause::Terminating,
+        _ => EstablishmentCause::Originating,
     }
 }
 
 /// What a NAS message says of its own urgency: 5GS registration type (TS 24.501 9.11.3.7) and service type (9.11.3.50).
-fn of_nas(clear: Option<&[u8]>) -> Establishment {
+fn of_nas(clear: Option<&[u8]>) -> EstablishmentCause {
     match clear {
-        Some([kind::REGISTRATION_REQUEST, of, ..]) if of & 0x07 == 4 => Establishment::Emergency,
+        Some([kind::REGISTRATION_REQUEST, of, ..]) if of & 0x07 == 4 => EstablishmentCause::Emergency,
         Some([kind::SERVICE_REQUEST, of, ..]) => match of >> 4 {
-            3 | 4 => Establishment::Emergency,
-            5 => Establishment::Priority,
-            2 => Establishment::Terminating,
-            _ => Establishment::Originating,
+            3 | 4 => EstablishmentCause::Emergency,
+            5 => EstablishmentCause::Priority,
+            2 => EstablishmentCause::Terminating,
+            _ => EstablishmentCause::Originating,
         },
-        _ => Establishment::Originating,
+        _ => EstablishmentCause::Originating,
     }
 }

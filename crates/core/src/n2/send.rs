@@ -1,7 +1,7 @@
 //! The octets of what is sent to the RAN about a UE.
 
 use super::{Cause, plmn_to, snssai_to};
-use crate::context::{Capability, Connection};
+use crate::context::{Connection, UeSecurityCapability};
 use crate::subscription::Ambr;
 use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai};
 use vireo_wire::ngap::{self, Message, *};
@@ -70,7 +70,7 @@ pub struct ContextSetup<'a> {
     /// Allowed NSSAI.
     pub allowed: &'a [Snssai],
     /// UE security capabilities.
-    pub capability: Capability,
+    pub capability: UeSecurityCapability,
     /// KgNB.
     pub kgnb: [u8; 32],
     /// UE aggregate maximum bit rate; sent with sessions.
@@ -194,7 +194,7 @@ pub(crate) fn ambr_to(ambr: Ambr) -> UEAggregateMaximumBitRate {
 }
 
 /// UE Security Capabilities (9.3.1.86): the bits of algorithms 1 to 7 from the left, without the null ones.
-pub(crate) fn capability_to(capability: Capability) -> UESecurityCapabilities<'static> {
+pub(crate) fn capability_to(capability: UeSecurityCapability) -> UESecurityCapabilities<'static> {
     let bits = |octet: u8| ngap::BitString::from([octet << 1, 0]);
     UESecurityCapabilities::new(
         NRencryptionAlgorithms(bits(capability.ea())),

@@ -11,10 +11,10 @@ pub use setup::{add_associations, named, remove_associations};
 
 use crate::config::CoreConfig;
 use crate::n2::{Cause, Fault};
-use crate::schedule::shed::{Action, Relief};
+use crate::schedule::shed::{OverloadAction, OverloadResponse};
 use serde::{Deserialize, Serialize};
 use vireo_types::{AmfUeNgapId, GnbId, RanUeNgapId, Snssai, Tac, Tai};
-use vireo_wire::ngap::{Message, *};
+use vireo_wire::ngap::{Message, OverloadAction as NgapAction, OverloadResponse as NgapResponse, *};
 
 /// One RAN node that has set NG up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,12 +24,12 @@ pub struct RanNode {
     /// RAN Node Name, as it gave it.
     pub name: String,
     /// Its tracking areas with the slices of each.
-    pub areas: Vec<Area>,
+    pub areas: Vec<SupportedArea>,
 }
 
 /// A tracking area of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Area {
+pub struct SupportedArea {
     /// Which.
     pub tai: Tai,
     /// The slices that the node supports there.
@@ -38,7 +38,7 @@ pub struct Area {
 
 /// What a message of a node asks for beside an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum RanStepRequest {
     /// These connections, or all of the node if empty, are reset: their UEs are idle.
     Reset(Vec<ResetItem>),
     /// Every UE of the node's earlier life on this association is gone: NG Setup erases it (8.7.1.1).
@@ -63,23 +63,23 @@ pub struct ResetItem {
 
 /// What a message leaves.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
+pub struct RanStepOutput {
     /// The answer to the node.
     pub answer: Option<Vec<u8>>,
     /// What else is to be done.
-    pub request: Option<Request>,
+    pub request: Option<RanStepRequest>,
     /// A fault to count.
     pub fault: Option<&'static str>,
 }
 
 /// One message of a RAN node that is not about one UE. `node` is its record, `None` if the association is no node's yet.
-pub fn step(node: &mut Option<RanNode>, octets: &[u8], config: &CoreConfig) -> Outcome {
+pub fn step(node: &mut Option<RanNode>, octets: &[u8], config: &CoreConfig) -> RanStepOutput {
     let read = NGAP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax());
     let outcome = read.and_then(|pdu| message(node, &pdu, config));
-    outcome.unwrap_or_else(|fault| Outcome { answer: fault.answer(), request: None, fault: Some(fault.kind) })
+    outcome.unwrap_or_else(|fault| RanStepOutput { answer: fault.answer(), request: None, fault: Some(fault.kind) })
 }
 
-fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -> Result<Outcome, Box<Fault>> {
+fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -> Result<RanStepOutput, Box<Fault>> {
     match pdu.kind() {
         NgapPduKind::Initiating_NGSetup => Ok(setup::ng_setup(node, pdu, config)),
         // What the node is was never said here, or the association is of a node that there is none of.
@@ -95,15 +95,15 @@ fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -
         NgapPduKind::Initiating_RANConfigurationUpdate => Ok(setup::configuration_update(node, pdu, config)),
         NgapPduKind::Initiating_NGReset => reset(pdu),
         NgapPduKind::Successful_NGReset => {
-            Ok(Outcome { request: Some(Request::ResetAcknowledged), ..Outcome::default() })
+            Ok(RanStepOutput { request: Some(RanStepRequest::ResetAcknowledged), ..RanStepOutput::default() })
         }
         NgapPduKind::Successful_AMFConfigurationUpdate => Ok(setup::updated(pdu)),
         NgapPduKind::Unsuccessful_AMFConfigurationUpdate => {
-            Ok(Outcome { fault: Some("amf-configuration-update-refused"), ..Outcome::default() })
+            Ok(RanStepOutput { fault: Some("amf-configuration-update-refused"), ..RanStepOutput::default() })
         }
         // Never answered with an error: two nodes would talk for ever.
         NgapPduKind::Initiating_ErrorIndication => {
-            Ok(Outcome { fault: Some("error-indication-received"), ..Outcome::default() })
+            Ok(RanStepOutput { fault: Some("error-indication-received"), ..RanStepOutput::default() })
         }
         // About a UE, without its AMF-UE-NGAP-ID: that IE is mandatory.
         NgapPduKind::Initiating_UplinkNASTransport
@@ -122,14 +122,14 @@ fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -
         | NgapPduKind::Initiating_UERadioCapabilityInfoIndication => Err(Fault::of_message(pdu)),
         // Answers to what was never asked say nothing (10.4).
         _ if pdu.direction() != "InitiatingMessage" => {
-            Ok(Outcome { fault: Some("unexpected-outcome"), ..Outcome::default() })
+            Ok(RanStepOutput { fault: Some("unexpected-outcome"), ..RanStepOutput::default() })
         }
         _ => Err(Fault::unknown_procedure(pdu)),
     }
 }
 
 /// NG RESET of the node (8.7.4.2.2): acknowledged with the connections it named.
-fn reset(pdu: &NGAPPDU<'_>) -> Result<Outcome, Box<Fault>> {
+fn reset(pdu: &NGAPPDU<'_>) -> Result<RanStepOutput, Box<Fault>> {
     let kind = pdu.ie::<ie::ResetType>().and_then(Result::ok).ok_or_else(|| Fault::of_message(pdu))?;
     let (items, named) = match kind {
         ResetType::partOfNG_Interface(list) => {
@@ -142,7 +142,11 @@ fn reset(pdu: &NGAPPDU<'_>) -> Result<Outcome, Box<Fault>> {
         ResetType::nG_Interface(_) => (Vec::new(), None),
         _ => return Err(Fault::of_message(pdu)),
     };
-    Ok(Outcome { answer: Some(reset_acknowledge(named)), request: Some(Request::Reset(items)), fault: None })
+    Ok(RanStepOutput {
+        answer: Some(reset_acknowledge(named)),
+        request: Some(RanStepRequest::Reset(items)),
+        fault: None,
+    })
 }
 
 fn reset_acknowledge(named: Option<UEAssociatedLogicalNGConnectionList>) -> Vec<u8> {
@@ -179,22 +183,22 @@ pub fn ng_reset_part(cause: Cause, items: &[ResetItem]) -> Vec<u8> {
 }
 
 /// OVERLOAD START (8.7.7): the node shall keep UEs from us.
-pub fn overload_start(relief: Relief) -> Vec<u8> {
+pub fn overload_start(relief: OverloadAction) -> Vec<u8> {
     let action = match relief.action {
-        Action::RejectSignalling => OverloadAction::reject_rrc_cr_signalling,
-        Action::RejectNonEmergencyData => OverloadAction::reject_non_emergency_mo_dt,
-        Action::PermitEmergencyAndTerminating => {
-            OverloadAction::permit_emergency_sessions_and_mobile_terminated_services_only
+        OverloadResponse::RejectSignalling => NgapAction::reject_rrc_cr_signalling,
+        OverloadResponse::RejectNonEmergencyData => NgapAction::reject_non_emergency_mo_dt,
+        OverloadResponse::PermitEmergencyAndTerminating => {
+            NgapAction::permit_emergency_sessions_and_mobile_terminated_services_only
         }
-        Action::PermitPriorityAndTerminating => {
-            OverloadAction::permit_high_priority_sessions_and_mobile_terminated_services_only
+        OverloadResponse::PermitPriorityAndTerminating => {
+            NgapAction::permit_high_priority_sessions_and_mobile_terminated_services_only
         }
     };
     crate::n2::encode(build_ngap!(
         InitiatingMessage,
         OverloadStart,
         OverloadStart,
-        AMFOverloadResponse(OverloadResponse::overloadAction(action)),
+        AMFOverloadResponse(NgapResponse::overloadAction(action)),
         AMFTrafficLoadReductionIndication(TrafficLoadReductionIndication(relief.percent.clamp(1, 99))),
     ))
 }
@@ -206,10 +210,10 @@ pub fn overload_stop() -> Vec<u8> {
 }
 
 /// The tracking areas of a Supported TA List.
-fn areas(list: &SupportedTAList) -> Vec<Area> {
+fn areas(list: &SupportedTAList) -> Vec<SupportedArea> {
     let of_item = |item: &SupportedTAItem| {
         let tac: Tac = crate::n2::tac_of(&item.tac);
-        let of_plmn = move |plmn: &BroadcastPLMNItem| Area {
+        let of_plmn = move |plmn: &BroadcastPLMNItem| SupportedArea {
             tai: Tai { plmn: vireo_types::Plmn::from_ngap(plmn.plmn_identity.0), tac },
             slices: plmn.tai_slice_support_list.0.iter().map(|s| crate::n2::snssai_of(&s.s_nssai)).collect(),
         };
@@ -222,9 +226,9 @@ fn areas(list: &SupportedTAList) -> Vec<Area> {
 mod tests {
     use super::*;
 
-    /// The octets that pycrate encodes of the same values (tests/witness).
+    /// The octets that pycrate encodes of the same values (tests/reference).
     fn golden(name: &str) -> Vec<u8> {
-        let golden = include_str!("../../../../tests/witness/golden.txt");
+        let golden = include_str!("../../../../tests/reference/golden.txt");
         let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
         hex::decode(line).expect("octets")
     }
@@ -232,17 +236,17 @@ mod tests {
     #[test]
     fn overload_messages_have_the_octets_of_an_independent_encoder() {
         for (name, action, percent) in [
-            ("OverloadStart-signalling", Action::RejectSignalling, 40),
-            ("OverloadStart-data", Action::RejectNonEmergencyData, 1),
-            ("OverloadStart-emergency", Action::PermitEmergencyAndTerminating, 99),
-            ("OverloadStart-priority", Action::PermitPriorityAndTerminating, 50),
+            ("OverloadStart-signalling", OverloadResponse::RejectSignalling, 40),
+            ("OverloadStart-data", OverloadResponse::RejectNonEmergencyData, 1),
+            ("OverloadStart-emergency", OverloadResponse::PermitEmergencyAndTerminating, 99),
+            ("OverloadStart-priority", OverloadResponse::PermitPriorityAndTerminating, 50),
         ] {
-            assert_eq!(overload_start(Relief { action, percent }), golden(name), "{name}");
+            assert_eq!(overload_start(OverloadAction { action, percent }), golden(name), "{name}");
         }
         assert_eq!(overload_stop(), golden("OverloadStop"));
         assert_eq!(
-            overload_start(Relief { action: Action::RejectSignalling, percent: 0 }),
-            overload_start(Relief { action: Action::RejectSignalling, percent: 1 }),
+            overload_start(OverloadAction { action: OverloadResponse::RejectSignalling, percent: 0 }),
+            overload_start(OverloadAction { action: OverloadResponse::RejectSignalling, percent: 1 }),
         );
     }
 
@@ -289,9 +293,9 @@ mod tests {
         let id = GnbId { plmn, id: 0x102, bits: 24 };
         let mut node = Some(RanNode { id, name: String::new(), areas: Vec::new() });
         let outcome = step(&mut node, &golden("AMFConfigurationUpdateAcknowledge"), &config);
-        assert_eq!((outcome.request, outcome.fault), (Some(Request::Updated { failed: 0 }), None));
+        assert_eq!((outcome.request, outcome.fault), (Some(RanStepRequest::Updated { failed: 0 }), None));
         let outcome = step(&mut node, &golden("AMFConfigurationUpdateAcknowledge-failed"), &config);
-        assert_eq!((outcome.request, outcome.fault), (Some(Request::Updated { failed: 1 }), None));
+        assert_eq!((outcome.request, outcome.fault), (Some(RanStepRequest::Updated { failed: 1 }), None));
         let outcome = step(&mut node, &golden("AMFConfigurationUpdateFailure"), &config);
         assert_eq!(outcome.fault, Some("amf-configuration-update-refused"));
         let outcome = step(&mut None, &golden("AMFConfigurationUpdateAcknowledge"), &config);

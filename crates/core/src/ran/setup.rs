@@ -1,6 +1,6 @@
 //! NG Setup, RAN Configuration Update and AMF Configuration Update (TS 38.413 8.7.1 to 8.7.3).
 
-use super::{Area, Outcome, RanNode, Request, areas};
+use super::{RanNode, RanStepOutput, RanStepRequest, SupportedArea, areas};
 use crate::config::CoreConfig;
 use crate::n2::{self, Cause, plmn_to, snssai_to};
 use std::net::IpAddr;
@@ -35,10 +35,10 @@ impl Refusal {
 }
 
 /// Whether a node has anything in common with this AMF.
-fn check(areas: &[Area], config: &CoreConfig) -> Result<(), Refusal> {
-    let plmn = |a: &&Area| config.plmns.contains(&a.tai.plmn);
-    let tac = |a: &&Area| plmn(a) && config.tacs.contains(&a.tai.tac);
-    let slice = |a: &&Area| tac(a) && a.slices.iter().any(|s| config.slices.iter().any(|c| c.snssai == *s));
+fn check(areas: &[SupportedArea], config: &CoreConfig) -> Result<(), Refusal> {
+    let plmn = |a: &&SupportedArea| config.plmns.contains(&a.tai.plmn);
+    let tac = |a: &&SupportedArea| plmn(a) && config.tacs.contains(&a.tai.tac);
+    let slice = |a: &&SupportedArea| tac(a) && a.slices.iter().any(|s| config.slices.iter().any(|c| c.snssai == *s));
     if !areas.iter().any(|a| plmn(&a)) {
         return Err(Refusal::Plmn);
     }
@@ -52,7 +52,7 @@ fn check(areas: &[Area], config: &CoreConfig) -> Result<(), Refusal> {
 }
 
 /// NG SETUP REQUEST.
-pub(super) fn ng_setup(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -> Outcome {
+pub(super) fn ng_setup(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -> RanStepOutput {
     let id = pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok).as_ref().and_then(n2::gnb_of);
     let supported = pdu.ie::<ie::SupportedTAList>().and_then(Result::ok);
     let (Some(id), Some(supported)) = (id, supported) else {
@@ -66,7 +66,7 @@ pub(super) fn ng_setup(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &C
         return failure(pdu, Some(refusal.cause()), refusal.kind());
     }
     *node = Some(RanNode { id, name: name(pdu).unwrap_or_default(), areas });
-    Outcome { answer: Some(response(config)), request: Some(Request::Erase), fault: None }
+    RanStepOutput { answer: Some(response(config)), request: Some(RanStepRequest::Erase), fault: None }
 }
 
 /// RAN Node Name: at most 150 characters by its type; what does not decode is no name (criticality ignore).
@@ -74,7 +74,7 @@ fn name(pdu: &NGAPPDU<'_>) -> Option<String> {
     pdu.ie::<ie::RANNodeName>().and_then(Result::ok).map(|n| n.0.into_owned())
 }
 
-fn failure(pdu: &NGAPPDU<'_>, cause: Option<Cause>, kind: &'static str) -> Outcome {
+fn failure(pdu: &NGAPPDU<'_>, cause: Option<Cause>, kind: &'static str) -> RanStepOutput {
     let deviations = pdu.check().unwrap_or_default();
     let (cause, diagnostics) = match cause {
         Some(cause) => (cause, None),
@@ -89,7 +89,7 @@ fn failure(pdu: &NGAPPDU<'_>, cause: Option<Cause>, kind: &'static str) -> Outco
     ies.extend(diagnostics.and_then(|d| build_ngap_ie!(NGSetupFailure, CriticalityDiagnostics(d)).ok()));
     let message = NGSetupFailure::new(ProtocolIEContainer(ies));
     let answer = n2::encode(NGAP_PDU::of_message(&message, NGSetupFailure::CRITICALITY));
-    Outcome { answer: Some(answer), request: None, fault: Some(kind) }
+    RanStepOutput { answer: Some(answer), request: None, fault: Some(kind) }
 }
 
 fn response(config: &CoreConfig) -> Vec<u8> {
@@ -115,7 +115,11 @@ fn response(config: &CoreConfig) -> Vec<u8> {
 }
 
 /// RAN CONFIGURATION UPDATE: what it does not say stays as it was.
-pub(super) fn configuration_update(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -> Outcome {
+pub(super) fn configuration_update(
+    node: &mut Option<RanNode>,
+    pdu: &NGAPPDU<'_>,
+    config: &CoreConfig,
+) -> RanStepOutput {
     if n2::has_unknown_to_reject(pdu) {
         return update_failure(Cause::protocol(CauseProtocol::abstract_syntax_error_reject));
     }
@@ -138,7 +142,7 @@ pub(super) fn configuration_update(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>
     }
     let message = RANConfigurationUpdateAcknowledge::new(ProtocolIEContainer(Vec::new()));
     let answer = n2::encode(NGAP_PDU::of_message(&message, RANConfigurationUpdateAcknowledge::CRITICALITY));
-    Outcome { answer: Some(answer), request: None, fault: None }
+    RanStepOutput { answer: Some(answer), request: None, fault: None }
 }
 
 /// The node that the first message of a further association says the association is of: a RAN CONFIGURATION UPDATE with
@@ -153,7 +157,7 @@ pub fn named(octets: &[u8]) -> Option<GnbId> {
 
 /// RAN CONFIGURATION UPDATE FAILURE for an association that is of no node: the node may not be known here yet, or it has to
 /// set NG up.
-pub(super) fn unknown_node() -> Outcome {
+pub(super) fn unknown_node() -> RanStepOutput {
     let answer = n2::encode(build_ngap!(
         UnsuccessfulOutcome,
         RANConfigurationUpdate,
@@ -161,7 +165,7 @@ pub(super) fn unknown_node() -> Outcome {
         Cause(Cause::protocol(CauseProtocol::message_not_compatible_with_receiver_state)),
         TimeToWait(TimeToWait::v1s),
     ));
-    Outcome { answer: Some(answer), request: None, fault: Some("ran-configuration-update-of-no-node") }
+    RanStepOutput { answer: Some(answer), request: None, fault: Some("ran-configuration-update-of-no-node") }
 }
 
 /// AMF CONFIGURATION UPDATE that asks a node for an association with each of these addresses, for whatever it has to say
@@ -202,13 +206,13 @@ fn endpoint(address: IpAddr) -> CPTransportLayerInformation<'static> {
 }
 
 /// AMF CONFIGURATION UPDATE ACKNOWLEDGE. Lists that do not decode say nothing (criticality ignore).
-pub(super) fn updated(pdu: &NGAPPDU<'_>) -> Outcome {
+pub(super) fn updated(pdu: &NGAPPDU<'_>) -> RanStepOutput {
     let failed = pdu.ie::<ie::AMF_TNLAssociationFailedToSetupList>().and_then(Result::ok);
     let failed = failed.map_or(0, |list| list.0.len());
-    Outcome { request: Some(Request::Updated { failed }), ..Outcome::default() }
+    RanStepOutput { request: Some(RanStepRequest::Updated { failed }), ..RanStepOutput::default() }
 }
 
-fn update_failure(cause: Cause) -> Outcome {
+fn update_failure(cause: Cause) -> RanStepOutput {
     let answer = n2::encode(build_ngap!(
         UnsuccessfulOutcome,
         RANConfigurationUpdate,
@@ -216,5 +220,5 @@ fn update_failure(cause: Cause) -> Outcome {
         Cause(cause),
         TimeToWait(TimeToWait::v60s),
     ));
-    Outcome { answer: Some(answer), request: None, fault: Some("ran-configuration-update-refused") }
+    RanStepOutput { answer: Some(answer), request: None, fault: Some("ran-configuration-update-refused") }
 }

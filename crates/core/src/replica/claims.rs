@@ -36,7 +36,7 @@ pub struct Claim {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownClaim {
     ue: Ltmsi,
     at: Instant,
     /// This host has made it.
@@ -47,7 +47,7 @@ struct Known {
 
 /// What becomes of a context that comes to this host, or of the one of the same subscriber that is here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ClaimResolution {
     /// The one that comes is superseded.
     Goes,
     /// It stays, and supersedes the other.
@@ -61,7 +61,7 @@ pub enum Verdict {
 /// The last claims.
 #[derive(Debug)]
 pub struct Claims {
-    last: FxHashMap<Supi, Known>,
+    last: FxHashMap<Supi, KnownClaim>,
     /// In the order in which they came.
     order: VecDeque<(Instant, Supi)>,
     /// How long each is known.
@@ -88,7 +88,7 @@ impl Claims {
     }
 
     fn put(&mut self, Claim { supi, ue, at }: Claim, own: bool, now: Instant) {
-        self.last.insert(supi, Known { ue, at, own, came: now });
+        self.last.insert(supi, KnownClaim { ue, at, own, came: now });
         self.order.push_back((now, supi));
         while let Some((came, supi)) = self.order.front().copied()
             && (now.since(came) > self.known || self.order.len() > MOST)
@@ -118,16 +118,16 @@ impl Claims {
     /// # Errors
     ///
     /// When somebody has: the context is superseded.
-    pub fn again(
+    pub fn repeat_for_takeover(
         &mut self,
         (supi, ue): (Supi, Ltmsi),
         is_it: impl Fn(Ltmsi) -> bool,
         at: Instant,
         now: Instant,
-    ) -> Result<Claim, Verdict> {
+    ) -> Result<Claim, ClaimResolution> {
         let claim = match self.last.get(&supi) {
             Some(known) if known.ue == ue || is_it(known.ue) => Claim { supi, ue, at: known.at.max(at) },
-            Some(known) if (known.at, known.ue) > (at, ue) => return Err(Verdict::Goes),
+            Some(known) if (known.at, known.ue) > (at, ue) => return Err(ClaimResolution::Goes),
             _ => Claim { supi, ue, at },
         };
         self.put(claim, true, now);
@@ -135,8 +135,8 @@ impl Claims {
     }
 
     /// Another host claims. Whether that is news, or as well as before: not if it is older than what is known.
-    pub fn hear(&mut self, claim: Claim, now: Instant) -> bool {
-        let old = |known: &Known| (known.at, known.ue) > (claim.at, claim.ue);
+    pub fn on_remote_claim(&mut self, claim: Claim, now: Instant) -> bool {
+        let old = |known: &KnownClaim| (known.at, known.ue) > (claim.at, claim.ue);
         if self.last.get(&claim.supi).is_some_and(old) {
             return false;
         }
@@ -147,19 +147,19 @@ impl Claims {
     /// A subscriber's context comes to this host: what becomes of it. `is_it` tells whether a UE is that one, by any number
     /// that leads to it, and `claimed` when one of its last commits has claimed the subscriber, which may not have been heard
     /// here.
-    pub fn enters(
+    pub fn resolve(
         &self,
         ue: &UeContext,
         is_it: impl Fn(Ltmsi) -> bool,
         claimed: impl Fn() -> Option<Instant>,
-    ) -> Verdict {
-        let later = |known: &Known| claimed().is_some_and(|at| (at, ue.ltmsi) >= (known.at, known.ue));
+    ) -> ClaimResolution {
+        let later = |known: &KnownClaim| claimed().is_some_and(|at| (at, ue.ltmsi) >= (known.at, known.ue));
         match ue.identity.supi.and_then(|supi| self.last.get(&supi)) {
-            Some(known) if is_it(known.ue) || later(known) => Verdict::Stays,
+            Some(known) if is_it(known.ue) || later(known) => ClaimResolution::Stays,
             // Whether or not a claim is known: a host that has only just joined knows none.
-            _ if matches!(ue.procedure, Some(Procedure::Registration(_))) => Verdict::Registers,
-            None => Verdict::Unknown,
-            Some(_) => Verdict::Goes,
+            _ if matches!(ue.procedure, Some(Procedure::Registration(_))) => ClaimResolution::Registers,
+            None => ClaimResolution::Unknown,
+            Some(_) => ClaimResolution::Goes,
         }
     }
 

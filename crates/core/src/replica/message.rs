@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 use vireo_types::{AssocId, Ltmsi};
 
 /// The associations by which a UE's effects go, each with the node that it is of. A UE has to do with two nodes at the most.
-pub type Ways = [Option<(AssocId, AssocId)>; 2];
+pub type EffectAssociations = [Option<(AssocId, AssocId)>; 2];
 
 /// A UE as a commit has left it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Copy<'a> {
+pub struct ReplicaUpdate<'a> {
     /// The number of the copy on this connection's way: what was received is acknowledged by it. It grows.
     pub number: u64,
     /// The UE.
@@ -31,7 +31,7 @@ pub struct Copy<'a> {
     #[serde(borrow, with = "serde_bytes")]
     pub outbox: &'a [u8],
     /// By which associations that goes to the RAN: who has it done again asks the same balancers, which know what they have sent.
-    pub ways: Ways,
+    pub ways: EffectAssociations,
 }
 
 mod optional_octets {

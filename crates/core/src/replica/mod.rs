@@ -5,42 +5,42 @@
 //! By the map of an epoch ([`crate::balance::map`]) a bucket has one owner, which carries out its UEs' procedures, and hosts
 //! that keep copies.
 //!
-//! 1. [`Primary`] is an owner's side. A commit goes to those who keep copies ([`Copy`], the parts that they have not), numbered by
+//! 1. [`BucketOwner`] is an owner's side. A commit goes to those who keep copies ([`ReplicaUpdate`], the parts that they have not), numbered by
 //!    receiver, on connections that keep the order and send again what was not received. Its effects leave when those that
-//!    [`Ack`] says have it, and after those of all commits before ([`Primary::commits`], [`Primary::next_released`]). A slice
+//!    [`Ack`] says have it, and after those of all commits before ([`BucketOwner::on_commit`], [`BucketOwner::next_released`]). A slice
 //!    may have fewer copies than others, or none; a UE that has come to it is taken back from who keeps none there.
-//! 2. [`Shadows`] is the other side: copies as they came, undecoded, and what they want done. Who is not in the map is refused.
-//! 3. By the next map who has a dead host's buckets takes its shadows ([`Shadows::adopt`]), does once more what may not have left,
-//!    under the same names, and is given again what the dead host was not done with ([`Flying`]). Who emits drops what it
-//!    has sent ([`Repeats`]); who took over drops inputs whose result it has ([`Taken::inputs`]).
-//! 4. A bucket goes from a host that lives in order: [`Primary::adopt`] asks for a mark behind all that is given by the old map,
-//!    what was begun is ended, nothing is begun, all effects have left, and then it is handed over ([`Shadows::yours`]).
+//! 2. [`ReplicaStore`] is the other side: copies as they came, undecoded, and what they want done. Who is not in the map is refused.
+//! 3. By the next map who has a dead host's buckets takes its shadows ([`ReplicaStore::adopt`]), does once more what may not have left,
+//!    under the same names, and is given again what the dead host was not done with ([`InflightInputs`]). Who emits drops what it
+//!    has sent ([`EffectDedup`]); who took over drops inputs whose result it has ([`TakeoverSet::inputs`]).
+//! 4. A bucket goes from a host that lives in order: [`BucketOwner::adopt`] asks for a mark behind all that is given by the old map,
+//!    what was begun is ended, nothing is begun, all effects have left, and then it is handed over ([`ReplicaStore::on_handoff`]).
 //! 5. What a dead host's last copies have left at one host alone, which nobody acknowledged, goes when the next owner has sent all
-//!    that it has ([`Whole`]).
+//!    that it has ([`ReconcileRequest`]).
 //! 6. Which of two contexts of a subscriber counts, all hosts know for a while ([`Claims`]).
-//! 7. Nobody owns a UE whose RAN node it does not know ([`Primary::asks_for_nodes`]).
+//! 7. Nobody owns a UE whose RAN node it does not know ([`BucketOwner::asks_for_nodes`]).
 
 mod claims;
-mod flight;
-mod handover;
-mod left;
-mod leftovers;
+mod effect_watermark;
+mod inflight;
 mod message;
+mod migration;
 mod nodes;
-mod primary;
-mod shadows;
+mod owner;
+mod reconcile;
+mod store;
 #[cfg(test)]
 mod tests;
 
-pub use claims::{Claim, Claims, Verdict};
-pub use flight::{Counted, Emitted, Flying, Repeats};
-pub use handover::{Handed, Sorted, Synced};
-pub use left::{ASKED_EVERY, Gone};
-pub use leftovers::{NAMED, Whole};
-pub use message::{Copy, Ways};
+pub use claims::{Claim, ClaimResolution, Claims};
+pub use effect_watermark::{ASKED_EVERY, WatermarkUpdate};
+pub use inflight::{EffectDedup, InflightInputs, LoadShare, RecentEffects};
+pub use message::{EffectAssociations, ReplicaUpdate};
+pub use migration::{BarrierResult, InputDisposition, MigratedBuckets};
 pub use nodes::Origin;
-pub use primary::{Acknowledged, Again, Commit, Place, Primary};
-pub use shadows::{DONE_AGAIN, Fenced, Kept, Shadow, Shadows, Taken, Undone};
+pub use owner::{BucketOwner, Commit, ReplicaAcks, ResentCommit, SlotKey};
+pub use reconcile::{NAMED, ReconcileRequest};
+pub use store::{ApplyResult, DONE_AGAIN, Fenced, ReplicaEntry, ReplicaStore, TakeoverSet, UnsentOutbox};
 
 use crate::context::UeContext;
 

@@ -3,17 +3,17 @@
 //! A UE's context names the RAN node that it is connected by. Hosts learn of nodes from balancers, and of UEs from other hosts:
 //! on other connections, so that a UE may come first. A context of an unknown node would become idle while the UE stays connected.
 //!
-//! 1. After each map a host asks all balancers of it to answer when they have sent all that they know ([`Primary::asks_for_nodes`]).
-//!    Until all have, the host does not say that it has what the map gives to it ([`Primary::caught_up`]), and the controller
+//! 1. After each map a host asks all balancers of it to answer when they have sent all that they know ([`BucketOwner::asks_for_nodes`]).
+//!    Until all have, the host does not say that it has what the map gives to it ([`BucketOwner::caught_up`]), and the controller
 //!    gives it nothing more: a host that joins owns nothing before it knows the nodes.
-//! 2. A UE of a node that is unknown when the UE comes is kept back ([`Primary::keep_back`]), and inputs for its bucket wait,
-//!    until all balancers have answered a question that was asked later ([`Primary::introduced`]). What is unknown then is gone.
+//! 2. A UE of a node that is unknown when the UE comes is kept back ([`BucketOwner::keep_back`]), and inputs for its bucket wait,
+//!    until all balancers have answered a question that was asked later ([`BucketOwner::introduced`]). What is unknown then is gone.
 //!
 //! The answer of a balancer is behind all that it sent before on that connection. Whoever sent the UE may go by a later map,
 //! with balancers that this host does not know: the question is asked when this host has that map.
 
-use super::primary::{Place, Primary};
-use super::{Shadow, Taken};
+use super::owner::{BucketOwner, SlotKey};
+use super::{ReplicaEntry, TakeoverSet};
 use crate::balance::HostId;
 use crate::balance::map::BucketMap;
 use vireo_types::{Bucket, Ltmsi};
@@ -23,7 +23,7 @@ use vireo_types::{Bucket, Ltmsi};
 pub enum Origin {
     /// Its last owner is dead.
     Dead,
-    /// Its last owner has handed it over; see [`Taken::handed`].
+    /// Its last owner has handed it over; see [`TakeoverSet::handed`].
     Handed(Option<HostId>),
 }
 
@@ -31,7 +31,7 @@ pub enum Origin {
 #[derive(Debug)]
 struct Kept {
     ltmsi: Ltmsi,
-    shadow: Shadow,
+    shadow: ReplicaEntry,
     origin: Origin,
     /// The question that was asked since.
     question: Option<u64>,
@@ -54,10 +54,10 @@ impl Nodes {
     }
 }
 
-impl<S: Place, P> Primary<S, P> {
+impl<S: SlotKey, P> BucketOwner<S, P> {
     /// Keeps a UE back whose RAN node is unknown. Inputs for its bucket wait.
-    pub fn keep_back(&mut self, ltmsi: Ltmsi, shadow: Shadow, origin: Origin) {
-        self.coming.insert(ltmsi.bucket());
+    pub fn keep_back(&mut self, ltmsi: Ltmsi, shadow: ReplicaEntry, origin: Origin) {
+        self.incoming_buckets.insert(ltmsi.bucket());
         self.nodes.kept.push(Kept { ltmsi, shadow, origin, question: None });
     }
 
@@ -79,11 +79,11 @@ impl<S: Place, P> Primary<S, P> {
 
     /// All balancers that were asked have answered. Returns the UEs to go on with, whether their nodes are known or not;
     /// `None` if this was no such question.
-    pub fn introduced(&mut self, question: u64) -> Option<Taken> {
+    pub fn introduced(&mut self, question: u64) -> Option<TakeoverSet> {
         let at = self.nodes.asked.iter().position(|(number, _)| *number == question)?;
         let (_, epoch) = self.nodes.asked.remove(at);
         self.nodes.known = self.nodes.known.max(epoch);
-        let mut taken = Taken::default();
+        let mut taken = TakeoverSet::default();
         for kept in self.nodes.kept.extract_if(.., |kept| kept.question == Some(question)) {
             let Kept { ltmsi, shadow, origin, .. } = kept;
             match origin {
@@ -94,7 +94,7 @@ impl<S: Place, P> Primary<S, P> {
         let came = taken.ues.iter().map(|(ltmsi, _)| ltmsi).chain(taken.handed.iter().map(|(_, ltmsi, _)| ltmsi));
         for bucket in came.map(|ltmsi| ltmsi.bucket()) {
             if !self.nodes.buckets().any(|kept| kept == bucket) {
-                self.coming.remove(&bucket);
+                self.incoming_buckets.remove(&bucket);
             }
         }
         Some(taken)
@@ -108,8 +108,8 @@ impl<S: Place, P> Primary<S, P> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::leftovers::tests::{NOW, Said, World, copy, parts};
-    use super::super::{Ack, Mode, ReplicationConfig, Shadows, Sorted};
+    use super::super::reconcile::tests::{NOW, Said, World, copy, parts};
+    use super::super::{Ack, InputDisposition, Mode, ReplicaStore, ReplicationConfig};
     use super::*;
 
     #[test]
@@ -118,13 +118,13 @@ mod tests {
         // It owns nothing by the first map that it has.
         let own = HostId(9);
         let replication = ReplicationConfig { mode: Mode::Hot, replicas: 2, ack: Ack::One };
-        let mut primary: Primary<u32, ()> = Primary::new(own, replication, vec![2]);
+        let mut primary: BucketOwner<u32, ()> = BucketOwner::new(own, replication, vec![2]);
         assert_eq!(primary.asks_for_nodes(), None, "there is no map");
         let mut question = None;
         for map in &world.maps {
             primary.adopt(map.clone(), world.hosts.iter().copied().chain([own]).collect());
             primary.entered(Default::default());
-            primary.look_again();
+            primary.rescan();
             question = primary.asks_for_nodes();
             assert!(question.is_some() && primary.asks_for_nodes().is_none(), "once for each map");
             assert!(primary.caught_up(&Said::default()).is_empty());
@@ -133,7 +133,7 @@ mod tests {
         assert!(primary.caught_up(&Said::default()).is_empty());
         assert!(primary.introduced(question.unwrap()).is_some());
         assert_eq!(primary.introduced(question.unwrap()).map(|_| ()), None, "once");
-        assert!(primary.is_news(&Said::default()));
+        assert!(primary.has_released_effects(&Said::default()));
         assert_eq!(primary.caught_up(&Said::default()).to_vec(), [own]);
     }
 
@@ -144,8 +144,8 @@ mod tests {
         let mut primary = world.next_owner();
         let ue = Ltmsi::new(world.bucket, 3);
         let shadow = |epoch| {
-            let mut keeper = Shadows::new(next);
-            keeper.keep((dead, epoch), &copy(1, ue, 1, b""), NOW).unwrap();
+            let mut keeper = ReplicaStore::new(next);
+            keeper.apply((dead, epoch), &copy(1, ue, 1, b""), NOW).unwrap();
             keeper.ues.remove(&world.bucket).unwrap().remove(&ue).unwrap()
         };
         let [first, other] = [7, 9].map(|bucket| Ltmsi::new(Bucket::new(bucket), 5));
@@ -157,8 +157,9 @@ mod tests {
         let later = primary.asks_for_nodes().expect("another question");
         assert!(primary.asks_for_nodes().is_none() && later > before);
         assert_eq!(primary.introduced(before).unwrap().handed[0].1, first, "the others came after that question");
-        let waits =
-            |primary: &mut Primary<u32, ()>, bucket| primary.sort(Some(bucket), false, true, true) == Sorted::Waits;
+        let waits = |primary: &mut BucketOwner<u32, ()>, bucket| {
+            primary.classify_input(Some(bucket), false, true, true) == InputDisposition::HoldBack
+        };
         assert!(waits(&mut primary, world.bucket) && primary.caught_up(&Said::default()).is_empty());
         let taken = primary.introduced(later).unwrap();
         assert_eq!((taken.ues[0].0, taken.ues.len(), taken.handed.len()), (ue, 1, 0));

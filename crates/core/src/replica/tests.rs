@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::balance::HostId;
-use crate::balance::map::{BUCKETS, BucketMap, SlicePart};
-use crate::balance::ring::Weighted;
+use crate::balance::map::{BUCKETS, BucketMap, SliceBuckets};
+use crate::balance::ring::WeightedHost;
 use crate::context::{self, UeContext};
 use std::collections::BTreeMap;
 use vireo_types::{Bucket, Instant, Ltmsi};
@@ -12,17 +12,17 @@ use vireo_types::{Bucket, Instant, Ltmsi};
 #[derive(Default)]
 struct Said(BTreeMap<HostId, u64>);
 
-impl Acknowledged for Said {
-    fn kept(&self, host: HostId) -> u64 {
+impl ReplicaAcks for Said {
+    fn acked_up_to(&self, host: HostId) -> u64 {
         self.0.get(&host).copied().unwrap_or_default()
     }
 }
 
 const OWN: HostId = HostId(0);
 
-fn parts(weights: &[f64]) -> Vec<SlicePart> {
-    let hosts = (0..).zip(weights).map(|(n, weight)| Weighted { host: HostId(n), weight: *weight }).collect();
-    vec![SlicePart { weight: 1.0, replicas: 2, hosts }]
+fn parts(weights: &[f64]) -> Vec<SliceBuckets> {
+    let hosts = (0..).zip(weights).map(|(n, weight)| WeightedHost { host: HostId(n), weight: *weight }).collect();
+    vec![SliceBuckets { weight: 1.0, replicas: 2, hosts }]
 }
 
 fn hosts(count: u16) -> Vec<HostId> {
@@ -30,13 +30,13 @@ fn hosts(count: u16) -> Vec<HostId> {
 }
 
 /// A host of three or more in the first map, and a bucket of its own.
-fn owner(ack: Ack) -> (Primary<u32, &'static str>, BucketMap, Bucket) {
+fn owner(ack: Ack) -> (BucketOwner<u32, &'static str>, BucketMap, Bucket) {
     let map = BucketMap::first(&parts(&[1.0; 4]));
-    let mut primary = Primary::new(OWN, ReplicationConfig { mode: Mode::Hot, replicas: 2, ack }, vec![2]);
+    let mut primary = BucketOwner::new(OWN, ReplicationConfig { mode: Mode::Hot, replicas: 2, ack }, vec![2]);
     assert_eq!(primary.adopt(map.clone(), hosts(4)), None);
     primary.entered(Default::default());
-    primary.look_again();
-    let bucket = (0..Bucket::COUNT).map(Bucket::new).find(|b| primary.works_for(*b)).expect("it has some");
+    primary.rescan();
+    let bucket = (0..Bucket::COUNT).map(Bucket::new).find(|b| primary.owns(*b)).expect("it has some");
     (primary, map, bucket)
 }
 
@@ -56,8 +56,8 @@ fn effects_leave_in_order_when_those_that_are_waited_for_have_the_copy() {
         let (ltmsi, mut said, mut sent) = (Ltmsi::new(bucket, 1), Said::default(), Vec::new());
         let context = record(ltmsi);
         for name in ["one", "two"] {
-            let mut send = |to, copy: Copy<'_>| sent.push((to, copy.number, copy.perpetual.is_some()));
-            let released = primary.commits((&commit(ltmsi, &context), false), &said, name, &mut send);
+            let mut send = |to, copy: ReplicaUpdate<'_>| sent.push((to, copy.number, copy.perpetual.is_some()));
+            let released = primary.on_commit((&commit(ltmsi, &context), false), &said, name, &mut send);
             assert_eq!(released, (ack == Ack::None).then_some(name), "{ack:?}");
         }
         let first = [(replicas[0], 1, true), (replicas[1], 1, true)];
@@ -85,7 +85,7 @@ fn what_waits_for_a_host_that_dies_waits_for_the_next_one_which_is_sent_it() {
     let replicas: Vec<HostId> = map.owners(bucket).replicas().collect();
     let (ltmsi, mut said) = (Ltmsi::new(bucket, 1), Said::default());
     let context = record(ltmsi);
-    assert_eq!(primary.commits((&commit(ltmsi, &context), false), &said, "it", &mut |_, _| ()), None);
+    assert_eq!(primary.on_commit((&commit(ltmsi, &context), false), &said, "it", &mut |_, _| ()), None);
     let weights: Vec<f64> = (0..4).map(|n| if HostId(n) == replicas[0] { 0.0 } else { 1.0 }).collect();
     let mut without = parts(&weights);
     without[0].hosts.retain(|weighted| weighted.host != replicas[0]);
@@ -94,9 +94,9 @@ fn what_waits_for_a_host_that_dies_waits_for_the_next_one_which_is_sent_it() {
     let mut sent = Vec::new();
     let again = |_: &&str| {
         let (context, outbox) = (record(ltmsi), b"outbox".to_vec());
-        Some(Again { slot: 7, ltmsi, before: None, input: 9, context, outbox, ways: [None; 2] })
+        Some(ResentCommit { slot: 7, ltmsi, before: None, input: 9, context, outbox, ways: [None; 2] })
     };
-    primary.wait_for_others(again, &mut |to, copy: Copy<'_>| sent.push((to, copy.number, copy.input)));
+    primary.reassign_acks(again, &mut |to, copy: ReplicaUpdate<'_>| sent.push((to, copy.number, copy.input)));
     assert_eq!(sent, [(replicas[1], 2, 9)], "it is the first to take over now");
     assert!(
         primary.lacks(replicas[1], 7, ltmsi),
@@ -119,7 +119,7 @@ fn a_host_that_is_to_have_copies_is_told_caught_up_when_it_has_all() {
     let context = record(ltmsi);
     let (mut sent, mut asked) = (Vec::new(), Vec::new());
     for _ in 0..3 {
-        let (to, from) = primary.next_behind(&said).expect("three other hosts");
+        let (to, from) = primary.next_lagging_replica(&said).expect("three other hosts");
         assert_eq!((from, primary.lacks(to, 7, ltmsi)), (0, map.owners(bucket).replicas().any(|host| host == to)));
         if primary.lacks(to, 7, ltmsi) {
             primary.send(to, &commit(ltmsi, &context), &said, &mut |to, copy| sent.push((to, copy.number)));
@@ -151,43 +151,46 @@ fn a_bucket_goes_when_all_before_is_done_and_stays_if_the_next_owner_dies() {
     let question = primary.adopt(next.clone(), hosts(4)).expect("buckets go");
     primary.entered(Default::default());
     let goes = (0..Bucket::COUNT).map(Bucket::new).find(|b| primary.leaves(*b)).expect("one of them");
-    assert!(primary.works_for(goes) && primary.takes(goes) && !primary.is_asleep(goes), "until the balancers know");
-    assert_eq!(primary.sort(Some(goes), false, true, true), Sorted::Here);
-    assert_eq!((primary.synced(question + 1), primary.synced(question)), (Synced::Nothing, Synced::Ends));
-    assert_eq!(primary.sort(Some(goes), false, true, true), Sorted::Back);
+    assert!(primary.owns(goes) && primary.takes(goes) && !primary.is_quiesced(goes), "until the balancers know");
+    assert_eq!(primary.classify_input(Some(goes), false, true, true), InputDisposition::Process);
+    assert_eq!(
+        (primary.on_barrier(question + 1), primary.on_barrier(question)),
+        (BarrierResult::Nothing, BarrierResult::Ends)
+    );
+    assert_eq!(primary.classify_input(Some(goes), false, true, true), InputDisposition::Return);
     assert_eq!(primary.take_ending(), Some(vec![]));
-    let last = primary.falls_asleep();
-    assert!(primary.is_asleep(goes) && primary.take_ending().is_none());
-    assert_eq!(primary.synced(last), Synced::HandsOver);
-    let to = next.owners(goes).primary().expect("the next");
+    let last = primary.quiesce();
+    assert!(primary.is_quiesced(goes) && primary.take_ending().is_none());
+    assert_eq!(primary.on_barrier(last), BarrierResult::HandsOver);
+    let to = next.owners(goes).owner().expect("the next");
 
     let others: Vec<HostId> = hosts(4).into_iter().filter(|host| *host != to).collect();
     let mut without = parts(&[0.0, 1.0, 1.0, 1.0]);
     without[0].hosts.retain(|weighted| weighted.host != to);
     let after = next.next(&without);
     primary.adopt(after.clone(), others);
-    assert_eq!(primary.is_asleep(goes), after.owners(goes).primary() != Some(OWN));
+    assert_eq!(primary.is_quiesced(goes), after.owners(goes).owner() != Some(OWN));
 
     let (mut primary, ..) = owner(Ack::One);
     primary.adopt(next.clone(), hosts(4));
-    let handed = primary.hand_over().expect("buckets go");
+    let handed = primary.finish_migration().expect("buckets go");
     assert!(handed.epoch == 2 && handed.to.contains(&to) && !handed.to.contains(&OWN));
-    assert!(!primary.works_for(goes) && primary.leaving() == 0);
+    assert!(!primary.owns(goes) && primary.leaving() == 0);
 }
 
 #[test]
 fn inputs_for_ues_that_others_have_to_hand_over_first_wait_and_so_does_what_all_hear() {
     let (mut primary, _, bucket) = owner(Ack::One);
     primary.entered([bucket].into_iter().collect());
-    assert!(!primary.works_for(bucket));
-    assert_eq!(primary.sort(Some(bucket), false, true, true), Sorted::Waits);
-    assert_eq!(primary.sort(Some(bucket), false, true, false), Sorted::Back, "there is no room");
-    assert_eq!(primary.sort(None, false, true, true), Sorted::Here);
-    assert_eq!(primary.sort(None, true, false, false), Sorted::Waits);
-    assert_eq!(primary.sort(None, false, true, true), Sorted::Waits, "nothing overtakes that");
+    assert!(!primary.owns(bucket));
+    assert_eq!(primary.classify_input(Some(bucket), false, true, true), InputDisposition::HoldBack);
+    assert_eq!(primary.classify_input(Some(bucket), false, true, false), InputDisposition::Return, "there is no room");
+    assert_eq!(primary.classify_input(None, false, true, true), InputDisposition::Process);
+    assert_eq!(primary.classify_input(None, true, false, false), InputDisposition::HoldBack);
+    assert_eq!(primary.classify_input(None, false, true, true), InputDisposition::HoldBack, "nothing overtakes that");
     primary.entered(Default::default());
     primary.sorts_again();
-    assert_eq!(primary.sort(Some(bucket), false, true, true), Sorted::Here);
+    assert_eq!(primary.classify_input(Some(bucket), false, true, true), InputDisposition::Process);
 }
 
 /// Two commits wait, by the second of which the UE has got another number: who is sent both once more keeps one UE.
@@ -200,42 +203,44 @@ fn a_ue_that_has_got_another_number_while_its_commits_wait_is_one_at_who_is_sent
     for (ltmsi, before) in [(old, None), (new, Some(old))] {
         let context = record(ltmsi);
         let commit = Commit { before, ..commit(ltmsi, &context) };
-        assert!(primary.commits((&commit, false), &said, "it", &mut |_, _| ()).is_none());
+        assert!(primary.on_commit((&commit, false), &said, "it", &mut |_, _| ()).is_none());
     }
     let hosts = [OWN, replicas[1]];
     let next = map.next(&of_slices(&hosts, &[2]));
     primary.adopt(next.clone(), hosts.to_vec());
-    let mut keeper = Shadows::new(replicas[1]);
+    let mut keeper = ReplicaStore::new(replicas[1]);
     keeper.adopt(&next, &hosts);
     let mut numbers = [(old, None), (new, Some(old))].into_iter();
     let again = |_: &&str| {
         let (ltmsi, before) = numbers.next().expect("two commits");
         let (context, outbox) = (record(ltmsi), b"outbox".to_vec());
-        Some(Again { slot: 7, ltmsi, before, input: 9, context, outbox, ways: [None; 2] })
+        Some(ResentCommit { slot: 7, ltmsi, before, input: 9, context, outbox, ways: [None; 2] })
     };
-    let mut send = |_, copy: Copy<'_>| _ = keeper.keep((OWN, 2), &copy, Instant(1)).expect("it is in the map");
-    primary.wait_for_others(again, &mut send);
+    let mut send =
+        |_, copy: ReplicaUpdate<'_>| _ = keeper.apply((OWN, 2), &copy, Instant(1)).expect("it is in the map");
+    primary.reassign_acks(again, &mut send);
     assert_eq!(keeper.len(), 1);
 }
 
 /// A host among others, by the first map of slices with so many replicas each.
-fn sliced(count: u16, replicas: &[usize], ack: Ack) -> (Primary<u32, &'static str>, BucketMap) {
+fn sliced(count: u16, replicas: &[usize], ack: Ack) -> (BucketOwner<u32, &'static str>, BucketMap) {
     let map = BucketMap::first(&of_slices(&hosts(count), replicas));
     let most = replicas.iter().max().copied().unwrap_or_default();
-    let mut primary = Primary::new(OWN, ReplicationConfig { mode: Mode::Hot, replicas: most, ack }, replicas.to_vec());
+    let mut primary =
+        BucketOwner::new(OWN, ReplicationConfig { mode: Mode::Hot, replicas: most, ack }, replicas.to_vec());
     assert_eq!(primary.adopt(map.clone(), hosts(count)), None);
     primary.entered(Default::default());
     (primary, map)
 }
 
-fn of_slices(hosts: &[HostId], replicas: &[usize]) -> Vec<SlicePart> {
-    let hosts: Vec<Weighted> = hosts.iter().map(|host| Weighted { host: *host, weight: 1.0 }).collect();
-    replicas.iter().map(|replicas| SlicePart { weight: 1.0, replicas: *replicas, hosts: hosts.clone() }).collect()
+fn of_slices(hosts: &[HostId], replicas: &[usize]) -> Vec<SliceBuckets> {
+    let hosts: Vec<WeightedHost> = hosts.iter().map(|host| WeightedHost { host: *host, weight: 1.0 }).collect();
+    replicas.iter().map(|replicas| SliceBuckets { weight: 1.0, replicas: *replicas, hosts: hosts.clone() }).collect()
 }
 
 /// A bucket of this host's in a slice.
 fn own_bucket(map: &BucketMap, slice: usize) -> Bucket {
-    map.buckets(slice).find(|bucket| map.owners(*bucket).primary() == Some(OWN)).expect("it has some")
+    map.buckets(slice).find(|bucket| map.owners(*bucket).owner() == Some(OWN)).expect("it has some")
 }
 
 #[test]
@@ -248,7 +253,7 @@ fn a_commit_that_ends_a_procedure_waits_for_all_and_others_as_they_are_told() {
         for (ended, waited) in [(false, amid), (true, at_the_end)] {
             let mut sent = Vec::new();
             let commit = commit(ltmsi, &context);
-            let (needs, _) = primary.spread((&commit, ended), &said, &mut |to, _: Copy<'_>| sent.push(to));
+            let (needs, _) = primary.replicate((&commit, ended), &said, &mut |to, _: ReplicaUpdate<'_>| sent.push(to));
             let needs: Vec<HostId> = needs.into_iter().map(|(host, _)| host).collect();
             assert_eq!((&needs[..], &sent), (&replicas[..waited], &replicas), "{ack:?}");
         }
@@ -261,8 +266,8 @@ fn what_waits_for_a_replica_that_does_not_answer_waits_until_that_is_given_up_an
         let (mut primary, map) = sliced(3, &[2], ack);
         let ltmsi = Ltmsi::new(own_bucket(&map, 0), 1);
         let (mut said, mut sent, context) = (Said::default(), Vec::new(), record(ltmsi));
-        let mut send = |to, copy: Copy<'_>| sent.push((to, copy.number));
-        assert_eq!(primary.commits((&commit(ltmsi, &context), true), &said, "it", &mut send), None);
+        let mut send = |to, copy: ReplicaUpdate<'_>| sent.push((to, copy.number));
+        assert_eq!(primary.on_commit((&commit(ltmsi, &context), true), &said, "it", &mut send), None);
         let [(first, of_first), (second, of_second)] = sent[..] else { panic!("{sent:?}") };
         assert_eq!(primary.next_released(&said), None);
         said.0.insert(first, of_first);
@@ -275,10 +280,10 @@ fn what_waits_for_a_replica_that_does_not_answer_waits_until_that_is_given_up_an
         assert_eq!(primary.adopt(map.next(&of_slices(&hosts, &[2])), hosts.to_vec()), None);
         let again = |_: &&str| {
             let (context, outbox) = (record(ltmsi), b"outbox".to_vec());
-            Some(Again { slot: 7, ltmsi, before: None, input: 9, context, outbox, ways: [None; 2] })
+            Some(ResentCommit { slot: 7, ltmsi, before: None, input: 9, context, outbox, ways: [None; 2] })
         };
         let mut more = Vec::new();
-        primary.wait_for_others(again, &mut |to, copy: Copy<'_>| more.push((to, copy.number)));
+        primary.reassign_acks(again, &mut |to, copy: ReplicaUpdate<'_>| more.push((to, copy.number)));
         let [(HostId(3), next)] = more[..] else { panic!("{ack:?}: {more:?}") };
         said.0.insert(second, of_second);
         assert_eq!(primary.next_released(&said), None, "what it says now is nobody's affair");
@@ -291,13 +296,13 @@ fn what_waits_for_a_replica_that_does_not_answer_waits_until_that_is_given_up_an
 fn a_ue_of_a_slice_without_copies_is_copied_until_its_slice_is_known_and_not_longer() {
     let (mut primary, map) = sliced(3, &[2, 0, 1], Ack::All);
     let (unknown, said) = (Ltmsi::new(own_bucket(&map, 0), 1), Said::default());
-    let home = |slice| Ltmsi::new(crate::balance::moves::in_column(unknown.bucket(), slice, 3).expect("in it"), 1);
+    let home = |slice| Ltmsi::new(crate::balance::migration::in_column(unknown.bucket(), slice, 3).expect("in it"), 1);
     // Who is waited for, and what is sent: to whom, of which UE, and whether it is gone.
-    let spread = |primary: &mut Primary<u32, &'static str>, ltmsi, before, context: &[u8]| {
+    let spread = |primary: &mut BucketOwner<u32, &'static str>, ltmsi, before, context: &[u8]| {
         let mut sent = Vec::new();
         let commit = Commit { before, ..commit(ltmsi, context) };
-        let mut send = |to, copy: Copy<'_>| sent.push((to, copy.ltmsi, copy.ephemeral.is_empty()));
-        (primary.spread((&commit, true), &said, &mut send).0.len(), sent)
+        let mut send = |to, copy: ReplicaUpdate<'_>| sent.push((to, copy.ltmsi, copy.ephemeral.is_empty()));
+        (primary.replicate((&commit, true), &said, &mut send).0.len(), sent)
     };
     let context = record(unknown);
     let [first, second] = [1, 2].map(HostId);

@@ -5,7 +5,7 @@
 
 use crate::context::{Procedure, RanContext, UeContext};
 use crate::procedures::registration::RequestKind;
-use crate::session::{N4, Ran, SmContext, Stage};
+use crate::session::{N4State, RanState, SmContext, Stage};
 use serde::{Deserialize, Serialize};
 
 /// What a network function is for.
@@ -120,7 +120,7 @@ pub(crate) fn clear(nas: &[u8]) -> Option<&[u8]> {
 }
 
 /// The procedure that runs in a context, `None` when nothing is under way: while there is one, the UE stays at its NF.
-pub fn running(ue: &UeContext) -> Option<NfKind> {
+pub fn procedure_in_progress(ue: &UeContext) -> Option<NfKind> {
     if ue.handover.is_some() || ue.source.is_some() {
         return Some(NfKind::Handover);
     }
@@ -141,14 +141,14 @@ pub fn running(ue: &UeContext) -> Option<NfKind> {
         Some(RanContext::Releasing { .. }) => return Some(NfKind::StateManagement),
         Some(RanContext::None | RanContext::Secured | RanContext::SetUp) | None => {}
     }
-    (ue.sessions.iter().any(is_unsettled) || ue.chain.is_unsettled()).then_some(NfKind::Session)
+    (ue.sessions.iter().any(is_unsettled) || ue.chain.has_pending_response()).then_some(NfKind::Session)
 }
 
 /// Whether somebody is still to say something about a session: UE, RAN or UPF.
 fn is_unsettled(sm: &SmContext) -> bool {
     let towards_ue = sm.stage != Stage::Established;
-    let towards_ran = matches!(sm.ran, Ran::Wanted | Ran::Asked | Ran::Releasing { .. });
-    towards_ue || towards_ran || sm.n4 != N4::Told || sm.relocation.is_some()
+    let towards_ran = matches!(sm.ran, RanState::Wanted | RanState::Asked | RanState::Releasing { .. });
+    towards_ue || towards_ran || sm.n4 != N4State::Told || sm.relocation.is_some()
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 //! these parts. [`shed`]: what is turned away when it is too much. Nothing here knows threads, queues as data structures, or clocks.
 
 pub mod deficit;
+pub mod dispatch;
 pub mod estimate;
-pub mod forward;
 pub mod kind;
 pub mod shares;
 pub mod shed;

@@ -11,7 +11,7 @@ const MOST_BOOST: f64 = 1.0;
 
 /// What is known of an NF.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Claim {
+pub struct NfDemand {
     /// The latency objective of its (slice, procedure).
     pub slo: Duration,
     /// Violations since the last scaling.
@@ -22,7 +22,7 @@ pub struct Claim {
     pub slice: usize,
 }
 
-impl Claim {
+impl NfDemand {
     /// `P_i`, where `least` is the strictest objective, raised by violations.
     pub fn priority(&self, least: Duration) -> f64 {
         let ratio = least.as_micros().max(1) as f64 / self.slo.as_micros().max(1) as f64;
@@ -35,7 +35,7 @@ impl Claim {
 ///
 /// `limits`: the largest part of the core that each slice may have, 1.0 if it is not there. What a limited slice may not
 /// have goes to the others in proportion.
-pub fn shares(claims: &[Claim], limits: &[f64]) -> Vec<f64> {
+pub fn shares(claims: &[NfDemand], limits: &[f64]) -> Vec<f64> {
     let least = claims.iter().filter(|c| c.active).map(|c| c.slo).min().unwrap_or_default();
     let mut shares: Vec<f64> = claims.iter().map(|c| if c.active { c.priority(least) } else { 0.0 }).collect();
     let slices = claims.iter().map(|c| c.slice + 1).max().unwrap_or(0);
@@ -77,8 +77,8 @@ pub fn shares(claims: &[Claim], limits: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    fn claim(slo_ms: u64, active: bool, slice: usize) -> Claim {
-        Claim { slo: Duration::from_millis(slo_ms), violations: 0, active, slice }
+    fn claim(slo_ms: u64, active: bool, slice: usize) -> NfDemand {
+        NfDemand { slo: Duration::from_millis(slo_ms), violations: 0, active, slice }
     }
 
     fn close(a: &[f64], b: &[f64]) -> bool {

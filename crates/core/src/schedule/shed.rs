@@ -3,7 +3,7 @@
 //! meanwhile (Overload Start, TS 38.413 8.7.7).
 
 use super::kind::NfKind;
-use crate::n2::{Establishment, View};
+use crate::n2::{EstablishmentCause, ShallowView};
 use serde::{Deserialize, Serialize};
 
 /// How much of the room for waiting messages is full, 0 to 1, when what begins to be turned away.
@@ -59,18 +59,19 @@ impl Level {
     /// Whether a message is let in. `known`: it names a UE that has a context here.
     ///
     /// What is not the first message of a connection always is: it ends something that has begun, or is a handover.
-    pub fn admits(self, view: &View, known: bool) -> bool {
+    pub fn admits(self, view: &ShallowView, known: bool) -> bool {
         let Some(establishment) = view.establishment else { return true };
         // A UE that leaves makes room.
-        if establishment == Establishment::Emergency || view.kind == NfKind::Deregistration {
+        if establishment == EstablishmentCause::Emergency || view.kind == NfKind::Deregistration {
             return true;
         }
         let new = view.kind == NfKind::Registration && !known;
         match self {
             Level::Normal => true,
-            Level::Registrations => !new || establishment == Establishment::Priority,
+            Level::Registrations => !new || establishment == EstablishmentCause::Priority,
             Level::LowPriority => {
-                establishment <= Establishment::Terminating && !new || establishment == Establishment::Priority
+                establishment <= EstablishmentCause::Terminating && !new
+                    || establishment == EstablishmentCause::Priority
             }
             Level::Others => false,
         }
@@ -80,7 +81,7 @@ impl Level {
 /// What RAN nodes are asked to do with UEs that want to come (Overload Action, TS 38.413 9.3.1.105).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Action {
+pub enum OverloadResponse {
     /// Turn UEs away that come for signalling: to register, above all.
     RejectSignalling,
     /// Turn UEs away that come to send data and have no emergency.
@@ -93,9 +94,9 @@ pub enum Action {
 
 /// What an Overload Start asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Relief {
+pub struct OverloadAction {
     /// What is to be turned away.
-    pub action: Action,
+    pub action: OverloadResponse,
     /// How much of it, in percent, 1 to 99 (AMF Traffic Load Reduction Indication, 9.3.1.106).
     pub percent: u8,
 }
@@ -103,20 +104,26 @@ pub struct Relief {
 /// What RAN nodes are asked for while the room is so full: nothing below `start`; once asked, until it is below `stop`.
 /// Above `start` the percentage grows with the room. Who is told anew when it has changed does well to wait for a change
 /// that is worth a message.
-pub fn relief(before: Option<Relief>, fill: f64, level: Level, start: f64, stop: f64) -> Option<Relief> {
+pub fn relief(
+    before: Option<OverloadAction>,
+    fill: f64,
+    level: Level,
+    start: f64,
+    stop: f64,
+) -> Option<OverloadAction> {
     let asked = if before.is_some() { fill >= stop } else { fill >= start };
     if !asked {
         return None;
     }
     let action = match level {
-        Level::Normal | Level::Registrations => Action::RejectSignalling,
-        Level::LowPriority => Action::RejectNonEmergencyData,
-        Level::Others => Action::PermitEmergencyAndTerminating,
+        Level::Normal | Level::Registrations => OverloadResponse::RejectSignalling,
+        Level::LowPriority => OverloadResponse::RejectNonEmergencyData,
+        Level::Others => OverloadResponse::PermitEmergencyAndTerminating,
     };
     let over = (fill - stop) / (1.0 - stop).max(f64::EPSILON);
     // Tens: a finer figure would be another one all the time.
     let percent = ((over * 10.0).ceil() * 10.0).clamp(10.0, 99.0) as u8;
-    Some(Relief { action, percent })
+    Some(OverloadAction { action, percent })
 }
 
 #[cfg(test)]
@@ -127,14 +134,14 @@ mod tests {
 
     const THRESHOLDS: Thresholds = Thresholds { registrations: 0.6, others: 0.8 };
 
-    fn first(kind: NfKind, establishment: Establishment) -> View {
+    fn first(kind: NfKind, establishment: EstablishmentCause) -> ShallowView {
         let route = Route::Initial { ran_id: RanUeNgapId(1), s_tmsi: None };
-        View { route, kind, establishment: Some(establishment) }
+        ShallowView { route, kind, establishment: Some(establishment) }
     }
 
     #[test]
     fn the_fuller_the_less_is_let_in() {
-        use Establishment::*;
+        use EstablishmentCause::*;
         use NfKind::{Deregistration, Mobility, Registration, ServiceRequest};
         // Which levels let it in, from Normal to Others.
         let cases = [
@@ -161,7 +168,7 @@ mod tests {
     fn what_is_under_way_and_handovers_are_always_let_in() {
         let route = Route::Ue(AmfUeNgapId::default());
         for kind in NfKind::ALL {
-            let view = View { route, kind, establishment: None };
+            let view = ShallowView { route, kind, establishment: None };
             assert!(Level::ALL.iter().all(|level| level.admits(&view, true)));
         }
     }
@@ -185,11 +192,11 @@ mod tests {
         let ask = |before, fill, level| relief(before, fill, level, 0.5, 0.25);
         assert_eq!(ask(None, 0.4, Level::Normal), None);
         let asked = ask(None, 0.5, Level::Normal);
-        assert_eq!(asked, Some(Relief { action: Action::RejectSignalling, percent: 40 }));
+        assert_eq!(asked, Some(OverloadAction { action: OverloadResponse::RejectSignalling, percent: 40 }));
         assert_eq!(ask(asked, 0.39, Level::Normal).map(|r| r.percent), Some(20));
         assert_eq!(ask(asked, 0.25, Level::Normal).map(|r| r.percent), Some(10));
         assert_eq!(ask(asked, 0.24, Level::Normal), None);
-        let full = Relief { action: Action::PermitEmergencyAndTerminating, percent: 99 };
+        let full = OverloadAction { action: OverloadResponse::PermitEmergencyAndTerminating, percent: 99 };
         assert_eq!(ask(asked, 1.0, Level::Others), Some(full));
         assert_eq!(ask(None, 2.0, Level::LowPriority).map(|r| r.percent), Some(99));
     }

@@ -5,7 +5,7 @@
 //! session that goes to another UPF divides what is left: a part stays for what is on its way through the source, and the
 //! target gets the rest, so that both together never carry more.
 
-use super::context::{N4, SmContext, Stage};
+use super::context::{N4State, SmContext, Stage};
 use super::{Output, n4};
 use crate::Env;
 use crate::config::{Charging, CoreConfig};
@@ -34,7 +34,7 @@ pub(super) fn of(sm: &SmContext, config: &CoreConfig) -> Option<Charging> {
 }
 
 /// How much of the quota is left, as far as reported; `None` without one.
-pub(super) fn left(sm: &SmContext, config: &CoreConfig) -> Option<u64> {
+pub(super) fn quota_remaining(sm: &SmContext, config: &CoreConfig) -> Option<u64> {
     let quota = of(sm, config)?.quota?;
     Some(quota.saturating_sub(sm.usage.uplink.saturating_add(sm.usage.downlink)))
 }
@@ -87,24 +87,24 @@ pub(super) fn add(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Ve
     if (uplink, downlink) != (0, 0) {
         sm.usage.uplink = sm.usage.uplink.saturating_add(uplink);
         sm.usage.downlink = sm.usage.downlink.saturating_add(downlink);
-        out.push(Output::Carried { uplink, downlink });
+        out.push(Output::UsageReported { uplink, downlink });
     }
 }
 
 /// Grants what is left to a UPF that has used up what it had, as soon as nothing else is under way.
 pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    if !sm.usage.spent || sm.n4 != N4::Told || sm.relocation.is_some() || sm.stage != Stage::Established {
+    if !sm.usage.spent || sm.n4 != N4State::Told || sm.relocation.is_some() || sm.stage != Stage::Established {
         return;
     }
     sm.usage.spent = false;
-    if let Some(octets) = left(sm, env.config).filter(|octets| *octets > 0) {
+    if let Some(octets) = quota_remaining(sm, env.config).filter(|octets| *octets > 0) {
         ask(sm, n4::charging_request(sm, Some(octets)), out);
     }
 }
 
 /// Sends a request about charging to the session's UPF.
 pub(super) fn ask(sm: &mut SmContext, request: Output, out: &mut Vec<Output>) {
-    sm.n4 = N4::Telling { stale: false };
+    sm.n4 = N4State::Telling { stale: false };
     sm.usage.asked = true;
     out.push(request);
 }

@@ -47,9 +47,9 @@ pub struct SmContext {
     /// Where the session stands towards the UE.
     pub stage: Stage,
     /// Where it stands towards the RAN.
-    pub ran: Ran,
+    pub ran: RanState,
     /// Where it stands towards the UPF.
-    pub n4: N4,
+    pub n4: N4State,
     /// What it has carried, as far as reported.
     pub usage: Usage,
     /// The session is on its way from one UPF to another.
@@ -103,7 +103,7 @@ pub enum Stage {
 
 /// Where a session stands towards the RAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ran {
+pub enum RanState {
     /// No resources there.
     Idle,
     /// To be set up as soon as the UPF has given its tunnel.
@@ -121,7 +121,7 @@ pub enum Ran {
 
 /// Where a session stands towards the UPF. At most one request is outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum N4 {
+pub enum N4State {
     /// A session establishment is outstanding.
     Establishing,
     /// The UPF has the session and knows what [`SmContext::downlink`] says.
@@ -213,12 +213,12 @@ impl SmContext {
 
     /// Whether it has its user plane at the RAN: of a new session, the UPF's last answer may still be on its way.
     pub fn is_up(&self) -> bool {
-        self.ran == Ran::Up && matches!(self.stage, Stage::Accepted { .. } | Stage::Established)
+        self.ran == RanState::Up && matches!(self.stage, Stage::Accepted { .. } | Stage::Established)
     }
 
     /// Whether the RAN was asked to set its user plane up and has not answered.
     pub fn is_asked(&self) -> bool {
-        self.ran == Ran::Asked && matches!(self.stage, Stage::Accepted { .. } | Stage::Established)
+        self.ran == RanState::Asked && matches!(self.stage, Stage::Accepted { .. } | Stage::Established)
     }
 
     /// Whether the session is anything to the UE: one that has ended is only waiting for the UPF.
@@ -230,7 +230,7 @@ impl SmContext {
     pub fn state(&self) -> SessionState {
         match (&self.stage, self.ran) {
             (Stage::Requested { .. } | Stage::Accepted { .. }, _) => SessionState::Establishing,
-            (Stage::Established, Ran::Up) => SessionState::Active,
+            (Stage::Established, RanState::Up) => SessionState::Active,
             (Stage::Established, _) => SessionState::Inactive,
             (Stage::Releasing { .. } | Stage::Ended, _) => SessionState::Releasing,
         }

@@ -2,8 +2,8 @@
 //! and from the UPF's answer to the accept.
 
 use super::charging::Usage;
-use super::context::{N4, Ran, SmContext, Stage};
-use super::n1::{self, Received};
+use super::context::{N4State, RanState, SmContext, Stage};
+use super::n1::{self, Received5gsm};
 use super::{Create, Output, n2, n4, options, release, seid};
 use crate::Env;
 use crate::config::{CoreConfig, DnnConfig, UpfConfig};
@@ -57,8 +57,8 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
         usage: Usage::default(),
         relocation: None,
         stage: Stage::Requested { pti, cause: cause.map(GsmCause::as_u8), options },
-        ran: Ran::Idle,
-        n4: N4::Establishing,
+        ran: RanState::Idle,
+        n4: N4State::Establishing,
         deadline: None,
         since: env.arrived,
     };
@@ -68,7 +68,7 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
 
 /// The request, if that is what the 5GSM message is.
 fn establishment_request(request: &Create<'_>) -> Result<(u8, Box<NasPduSessionEstablishmentRequest>), Refusal> {
-    let Received { psi, pti, message } = n1::decode(request.n1)?;
+    let Received5gsm { psi, pti, message } = n1::decode(request.n1)?;
     match message {
         _ if pti == 0 => Err(n1::status(psi, pti, GsmCause::InvalidPtiValue)),
         Nas5gsmMessage::PduSessionEstablishmentRequest(asked) if psi == request.psi => Ok((pti, asked)),
@@ -142,7 +142,7 @@ pub(super) fn upf_ready(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Ve
     match (n1::establishment_accept(sm, pti, cause, options), n2::setup_request(sm)) {
         (Some(accept), Some(setup)) => {
             sm.stage = Stage::Accepted { pti };
-            sm.ran = Ran::Asked;
+            sm.ran = RanState::Asked;
             sm.deadline = Some(env.now + env.config.timers.ran_response);
             out.extend([accept, setup]);
         }

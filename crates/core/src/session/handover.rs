@@ -1,16 +1,16 @@
 //! The session's part in a handover (TS 23.502 4.9.1.2 and 4.9.1.3): the RAN's end of N3 becomes another one, and the
 //! path to the one before is ended with an end marker.
 
-use super::context::{N4, Ran, SmContext, Stage};
+use super::context::{N4State, RanState, SmContext, Stage};
 use super::n2::{self, HandoverRefusal};
-use super::{N2Sm, Output, release, relocate, userplane};
+use super::{N2Sm, Output, release, relocate, user_plane};
 use crate::Env;
 use vireo_types::Instant;
 use vireo_wire::nas::GsmCause;
 
 /// Whether the session has a user plane that can be handed over.
 fn is_up(sm: &SmContext) -> bool {
-    sm.is_up() && matches!(sm.n4, N4::Told | N4::Telling { .. })
+    sm.is_up() && matches!(sm.n4, N4State::Told | N4State::Telling { .. })
 }
 
 /// Path Switch Request: the UE is at another RAN node already. One that cannot be switched is lost.
@@ -18,12 +18,12 @@ pub(super) fn switch(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut
     match n2::path_switch_request(octets) {
         Some(tunnel) if is_up(sm) => {
             sm.since = env.now;
-            userplane::forward_to(sm, Some(tunnel), out);
+            user_plane::forward_to(sm, Some(tunnel), out);
         }
         // It was set up before the UE went; only the answer that says so is still on its way.
         Some(tunnel) if sm.is_asked() => {
             sm.since = env.now;
-            userplane::ran_is_up(sm, tunnel, out);
+            user_plane::ran_is_up(sm, tunnel, out);
         }
         _ => lost(sm, env, out),
     }
@@ -42,7 +42,7 @@ pub(super) fn lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     sm.target = None;
     if matches!(sm.stage, Stage::Accepted { .. } | Stage::Established) {
         // There is nothing of it at the RAN node that the UE is at now.
-        sm.ran = Ran::Idle;
+        sm.ran = RanState::Idle;
         release::start(sm, release::NO_PTI, GsmCause::InsufficientResources.as_u8(), env, out);
     }
 }
@@ -68,10 +68,10 @@ pub(super) fn complete(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
     match sm.target.take() {
         Some(tunnel) if is_up(sm) => {
             sm.since = env.now;
-            userplane::forward_to(sm, Some(tunnel), out);
+            user_plane::forward_to(sm, Some(tunnel), out);
             relocate::handed_over(sm, tunnel, out);
         }
-        _ if sm.ran == Ran::Up => lost(sm, env, out),
+        _ if sm.ran == RanState::Up => lost(sm, env, out),
         // What was asked of the RAN while the UE was on its way is asked of the target.
         _ => {}
     }

@@ -18,10 +18,10 @@ mod signalling;
 #[cfg(test)]
 pub(crate) mod tests;
 mod upf;
-mod userplane;
+mod user_plane;
 
 pub use charging::Usage;
-pub use context::{N4, Ran, SessionState, SessionStatus, SmContext, Stage, Tunnel};
+pub use context::{N4State, RanState, SessionState, SessionStatus, SmContext, Stage, Tunnel};
 pub use handover::switched;
 pub use n2::{HandoverRefusal, path_switch_acknowledge, refusal};
 pub use relocate::{Relocation, Step};
@@ -127,11 +127,11 @@ pub enum Input<'a> {
     /// The operator wants the session at another UPF, with its addresses, under this SEID of ours.
     Relocate(SocketAddr, Seid),
     /// A PFCP message of the UPF that the session goes to or comes from ([`Relocation`]).
-    PfcpElsewhere(&'a [u8]),
+    PfcpFromTarget(&'a [u8]),
     /// That UPF did not answer.
-    PfcpElsewhereTimeout,
+    TargetPfcpTimeout,
     /// That UPF has restarted.
-    ElsewhereLost,
+    TargetUpfLost,
     /// The deadline passed.
     Deadline,
 }
@@ -148,7 +148,7 @@ pub enum Output {
     /// These addresses go back to the pool.
     FreeAddress(Box<Dnn>, SessionAddress),
     /// A session that the UE asked for could not be had, or has ended: forget it.
-    Gone,
+    Released,
     /// The UE's new session is usable: the UPF forwards to the RAN. For counters and latency.
     Established,
     /// The user plane of a session that the UE had is back (service request): the UPF forwards to the RAN.
@@ -156,7 +156,7 @@ pub enum Output {
     /// The UPF holds a downlink packet for a UE without user plane: page it, or activate if it is connected.
     DownlinkData,
     /// The session has carried so many octets of user packets, which were not told before.
-    Carried {
+    UsageReported {
         /// From the UE.
         uplink: u64,
         /// To the UE.
@@ -176,7 +176,7 @@ pub fn create(request: &Create<'_>, env: &mut Env<'_>) -> (Option<SmContext>, Ve
 
 /// Whether a PFCP message says that the UPF does not establish a new session because the address is another session's.
 pub fn address_is_taken(sm: &SmContext, message: &[u8]) -> bool {
-    let waits = sm.n4 == N4::Establishing && matches!(sm.stage, Stage::Requested { .. });
+    let waits = sm.n4 == N4State::Establishing && matches!(sm.stage, Stage::Requested { .. });
     waits && n4::address_is_taken(message, sm.cp_seid)
 }
 
@@ -186,11 +186,11 @@ pub fn establish_with(sm: &mut SmContext, address: SessionAddress, config: &Core
     n4::establishment_request(sm, config, 0)
 }
 
-/// One step of a session. After [`Output::Gone`] the context is to be forgotten.
+/// One step of a session. After [`Output::Released`] the context is to be forgotten.
 pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> {
     let mut out = Vec::new();
     let was_elsewhere = relocate::is_elsewhere(sm);
-    if sm.stage == Stage::Ended && sm.n4 == N4::Deleted && !was_elsewhere {
+    if sm.stage == Stage::Ended && sm.n4 == N4State::Deleted && !was_elsewhere {
         return out;
     }
     match input {
@@ -201,25 +201,25 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         Input::N2(N2Sm::HandoverRequestAcknowledge, octets) => handover::prepared(sm, octets, &mut out),
         Input::HandoverComplete => handover::complete(sm, env, &mut out),
         Input::N2(N2Sm::HandoverAllocationUnsuccessful, _) | Input::HandoverCancelled => {
-            userplane::handover_cancelled(sm, env, &mut out);
+            user_plane::handover_cancelled(sm, env, &mut out);
         }
-        Input::N2(kind, octets) => userplane::ran_answered(sm, kind, octets, env, &mut out),
-        Input::Activate => userplane::activate(sm, env, &mut out),
-        Input::Deactivate => userplane::deactivate(sm, &mut out),
-        Input::Reachable => release::remind(sm, &mut out),
-        Input::Unreachable => userplane::unreachable(sm, &mut out),
+        Input::N2(kind, octets) => user_plane::ran_answered(sm, kind, octets, env, &mut out),
+        Input::Activate => user_plane::activate(sm, env, &mut out),
+        Input::Deactivate => user_plane::deactivate(sm, &mut out),
+        Input::Reachable => release::resend_release_command(sm, &mut out),
+        Input::Unreachable => user_plane::unreachable(sm, &mut out),
         Input::Release(cause) => release::start(sm, release::NO_PTI, cause, env, &mut out),
         Input::ReleaseLocally => release::end(sm, &mut out),
         Input::Pfcp(octets) => upf::received(sm, octets, env, &mut out),
         Input::PfcpTimeout => upf::silent(sm, env, &mut out),
         Input::UpfLost => {
-            relocate::abandoned(sm, &mut out);
-            userplane::upf_lost(sm, env, &mut out);
+            relocate::on_source_lost(sm, &mut out);
+            user_plane::upf_lost(sm, env, &mut out);
         }
         Input::Relocate(upf, seid) => relocate::begin(sm, upf, seid, env, &mut out),
-        Input::PfcpElsewhere(octets) => relocate::received(sm, octets, env, &mut out),
-        Input::PfcpElsewhereTimeout => relocate::silent(sm, env, &mut out),
-        Input::ElsewhereLost => relocate::lost(sm, env, &mut out),
+        Input::PfcpFromTarget(octets) => relocate::received(sm, octets, env, &mut out),
+        Input::TargetPfcpTimeout => relocate::on_target_timeout(sm, env, &mut out),
+        Input::TargetUpfLost => relocate::lost(sm, env, &mut out),
         Input::Deadline => deadline_passed(sm, env, &mut out),
     }
     if was_elsewhere {
@@ -242,7 +242,7 @@ fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
         // Set again meanwhile, or cleared.
         _ if sm.deadline.is_none_or(|at| at > env.now) => {}
         Stage::Releasing { .. } => release::t3592_expired(sm, env, out),
-        _ => userplane::ran_silent(sm, env, out),
+        _ => user_plane::ran_silent(sm, env, out),
     }
 }
 

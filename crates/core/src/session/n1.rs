@@ -8,7 +8,7 @@ use vireo_types::{PduSessionType, Snssai};
 use vireo_wire::nas::*;
 
 /// A 5GSM message of the UE.
-pub(super) struct Received {
+pub(super) struct Received5gsm {
     /// PDU session identity of its header.
     pub(super) psi: u8,
     /// Procedure transaction identity of its header.
@@ -18,7 +18,7 @@ pub(super) struct Received {
 }
 
 /// Reads a 5GSM message. What cannot be read is an error with the answer that TS 24.501 clause 7 has for it, if any.
-pub(super) fn decode(octets: &[u8]) -> Result<Received, Option<Output>> {
+pub(super) fn decode(octets: &[u8]) -> Result<Received5gsm, Option<Output>> {
     if octets.first() != Some(&EXTENDED_PROTOCOL_DISCRIMINATOR_5GSM) {
         return Err(None);
     }
@@ -28,7 +28,7 @@ pub(super) fn decode(octets: &[u8]) -> Result<Received, Option<Output>> {
     }
     match received {
         Ok(Nas5gsMessage::Gsm(header, message)) => {
-            Ok(Received { psi: header.pdu_session_identity, pti: header.procedure_transaction_identity, message })
+            Ok(Received5gsm { psi: header.pdu_session_identity, pti: header.procedure_transaction_identity, message })
         }
         _ => Err(None),
     }

@@ -32,7 +32,7 @@ fn buffer() -> ApplyAction {
 /// `kept` octets of a quota stay with the UPF that the session comes from.
 pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u64) -> Output {
     let counted = charging::of(sm, config);
-    let grant = charging::left(sm, config).map(|left| left.saturating_sub(kept));
+    let grant = charging::quota_remaining(sm, config).map(|left| left.saturating_sub(kept));
     let network = NetworkInstance::from(sm.dnn.as_str());
     // the only QoS flow there can be, and a rate that the RAN holds
     let simple = config.profile(sm.snssai) == SliceProfile::Iot;
@@ -172,7 +172,7 @@ fn message(sm: &SmContext, kind: MessageType, seid: u64, sequence: u32, fill: im
 #[derive(Debug)]
 pub(super) enum Answer {
     /// Session Establishment Response.
-    Established(Result<Up, Refused>),
+    Established(Result<UpfAllocation, Refused>),
     /// Session Modification Response.
     Modified(Result<(), Refused>),
     /// Session Deletion Response, of whatever cause: the session is not there any more.
@@ -183,7 +183,7 @@ pub(super) enum Answer {
 
 /// What the UPF chose.
 #[derive(Debug)]
-pub(super) struct Up {
+pub(super) struct UpfAllocation {
     /// Its SEID.
     pub(super) seid: u64,
     /// Its end of N3.
@@ -222,7 +222,7 @@ impl Refused {
 
 /// Reads a message for the session of this SEID; `None` if it is for another one or nothing that a session hears.
 /// A response may have SEID 0, where the UPF does not know the session (TS 29.244 7.2.2.4.2).
-pub(super) fn read(octets: &[u8], cp_seid: Seid) -> Option<Answer> {
+pub(super) fn decode_for(octets: &[u8], cp_seid: Seid) -> Option<Answer> {
     let message = Message::new(octets).ok()?;
     let (kind, seid) = (message.message_type(), message.seid());
     if seid != cp_seid.0 && !(seid == 0 && kind.is_response()) {
@@ -239,7 +239,7 @@ pub(super) fn read(octets: &[u8], cp_seid: Seid) -> Option<Answer> {
 
 /// Whether it is the response that a session is not established for its address.
 pub(super) fn address_is_taken(octets: &[u8], cp_seid: Seid) -> bool {
-    let Some(Answer::Established(Err(_))) = read(octets, cp_seid) else { return false };
+    let Some(Answer::Established(Err(_))) = decode_for(octets, cp_seid) else { return false };
     let offending = Message::new(octets).ok().and_then(|message| message.get::<OffendingIe>().ok().flatten());
     offending.is_some_and(|offending| offending.0 == UeIpAddress::ID)
 }
@@ -250,12 +250,12 @@ fn accepted(message: &Message<'_>) -> Result<(), Refused> {
     if cause.is_accepted() { Ok(()) } else { Err(Refused(cause)) }
 }
 
-fn established(message: &Message<'_>) -> Result<Up, Refused> {
+fn established(message: &Message<'_>) -> Result<UpfAllocation, Refused> {
     accepted(message)?;
     let seid = message.need::<FSeid>().map_err(|e| Refused(e.cause))?.seid;
     let created = message.ies().map_while(Result::ok).filter(|ie| ie.id == CreatedPdr::ID);
     let uplink = created.filter_map(|ie| ie.read::<CreatedPdr>().ok()).find(|pdr| pdr.pdr_id == UPLINK_PDR);
-    Ok(Up { seid, tunnel: uplink.and_then(|pdr| pdr.f_teid).and_then(|f_teid| tunnel(&f_teid)) })
+    Ok(UpfAllocation { seid, tunnel: uplink.and_then(|pdr| pdr.f_teid).and_then(|f_teid| tunnel(&f_teid)) })
 }
 
 fn tunnel(f_teid: &FTeid) -> Option<Tunnel> {

@@ -1,7 +1,7 @@
 //! The end of a session (TS 24.501 6.3.3 and 6.4.3, TS 23.502 4.3.4): command and complete with the UE, release with
 //! the RAN, deletion with the UPF. UPF and UE are told in the same step; the address is free when both are done.
 
-use super::context::{N4, Ran, SmContext, Stage};
+use super::context::{N4State, RanState, SmContext, Stage};
 use super::{Output, establish, n1, n2, n4, relocate};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
@@ -22,10 +22,10 @@ pub(super) fn start(sm: &mut SmContext, pti: u8, cause: u8, env: &Env<'_>, out: 
             sm.deadline = Some(env.now + env.config.timers.t3592);
             out.extend(n1::release_command(sm.psi, pti, cause));
             match sm.ran {
-                Ran::Asked | Ran::Up => out.extend(n2::release_command()),
-                Ran::Idle | Ran::Wanted | Ran::Releasing { .. } => {}
+                RanState::Asked | RanState::Up => out.extend(n2::release_command()),
+                RanState::Idle | RanState::Wanted | RanState::Releasing { .. } => {}
             }
-            sm.ran = Ran::Idle;
+            sm.ran = RanState::Idle;
             delete(sm, out);
         }
         Stage::Releasing { .. } | Stage::Ended => {}
@@ -35,7 +35,7 @@ pub(super) fn start(sm: &mut SmContext, pti: u8, cause: u8, env: &Env<'_>, out: 
 /// Ends a session without a word to UE and RAN.
 pub(super) fn end(sm: &mut SmContext, out: &mut Vec<Output>) {
     sm.stage = Stage::Ended;
-    sm.ran = Ran::Idle;
+    sm.ran = RanState::Idle;
     sm.deadline = None;
     delete(sm, out);
     finish(sm, out);
@@ -43,17 +43,17 @@ pub(super) fn end(sm: &mut SmContext, out: &mut Vec<Output>) {
 
 /// Has the UPF delete the session, as soon as nothing else is outstanding with it.
 pub(super) fn delete(sm: &mut SmContext, out: &mut Vec<Output>) {
-    if sm.n4 == N4::Told {
-        sm.n4 = N4::Deleting;
+    if sm.n4 == N4State::Told {
+        sm.n4 = N4State::Deleting;
         out.push(n4::deletion_request(sm));
     }
 }
 
 /// Gives the session up once both the UE and the UPF have.
 pub(super) fn finish(sm: &SmContext, out: &mut Vec<Output>) {
-    if sm.stage == Stage::Ended && sm.n4 == N4::Deleted && !relocate::is_elsewhere(sm) {
+    if sm.stage == Stage::Ended && sm.n4 == N4State::Deleted && !relocate::is_elsewhere(sm) {
         out.push(Output::FreeAddress(Box::new(sm.dnn.clone()), sm.address));
-        out.push(Output::Gone);
+        out.push(Output::Released);
     }
 }
 
@@ -85,7 +85,7 @@ pub(super) fn completed(sm: &mut SmContext, pti: u8, out: &mut Vec<Output>) {
 }
 
 /// The UE can be reached again: the command that it may not have got is sent again.
-pub(super) fn remind(sm: &SmContext, out: &mut Vec<Output>) {
+pub(super) fn resend_release_command(sm: &SmContext, out: &mut Vec<Output>) {
     if let Stage::Releasing { pti, cause, .. } = sm.stage {
         out.extend(n1::release_command(sm.psi, pti, cause));
     }

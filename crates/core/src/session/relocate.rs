@@ -11,9 +11,9 @@
 //! The session is the target's from step 2 on, and everything else that happens to it goes on as ever: it may become idle,
 //! be handed over, or end. Only the source, or a target that is not reached, is dealt with here.
 
-use super::context::{N4, Ran, SmContext, Stage, Tunnel};
+use super::context::{N4State, RanState, SmContext, Stage, Tunnel};
 use super::n4::{self, Answer};
-use super::{Output, charging, n2, release, userplane};
+use super::{Output, charging, n2, release, user_plane};
 use crate::Env;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -47,9 +47,9 @@ pub struct Relocation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     /// The source is to say what the session has carried, whose quota has to be divided.
-    Asking,
+    QueryingUsage,
     /// The source is to carry this much of the quota at most.
-    Dividing(u64),
+    SplittingQuota(u64),
     /// The target is to set the session up.
     Preparing,
     /// It has, with this tunnel end; the source has to answer something else first.
@@ -88,14 +88,15 @@ impl Step {
 
 /// The session is wanted at another UPF, under this SEID of ours.
 pub(super) fn begin(sm: &mut SmContext, to: SocketAddr, cp_seid: Seid, env: &Env<'_>, out: &mut Vec<Output>) {
-    let ready = sm.stage == Stage::Established && sm.n4 == N4::Told && sm.relocation.is_none() && sm.target.is_none();
+    let ready =
+        sm.stage == Stage::Established && sm.n4 == N4State::Told && sm.relocation.is_none() && sm.target.is_none();
     if !ready || !is_settled(sm) || to == sm.upf || cp_seid == sm.cp_seid {
         return out.push(Output::NotRelocated);
     }
-    let step = Step::Asking;
+    let step = Step::QueryingUsage;
     let relocation = Relocation { upf: to, cp_seid, up_seid: 0, step, deadline: None, since: env.now };
     sm.relocation = Some(Box::new(relocation));
-    match charging::left(sm, env.config) {
+    match charging::quota_remaining(sm, env.config) {
         Some(_) => charging::ask(sm, n4::charging_request(sm, None), out),
         None => prepare(sm, 0, env, out),
     }
@@ -104,9 +105,9 @@ pub(super) fn begin(sm: &mut SmContext, to: SocketAddr, cp_seid: Seid, env: &Env
 /// Whether RAN and UPF agree on whether there is a user plane.
 fn is_settled(sm: &SmContext) -> bool {
     match sm.ran {
-        Ran::Idle => sm.downlink.is_none(),
-        Ran::Up => sm.downlink.is_some(),
-        Ran::Wanted | Ran::Asked | Ran::Releasing { .. } => false,
+        RanState::Idle => sm.downlink.is_none(),
+        RanState::Up => sm.downlink.is_some(),
+        RanState::Wanted | RanState::Asked | RanState::Releasing { .. } => false,
     }
 }
 
@@ -121,15 +122,15 @@ fn prepare(sm: &mut SmContext, kept: u64, env: &Env<'_>, out: &mut Vec<Output>) 
 /// The source has said what the session has carried: what is left of its quota is divided, half of it at the most for the
 /// source.
 pub(super) fn reported(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    let left = charging::left(sm, env.config).unwrap_or(0);
+    let left = charging::quota_remaining(sm, env.config).unwrap_or(0);
     let Some(relocation) = sm.relocation.as_deref_mut() else { return };
     match relocation.step {
-        Step::Asking => {
+        Step::QueryingUsage => {
             let kept = KEPT.min(left / 2);
-            relocation.step = Step::Dividing(kept);
+            relocation.step = Step::SplittingQuota(kept);
             charging::ask(sm, n4::charging_request(sm, Some(kept)), out);
         }
-        Step::Dividing(kept) => prepare(sm, kept, env, out),
+        Step::SplittingQuota(kept) => prepare(sm, kept, env, out),
         _ => {}
     }
 }
@@ -143,7 +144,7 @@ fn at(sm: &SmContext, relocation: &Relocation) -> SmContext {
 /// A PFCP message of the other UPF.
 pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     let Some(mut relocation) = sm.relocation.take() else { return };
-    let answer = n4::read(octets, relocation.cp_seid);
+    let answer = n4::decode_for(octets, relocation.cp_seid);
     if answer.is_some() {
         let spent = sm.usage.spent;
         charging::add(sm, octets, env, out);
@@ -172,7 +173,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
             out.push(n4::report_response(&at(sm, &relocation), report.sequence));
             if let (true, Step::Draining { waits, .. }) = (report.downlink_data, &mut relocation.step) {
                 *waits = true;
-                if sm.ran == Ran::Idle {
+                if sm.ran == RanState::Idle {
                     out.push(Output::DownlinkData);
                 }
             }
@@ -188,7 +189,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
 }
 
 /// The other UPF did not answer, or has lost the session.
-pub(super) fn silent(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_target_timeout(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let Some(mut relocation) = sm.relocation.take() else { return };
     match relocation.step {
         // The N4 endpoint ends a session that comes into being late.
@@ -197,21 +198,21 @@ pub(super) fn silent(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
             ended(sm, &mut relocation, env, out);
             sm.relocation = Some(relocation);
         }
-        Step::Asking | Step::Dividing(_) | Step::Draining { .. } => sm.relocation = Some(relocation),
+        Step::QueryingUsage | Step::SplittingQuota(_) | Step::Draining { .. } => sm.relocation = Some(relocation),
         Step::Deleting { done } => gone(done, &relocation, out),
     }
 }
 
 /// The other UPF has restarted: there is nothing of the session to be let go.
 pub(super) fn lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    silent(sm, env, out);
+    on_target_timeout(sm, env, out);
     if let Some(relocation) = &mut sm.relocation {
         relocation.up_seid = 0;
     }
 }
 
 /// The UPF that the session is at has lost it: whatever the other one has of it is of no use.
-pub(super) fn abandoned(sm: &mut SmContext, out: &mut Vec<Output>) {
+pub(super) fn on_source_lost(sm: &mut SmContext, out: &mut Vec<Output>) {
     if let Some(mut relocation) = sm.relocation.take() {
         match relocation.step {
             // One that comes into being there has to be known of, to be let go.
@@ -231,9 +232,9 @@ fn ended(sm: &mut SmContext, relocation: &mut Relocation, env: &Env<'_>, out: &m
         return;
     }
     match sm.ran {
-        Ran::Up => userplane::forward_to(sm, Some(to), out),
+        RanState::Up => user_plane::forward_to(sm, Some(to), out),
         // It became idle meanwhile.
-        Ran::Idle if waits => out.push(Output::DownlinkData),
+        RanState::Idle if waits => out.push(Output::DownlinkData),
         _ => {}
     }
 }
@@ -294,7 +295,7 @@ pub(super) fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<O
         Step::Draining { ran: true, .. } => {
             // First the usual time for the RAN's answer, then no longer.
             let by = relocation.since + env.config.timers.ran_response;
-            match by > env.now && sm.ran != Ran::Idle {
+            match by > env.now && sm.ran != RanState::Idle {
                 true => relocation.deadline = Some(by),
                 false => {
                     sm.relocation = Some(relocation);
@@ -317,21 +318,27 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
     let ends = matches!(sm.stage, Stage::Releasing { .. } | Stage::Ended);
     match &mut relocation.step {
         Step::Deleting { .. } | Step::Preparing => {}
-        Step::Asking | Step::Dividing(_) | Step::Prepared(_) | Step::Ending { .. } | Step::Draining { .. } if ends => {
+        Step::QueryingUsage
+        | Step::SplittingQuota(_)
+        | Step::Prepared(_)
+        | Step::Ending { .. }
+        | Step::Draining { .. }
+            if ends =>
+        {
             let done = matches!(relocation.step, Step::Ending { .. } | Step::Draining { .. });
             let_go(sm, &mut relocation, done, out);
         }
-        Step::Asking | Step::Dividing(_) => {}
+        Step::QueryingUsage | Step::SplittingQuota(_) => {}
         // A RAN node that is being told the source's tunnel end has to have it before it can get another.
-        Step::Prepared(_) if sm.n4 != N4::Told || sm.target.is_some() || !is_settled(sm) => {}
+        Step::Prepared(_) if sm.n4 != N4State::Told || sm.target.is_some() || !is_settled(sm) => {}
         Step::Prepared(tunnel) => {
             let tunnel = *tunnel;
             switch(sm, &mut relocation, tunnel, env, out);
         }
         // Nobody sends through a RAN node that the UE has left.
-        Step::Ending { ran, .. } => *ran &= sm.ran != Ran::Idle,
+        Step::Ending { ran, .. } => *ran &= sm.ran != RanState::Idle,
         Step::Draining { ran, waits } => {
-            *ran &= sm.ran != Ran::Idle;
+            *ran &= sm.ran != RanState::Idle;
             if let (true, Some(_)) = (*waits, sm.downlink) {
                 *waits = false;
                 relocation.deadline = Some(env.now + ON_THE_WAY);
@@ -350,7 +357,7 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
 
 /// The target has the session from now on.
 fn switch(sm: &mut SmContext, relocation: &mut Relocation, tunnel: Tunnel, env: &Env<'_>, out: &mut Vec<Output>) {
-    let modify = sm.downlink.filter(|_| sm.ran == Ran::Up).and_then(|to| n2::modify_request(tunnel, to));
+    let modify = sm.downlink.filter(|_| sm.ran == RanState::Up).and_then(|to| n2::modify_request(tunnel, to));
     std::mem::swap(&mut sm.upf, &mut relocation.upf);
     std::mem::swap(&mut sm.cp_seid, &mut relocation.cp_seid);
     std::mem::swap(&mut sm.up_seid, &mut relocation.up_seid);

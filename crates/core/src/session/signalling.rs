@@ -1,14 +1,14 @@
 //! What the UE says about a session that is there: dispatch of its 5GSM messages and the answers of TS 24.501
 //! clauses 6.5 and 7 to those that do not fit.
 
-use super::context::{Ran, SmContext, Stage};
-use super::n1::{self, Received};
+use super::context::{RanState, SmContext, Stage};
+use super::n1::{self, Received5gsm};
 use super::{Output, n2, release};
 use crate::Env;
 use vireo_wire::nas::{GsmCause, Nas5gsmMessage as Message, NasPduSessionModificationRequest};
 
 pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
-    let Received { psi, pti, message } = match n1::decode(octets) {
+    let Received5gsm { psi, pti, message } = match n1::decode(octets) {
         Ok(received) => received,
         Err(answer) => return out.extend(answer),
     };
@@ -93,7 +93,7 @@ fn status_received(sm: &mut SmContext, pti: u8, cause: GsmCause, env: &Env<'_>, 
     match sm.stage {
         Stage::Releasing { pti: running, .. } if fatal && (no_session || running == pti) => release::end(sm, out),
         Stage::Accepted { .. } | Stage::Established if no_session => {
-            if matches!(sm.ran, Ran::Asked | Ran::Up) {
+            if matches!(sm.ran, RanState::Asked | RanState::Up) {
                 out.extend(n2::release_command());
             }
             release::end(sm, out);

@@ -1,44 +1,44 @@
 //! What the UPF says about a session: the answers to what it was told, and its reports (TS 29.244 7.5).
 
-use super::context::{N4, Ran, SmContext, Stage};
+use super::context::{N4State, RanState, SmContext, Stage};
 use super::n4::{self, Answer, Report};
-use super::{Output, charging, establish, release, relocate, userplane};
+use super::{Output, charging, establish, release, relocate, user_plane};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
 pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
-    let Some(answer) = n4::read(octets, sm.cp_seid) else {
+    let Some(answer) = n4::decode_for(octets, sm.cp_seid) else {
         return;
     };
     charging::add(sm, octets, env, out);
     match (answer, sm.n4) {
-        (Answer::Established(Ok(up)), N4::Establishing) => {
+        (Answer::Established(Ok(up)), N4State::Establishing) => {
             (sm.up_seid, sm.uplink) = (up.seid, up.tunnel);
-            sm.n4 = N4::Told;
+            sm.n4 = N4State::Told;
             established(sm, env, out);
         }
-        (Answer::Established(Err(cause)), N4::Establishing) => not_established(sm, cause.of_reject(), env, out),
-        (Answer::Modified(Ok(())), N4::Telling { stale }) => {
-            sm.n4 = N4::Told;
+        (Answer::Established(Err(cause)), N4State::Establishing) => not_established(sm, cause.of_reject(), env, out),
+        (Answer::Modified(Ok(())), N4State::Telling { stale }) => {
+            sm.n4 = N4State::Told;
             let asked = std::mem::take(&mut sm.usage.asked);
             match sm.stage {
                 Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),
                 _ if asked => relocate::reported(sm, env, out),
                 _ if stale => {}
-                _ => userplane::settled(sm, out),
+                _ => user_plane::settled(sm, out),
             }
-            if stale && sm.n4 == N4::Told && !matches!(sm.stage, Stage::Releasing { .. } | Stage::Ended) {
-                userplane::tell(sm, out);
+            if stale && sm.n4 == N4State::Told && !matches!(sm.stage, Stage::Releasing { .. } | Stage::Ended) {
+                user_plane::tell(sm, out);
             }
         }
-        (Answer::Modified(Err(cause)), N4::Telling { .. }) => {
+        (Answer::Modified(Err(cause)), N4State::Telling { .. }) => {
             if cause.is_session_lost() {
-                return userplane::upf_lost(sm, env, out);
+                return user_plane::upf_lost(sm, env, out);
             }
-            sm.n4 = N4::Told;
+            sm.n4 = N4State::Told;
             give_up(sm, GsmCause::NetworkFailure, env, out);
         }
-        (Answer::Deleted, N4::Deleting) => deleted(sm, out),
+        (Answer::Deleted, N4State::Deleting) => deleted(sm, out),
         (Answer::Report(report), _) => reported(sm, &report, env, out),
         // Late, or of another request than the outstanding one.
         _ => {}
@@ -48,13 +48,13 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
 /// The UPF did not answer.
 pub(super) fn silent(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     match sm.n4 {
-        N4::Establishing => not_established(sm, GsmCause::NetworkFailure, env, out),
-        N4::Telling { .. } => {
-            sm.n4 = N4::Told;
+        N4State::Establishing => not_established(sm, GsmCause::NetworkFailure, env, out),
+        N4State::Telling { .. } => {
+            sm.n4 = N4State::Told;
             give_up(sm, GsmCause::ReactivationRequested, env, out);
         }
-        N4::Deleting => deleted(sm, out),
-        N4::Told | N4::Deleted => {}
+        N4State::Deleting => deleted(sm, out),
+        N4State::Told | N4State::Deleted => {}
     }
 }
 
@@ -64,8 +64,8 @@ fn established(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
         _ if sm.uplink.is_none() => give_up(sm, GsmCause::NetworkFailure, env, out),
         Stage::Requested { pti, .. } => establish::upf_ready(sm, pti, env, out),
         Stage::Accepted { .. } | Stage::Established => {
-            if sm.ran == Ran::Wanted {
-                userplane::set_up(sm, env, out);
+            if sm.ran == RanState::Wanted {
+                user_plane::set_up(sm, env, out);
             }
         }
         Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),
@@ -73,7 +73,7 @@ fn established(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
 }
 
 fn not_established(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut Vec<Output>) {
-    sm.n4 = N4::Deleted;
+    sm.n4 = N4State::Deleted;
     match sm.stage {
         Stage::Requested { .. } => establish::refuse(sm, cause, out),
         // It was to be established anew: the UE shall ask itself, and may get another UPF.
@@ -93,7 +93,7 @@ fn give_up(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut Vec<Out
 }
 
 fn deleted(sm: &mut SmContext, out: &mut Vec<Output>) {
-    sm.n4 = N4::Deleted;
+    sm.n4 = N4State::Deleted;
     release::finish(sm, out);
 }
 
@@ -101,10 +101,10 @@ fn deleted(sm: &mut SmContext, out: &mut Vec<Output>) {
 fn reported(sm: &mut SmContext, report: &Report, env: &Env<'_>, out: &mut Vec<Output>) {
     out.push(n4::report_response(sm, report.sequence));
     if report.downlink_data {
-        userplane::downlink_data(sm, out);
+        user_plane::downlink_data(sm, out);
         relocate::noticed(sm);
     }
     if report.error_indication.is_some() && report.error_indication == sm.downlink {
-        userplane::tunnel_lost(sm, env, out);
+        user_plane::tunnel_lost(sm, env, out);
     }
 }

@@ -9,16 +9,16 @@ use crate::lab::nas::{CIPHERED, downlink, protected};
 use crate::lab::{ASSOC, Lab};
 use smf::{ALL, amf, answers, is_at, succeeded, with_sessions};
 pub(crate) use smf::{Smf, idle, stages, transferred, with_session};
-use vireo_core::chain::{
-    Answer, Ask, Carried, Create as CreateAsk, Created, Crossing, CrossingStage, RemoteStage, Told, Transfer,
-    Transferred, Update,
-};
 use vireo_core::context::{self, Procedure};
 use vireo_core::engine::Event;
+use vireo_core::sba::{
+    HandoverSmfStage, HandoverSmfState, ImpliedCreateResponse, N1N2Content, N1N2Transfer, N1N2TransferResult,
+    PiggybackedSmContext, RemoteStage, SmfCreateRequest as CreateAsk, SmfRequest, SmfResponse, SmfUpdateRequest,
+};
 use vireo_core::session::{self, Input, N2Sm};
-use vireo_core::turn::{Effect, Kind, Note};
+use vireo_core::step::{Effect, Kind, Note};
 use vireo_emulator::gnb;
-use vireo_emulator::ue::{self, Event as UeEvent, Mm};
+use vireo_emulator::ue::{self, Event as UeEvent, MmState};
 use vireo_types::*;
 
 #[test]
@@ -51,13 +51,13 @@ fn a_ue_that_leaves_has_its_sessions_released() {
     assert_eq!(stages(&lab), [(RemoteStage::Ending, false)]);
     smf.serve(&mut lab);
     assert!(stages(&lab).is_empty() && smf.sessions.is_empty());
-    assert_eq!(lab.ue.mm(), Mm::Deregistered);
+    assert_eq!(lab.ue.mm(), MmState::Deregistered);
 }
 
 #[test]
 fn a_packet_for_an_idle_ue_pages_it_and_its_user_plane_comes_back() {
     let (mut lab, mut smf) = idle();
-    assert_eq!(smf.downlink_packet(&mut lab, 5), Some(Transferred::Attempting));
+    assert_eq!(smf.downlink_packet(&mut lab, 5), Some(N1N2TransferResult::Attempting));
     assert!(matches!(lab.context().and_then(|c| c.procedure), Some(Procedure::Paging(_))));
     lab.settle();
     smf.serve(&mut lab);
@@ -75,7 +75,7 @@ fn an_smf_hears_that_a_ue_does_not_answer() {
     lab.wait(Duration::from_secs(30));
     let asked = smf.asked(&lab);
     let supi = lab.ue.usim().supi();
-    let unreached = Ask::Unreached { uri: "http://smf/unreached".into(), supi, transfer: smf.token };
+    let unreached = SmfRequest::Unreached { uri: "http://smf/unreached".into(), supi, transfer: smf.token };
     assert_eq!(asked, [(0, unreached)]);
 }
 
@@ -87,7 +87,7 @@ fn what_an_smf_has_for_an_idle_ue_waits_for_it() {
     assert!(told.n1.is_some());
     let transfer = smf.transfer(5, told);
     lab.event(Event::Transfer(transfer));
-    assert_eq!(transferred(&lab), Some(Transferred::Attempting));
+    assert_eq!(transferred(&lab), Some(N1N2TransferResult::Attempting));
     lab.settle();
     smf.serve(&mut lab);
     assert!(lab.events.contains(&UeEvent::SessionReleased { psi: 5 }), "{:?}", lab.events);
@@ -153,11 +153,21 @@ fn a_session_that_is_made_too_late_is_let_go() {
     // It has gone before the answer.
     lab.idle();
     assert_eq!((stages(&lab), smf.asked(&lab)), (vec![(RemoteStage::Ending, false)], vec![]));
-    lab.event(Event::Smf { number, ask: ask.clone(), answer: Answer::Created("http://smf/x".into()), carried: None });
-    let release = Ask::Release { reference: "http://smf/x".into() };
+    lab.event(Event::Smf {
+        number,
+        ask: ask.clone(),
+        answer: SmfResponse::Created("http://smf/x".into()),
+        carried: None,
+    });
+    let release = SmfRequest::Release { reference: "http://smf/x".into() };
     assert_eq!(smf.asked(&lab), [(number, release.clone())]);
     // Nor does one that nobody remembers stay there.
-    lab.event(Event::Smf { number: number + 9, ask, answer: Answer::Created("http://smf/x".into()), carried: None });
+    lab.event(Event::Smf {
+        number: number + 9,
+        ask,
+        answer: SmfResponse::Created("http://smf/x".into()),
+        carried: None,
+    });
     assert_eq!(smf.asked(&lab), [(number + 9, release)]);
 }
 
@@ -167,20 +177,20 @@ fn what_happens_before_a_session_has_a_name_is_not_lost() {
     let (mut lab, mut smf) = (amf(), Smf::default());
     lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
     let (number, ask) = smf.asked(&lab).remove(0);
-    let Ask::Create(create) = &ask else { panic!("{ask:?}") };
+    let SmfRequest::Create(create) = &ask else { panic!("{ask:?}") };
     let (reference, told) = smf.create(&lab, create);
     let transfer = smf.transfer(5, told);
     lab.event(Event::Transfer(transfer));
     lab.settle();
     assert!(lab.ue.active_sessions().any(|s| s == 5));
     assert_eq!(smf.asked(&lab), [], "there is no name to ask by");
-    lab.event(Event::Smf { number, ask, answer: Answer::Created(reference), carried: None });
+    lab.event(Event::Smf { number, ask, answer: SmfResponse::Created(reference), carried: None });
     smf.serve(&mut lab);
     assert_eq!((succeeded(&lab, Kind::Session), stages(&lab)), (1, vec![(RemoteStage::Established, true)]));
     assert!(smf.sessions[0].1.downlink.is_some(), "the UPF forwards");
     // A packet that was reported just before changes nothing.
     smf.downlink_packet(&mut lab, 5);
-    assert_eq!((transferred(&lab), lab.downlink_waits()), (Some(Transferred::Initiated), 0));
+    assert_eq!((transferred(&lab), lab.downlink_waits()), (Some(N1N2TransferResult::Initiated), 0));
 }
 
 /// The UE has a session whose name is still to come when the RAN lets it go: it is idle then, and not gone.
@@ -189,14 +199,14 @@ fn a_session_that_the_ue_has_before_it_has_a_name_outlives_its_connection() {
     let (mut lab, mut smf) = (amf(), Smf::default());
     lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
     let (number, ask) = smf.asked(&lab).remove(0);
-    let Ask::Create(create) = &ask else { panic!("{ask:?}") };
+    let SmfRequest::Create(create) = &ask else { panic!("{ask:?}") };
     let (reference, told) = smf.create(&lab, create);
     let transfer = smf.transfer(5, told);
     lab.event(Event::Transfer(transfer));
     lab.settle();
     assert!(lab.ue.active_sessions().any(|s| s == 5));
     lab.idle();
-    lab.event(Event::Smf { number, ask, answer: Answer::Created(reference), carried: None });
+    lab.event(Event::Smf { number, ask, answer: SmfResponse::Created(reference), carried: None });
     smf.serve(&mut lab);
     assert_eq!(stages(&lab), [(RemoteStage::Established, false)]);
     assert!(smf.sessions[0].1.downlink.is_none(), "the UPF buffers");
@@ -222,7 +232,7 @@ fn a_registration_ends_a_service_that_waits_for_an_smf() {
     lab.settle();
     lab.reachable = false;
     let keys = lab.context().and_then(|ue| ue.security).expect("keys");
-    let mut out = ue::Out::default();
+    let mut out = ue::UeOutput::default();
     Lab::new().ue.register(&lab.profile, ue::Registration::Fresh, &mut out).expect("a request");
     let request = out.messages().next().expect("a message").to_vec();
     lab.inject(&protected(&keys, CIPHERED, &request));
@@ -241,7 +251,7 @@ fn a_registration_ends_a_service_that_waits_for_an_smf() {
 fn asking(lab: &mut Lab, smf: &mut Smf) -> (u32, CreateAsk) {
     lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
     match smf.asked(lab).remove(0) {
-        (number, Ask::Create(create)) => (number, *create),
+        (number, SmfRequest::Create(create)) => (number, *create),
         other => panic!("{other:?}"),
     }
 }
@@ -254,16 +264,16 @@ fn reject_of_smf_counts_once_by_its_cause() {
         let (mut lab, mut smf) = (amf(), Smf::default());
         let (number, create) = asking(&mut lab, &mut smf);
         let pti = create.n1[2];
-        let told = Told { n1: Some(vec![0x2e, 5, pti, 0xc3, 26]), n2: None };
-        let ask = Ask::Create(Box::new(create));
+        let told = N1N2Content { n1: Some(vec![0x2e, 5, pti, 0xc3, 26]), n2: None };
+        let ask = SmfRequest::Create(Box::new(create));
         if by_itself {
             let name = "http://smf/1".to_owned();
-            lab.event(Event::Smf { number, ask, answer: Answer::Created(name), carried: None });
+            lab.event(Event::Smf { number, ask, answer: SmfResponse::Created(name), carried: None });
             let transfer = smf.transfer(5, told);
             lab.event(Event::Transfer(transfer));
             lab.event(Event::SmContextReleased { number });
         } else {
-            let answer = Answer::Refused { told, unknown: false };
+            let answer = SmfResponse::Refused { told, unknown: false };
             lab.event(Event::Smf { number, ask, answer, carried: None });
         }
         lab.settle();
@@ -275,8 +285,8 @@ fn reject_of_smf_counts_once_by_its_cause() {
     }
 }
 
-fn created(number: u32, reference: &str) -> Option<Created> {
-    Some(Created { number, key: 3, reference: reference.to_owned(), open: true })
+fn created(number: u32, reference: &str) -> Option<ImpliedCreateResponse> {
+    Some(ImpliedCreateResponse { number, key: 3, reference: reference.to_owned(), open: true })
 }
 
 /// The SMF's first message says that the session is there, and under which name: nothing else needs to answer the question.
@@ -285,16 +295,16 @@ fn a_transfer_answers_the_question_for_a_session() {
     let (mut lab, mut smf) = (amf(), Smf::default());
     let (number, create) = asking(&mut lab, &mut smf);
     let (reference, told) = smf.create(&lab, &create);
-    let transfer = Transfer { created: created(number, &reference), ..smf.transfer(5, told.clone()) };
+    let transfer = N1N2Transfer { created: created(number, &reference), ..smf.transfer(5, told.clone()) };
     lab.event(Event::Transfer(transfer));
     lab.settle();
     smf.serve(&mut lab);
-    assert_eq!(transferred(&lab), Some(Transferred::Initiated));
+    assert_eq!(transferred(&lab), Some(N1N2TransferResult::Initiated));
     assert_eq!((succeeded(&lab, Kind::Session), stages(&lab)), (1, vec![(RemoteStage::Established, true)]));
     assert!(smf.sessions[0].1.downlink.is_some(), "the UPF forwards");
     // An SMF that was started again answers all the same.
-    let ask = Ask::Create(Box::new(create.clone()));
-    lab.event(Event::Smf { number, ask, answer: Answer::Created(reference), carried: None });
+    let ask = SmfRequest::Create(Box::new(create.clone()));
+    lab.event(Event::Smf { number, ask, answer: SmfResponse::Created(reference), carried: None });
     assert_eq!((smf.asked(&lab), stages(&lab)), (vec![], vec![(RemoteStage::Established, true)]));
 
     // Of one that travels the SM context goes along with what is asked then.
@@ -302,10 +312,10 @@ fn a_transfer_answers_the_question_for_a_session() {
     let (number, create) = asking(&mut lab, &mut smf);
     let (reference, told) = smf.create(&lab, &create);
     let created = created(number, &reference);
-    lab.event(Event::Transfer(Transfer { created, carried: carried(3), ..smf.transfer(5, told) }));
+    lab.event(Event::Transfer(N1N2Transfer { created, carried: carried(3), ..smf.transfer(5, told) }));
     lab.settle();
     let asked = asked_with(&lab, &mut smf);
-    assert!(matches!(asked[..], [(Update::N2(N2Sm::SetupResponse, _), 3)]), "{asked:?}");
+    assert!(matches!(asked[..], [(SmfUpdateRequest::N2(N2Sm::SetupResponse, _), 3)]), "{asked:?}");
 }
 
 /// A transfer says that a session is there that the UE has no more: the SMF hears that, and lets it go. What it has named, it says
@@ -327,19 +337,19 @@ fn a_session_that_is_said_to_be_there_too_late_is_let_go() {
         assert_eq!((stages(&lab)[0], smf.asked(&lab)), ((RemoteStage::Ending, false), vec![]));
         let transfer = |created| {
             let (told, carried) = (told.clone(), left.clone());
-            Transfer { token: 9, psi: 5, told, unreached: None, carried, created, wants: None }
+            N1N2Transfer { token: 9, psi: 5, told, unreached: None, carried, created, wants: None }
         };
         let notes = lab.notes.len();
         lab.event(Event::Transfer(transfer(created(number, &reference))));
         // Nor one that nobody remembers.
-        assert_eq!((transferred(&lab), smf.asked(&lab)), (Some(Transferred::Unknown), vec![]));
+        assert_eq!((transferred(&lab), smf.asked(&lab)), (Some(N1N2TransferResult::Unknown), vec![]));
         lab.event(Event::Transfer(transfer(created(number + 9, &reference))));
-        assert_eq!((transferred(&lab), smf.asked(&lab)), (Some(Transferred::Unknown), vec![]));
+        assert_eq!((transferred(&lab), smf.asked(&lab)), (Some(N1N2TransferResult::Unknown), vec![]));
         assert_eq!(lab.notes.len(), notes, "the UE is told nothing");
-        let (ask, answer) = (Ask::Create(Box::new(create)), Answer::Created(reference.clone()));
+        let (ask, answer) = (SmfRequest::Create(Box::new(create)), SmfResponse::Created(reference.clone()));
         lab.event(Event::Smf { number, ask, answer, carried: left.clone() });
         let released = lab.effects[smf.seen..].iter().filter_map(|effect| match effect {
-            Effect::Smf { number, ask: Ask::Release { reference }, carried } => {
+            Effect::SmfRequest { number, ask: SmfRequest::Release { reference }, carried } => {
                 Some((*number, reference.clone(), carried.clone()))
             }
             _ => None,
@@ -355,8 +365,8 @@ fn a_transfer_of_another_question_is_not_taken() {
     let (number, create) = asking(&mut lab, &mut smf);
     let (reference, told) = smf.create(&lab, &create);
     let transfer = |open, reference: &str| {
-        let created = created(number, reference).map(|created| Created { open, ..created });
-        Event::Transfer(Transfer {
+        let created = created(number, reference).map(|created| ImpliedCreateResponse { open, ..created });
+        Event::Transfer(N1N2Transfer {
             token: 9,
             psi: 5,
             told: told.clone(),
@@ -367,32 +377,35 @@ fn a_transfer_of_another_question_is_not_taken() {
         })
     };
     lab.event(transfer(false, "http://smf/other"));
-    assert_eq!((transferred(&lab), stages(&lab)), (Some(Transferred::Unknown), vec![(RemoteStage::Creating, false)]));
+    assert_eq!(
+        (transferred(&lab), stages(&lab)),
+        (Some(N1N2TransferResult::Unknown), vec![(RemoteStage::Creating, false)])
+    );
     lab.event(transfer(true, &reference));
-    assert_eq!((transferred(&lab), stages(&lab)[0].0), (Some(Transferred::Initiated), RemoteStage::Offered));
+    assert_eq!((transferred(&lab), stages(&lab)[0].0), (Some(N1N2TransferResult::Initiated), RemoteStage::Offered));
     // It says the same again, and so does another one.
     lab.event(transfer(false, &reference));
-    assert_eq!(transferred(&lab), Some(Transferred::Initiated));
+    assert_eq!(transferred(&lab), Some(N1N2TransferResult::Initiated));
     lab.event(transfer(false, "http://smf/other"));
-    assert_eq!(transferred(&lab), Some(Transferred::Unknown));
+    assert_eq!(transferred(&lab), Some(N1N2TransferResult::Unknown));
 }
 
 #[test]
 fn nobody_is_told_of_sessions_that_are_not_there() {
     let (mut lab, mut smf) = with_session();
-    assert_eq!(smf.downlink_packet(&mut lab, 6), Some(Transferred::Unknown));
+    assert_eq!(smf.downlink_packet(&mut lab, 6), Some(N1N2TransferResult::Unknown));
     lab.event(Event::SmContextReleased { number: 77 });
     assert_eq!(stages(&lab).len(), 1);
     lab.ue_does(|ue, p, out| ue.deregister(p, false, out).expect("a request"));
-    assert_eq!(smf.downlink_packet(&mut lab, 5), Some(Transferred::Unknown));
+    assert_eq!(smf.downlink_packet(&mut lab, 5), Some(N1N2TransferResult::Unknown));
 }
 
 /// What the AMF has asked since, with the SM contexts that went along.
-fn asked_with(lab: &Lab, smf: &mut Smf) -> Vec<(Update, u32)> {
+fn asked_with(lab: &Lab, smf: &mut Smf) -> Vec<(SmfUpdateRequest, u32)> {
     let new = lab.effects[smf.seen..].to_vec();
     smf.seen = lab.effects.len();
     let of = |effect| match effect {
-        Effect::Smf { ask: Ask::Update { update, .. }, carried, .. } => {
+        Effect::SmfRequest { ask: SmfRequest::Update { update, .. }, carried, .. } => {
             Some((update, carried.expect("it goes along").version))
         }
         _ => None,
@@ -400,45 +413,45 @@ fn asked_with(lab: &Lab, smf: &mut Smf) -> Vec<(Update, u32)> {
     new.into_iter().filter_map(of).collect()
 }
 
-fn carried(version: u32) -> Option<Carried> {
-    Some(Carried { version, octets: vec![1] })
+fn carried(version: u32) -> Option<PiggybackedSmContext> {
+    Some(PiggybackedSmContext { version, octets: vec![1] })
 }
 
 /// The SMF leaves the SM context here: it goes along with each question, one of which is under way at a time.
 #[test]
 fn an_sm_context_that_travels_is_the_one_of_the_answer_before() {
     let (mut lab, mut smf) = with_session();
-    let left = Transfer { carried: carried(3), ..smf.transfer(5, Told::default()) };
+    let left = N1N2Transfer { carried: carried(3), ..smf.transfer(5, N1N2Content::default()) };
     lab.event(Event::Transfer(left));
     let (number, reference) = (0, smf.sessions[0].0.clone());
     lab.idle();
-    assert_eq!(asked_with(&lab, &mut smf), [(Update::Deactivate, 3)]);
+    assert_eq!(asked_with(&lab, &mut smf), [(SmfUpdateRequest::Deactivate, 3)]);
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
     assert_eq!(asked_with(&lab, &mut smf), [], "the other question is not answered yet");
     let answer = |lab: &mut Lab, update, answer, carried| {
-        let ask = Ask::Update { reference: reference.clone(), update };
+        let ask = SmfRequest::Update { reference: reference.clone(), update };
         lab.event(Event::Smf { number, ask, answer, carried });
     };
-    answer(&mut lab, Update::Deactivate, Answer::Done(Told::default()), carried(5));
-    assert_eq!(asked_with(&lab, &mut smf), [(Update::Activate, 5)]);
+    answer(&mut lab, SmfUpdateRequest::Deactivate, SmfResponse::Done(N1N2Content::default()), carried(5));
+    assert_eq!(asked_with(&lab, &mut smf), [(SmfUpdateRequest::Activate, 5)]);
     // An older one that comes late is none.
-    let late = Transfer { carried: carried(4), ..smf.transfer(5, Told::default()) };
+    let late = N1N2Transfer { carried: carried(4), ..smf.transfer(5, N1N2Content::default()) };
     lab.event(Event::Transfer(late));
-    answer(&mut lab, Update::Activate, Answer::Stale, None);
-    assert_eq!(asked_with(&lab, &mut smf), [(Update::Activate, 5)], "it is asked again");
+    answer(&mut lab, SmfUpdateRequest::Activate, SmfResponse::Stale, None);
+    assert_eq!(asked_with(&lab, &mut smf), [(SmfUpdateRequest::Activate, 5)], "it is asked again");
     // What a UPF reports leads the SMF here.
     let wants = |number| {
-        let (told, unreached, carried, wants) = (Told::default(), None, None, Some((number, 0x3fff)));
-        Transfer { token: 9, psi: 0, told, unreached, carried, created: None, wants }
+        let (told, unreached, carried, wants) = (N1N2Content::default(), None, None, Some((number, 0x3fff)));
+        N1N2Transfer { token: 9, psi: 0, told, unreached, carried, created: None, wants }
     };
     for (name, known) in [(number, true), (1, false)] {
         lab.event(Event::Transfer(wants(name)));
-        let Some(Effect::Transferred { carried: left, .. }) = lab.effects.last() else { panic!("an answer") };
+        let Some(Effect::N1N2TransferReply { carried: left, .. }) = lab.effects.last() else { panic!("an answer") };
         assert_eq!(left.as_ref().map(|left| left.version), known.then_some(5), "{name}");
     }
     // It is not asked without end.
     smf.seen = lab.effects.len();
-    (0..9).for_each(|_| answer(&mut lab, Update::Activate, Answer::Stale, None));
+    (0..9).for_each(|_| answer(&mut lab, SmfUpdateRequest::Activate, SmfResponse::Stale, None));
     assert!(asked_with(&lab, &mut smf).len() < 4);
     lab.settle();
     assert!(lab.events.contains(&UeEvent::ServiceAccepted), "the UE is served without it");
@@ -457,9 +470,9 @@ fn what_the_releases_before_stored_of_a_chain_is_read() {
     cut(&lab);
     lab.xn(ALL, |_| true);
     cut(&lab);
-    let crossing = lab.context().and_then(|c| c.chain.crossing).expect("SMFs are asked");
-    assert_eq!((crossing.waiting.len(), &crossing.stage), (2, &CrossingStage::Switching));
+    let crossing = lab.context().and_then(|c| c.chain.handover).expect("SMFs are asked");
+    assert_eq!((crossing.waiting.len(), &crossing.stage), (2, &HandoverSmfStage::Switching));
     let mut json = serde_json::to_value(&*crossing).expect("it is written");
     json.as_object_mut().expect("an object").remove("stage").expect("it is said");
-    assert_eq!(serde_json::from_value::<Crossing>(json).expect("it is read"), *crossing);
+    assert_eq!(serde_json::from_value::<HandoverSmfState>(json).expect("it is read"), *crossing);
 }

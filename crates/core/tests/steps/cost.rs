@@ -42,7 +42,7 @@ fn views() {
             continue;
         }
         let time = nanos(|| {
-            black_box(n2::view(black_box(pdu))).expect("a view");
+            black_box(n2::peek(black_box(pdu))).expect("a view");
         });
         println!("{what}: {time:.0} ns");
         seen.push(what);
@@ -64,13 +64,13 @@ fn stored_contexts() {
         });
         let decode = nanos(|| drop(black_box(context::decode(black_box(&octets)))));
         println!("{what}: {} octets, encode {encode:.0} ns, decode {decode:.0} ns", octets.len());
-        let mut parts = context::Parts::of(&ue, &octets).expect("parts");
+        let mut parts = context::IncrementalEncoder::of(&ue, &octets).expect("parts");
         let kept = nanos(|| {
             buffer.clear();
             let changed = parts.encode(black_box(&ue), &mut buffer);
             assert_eq!(changed, Ok(false));
         });
-        let record = context::Record::new(&octets).expect("a record");
+        let record = context::EncodedContext::new(&octets).expect("a record");
         let (lasting, passing) = (record.perpetual.len(), record.ephemeral.len());
         println!("{what}: perpetual {lasting}, ephemeral {passing} octets; kept decoded, encode {kept:.0} ns");
     }
@@ -91,7 +91,7 @@ fn a_life() {
     let mut buffer = Vec::with_capacity(4096);
     let mut octets = 0;
     let life_of = |buffer: &mut Vec<u8>, octets: &mut usize| {
-        let mut parts = context::Parts::new(&life[0]).expect("parts");
+        let mut parts = context::IncrementalEncoder::new(&life[0]).expect("parts");
         *octets = 0;
         for ue in &life[1..] {
             buffer.clear();

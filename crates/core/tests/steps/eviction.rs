@@ -4,7 +4,7 @@ use crate::lab::{ASSOC, Lab};
 use vireo_core::context::Procedure;
 use vireo_core::engine::{self, Event};
 use vireo_core::n2::{self, UeMessage};
-use vireo_core::turn::{Effect, Kind, Note};
+use vireo_core::step::{Effect, Kind, Note};
 use vireo_core::{Env, Identifiers};
 use vireo_emulator::ue::{self, Event as UeEvent};
 use vireo_types::*;
@@ -17,7 +17,7 @@ fn is_turned_away(event: &UeEvent) -> bool {
 /// A UE that was challenged and has not answered.
 fn half_open() -> Lab {
     let mut lab = Lab::new();
-    let (mut out, p) = (ue::Out::default(), lab.profile.clone());
+    let (mut out, p) = (ue::UeOutput::default(), lab.profile.clone());
     lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
     let nas = out.messages().next().expect("a message").to_vec();
     lab.inject_until(&nas, &mut 0);
@@ -65,7 +65,7 @@ fn authenticated_ue_is_not_evicted() {
     let mut lab = half_open();
     lab.reachable = false;
     // The challenge once more: it is answered, and what follows is lost.
-    let (mut out, p) = (ue::Out::default(), lab.profile.clone());
+    let (mut out, p) = (ue::UeOutput::default(), lab.profile.clone());
     lab.forget_ue();
     lab.forget_connection();
     lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
@@ -113,7 +113,7 @@ fn ue_without_context_is_answered() {
     let mut known = Lab::new();
     known.register();
     known.idle();
-    let mut out = ue::Out::default();
+    let mut out = ue::UeOutput::default();
     known.ue.service_request(ue::Service::Data, &mut out).expect("a request");
     let service = out.messages().next().expect("a message").to_vec();
     use NgapPduKind::{Initiating_DownlinkNASTransport as Nas, Initiating_UEContextRelease as Released};
@@ -124,7 +124,7 @@ fn ue_without_context_is_answered() {
         (vec![0x7e], vec![Released], false),
     ];
     for (octets, expected, rejects) in cases {
-        let message = n2::Initial { nas: octets.clone(), ..first.clone() };
+        let message = n2::InitialUeMessage { nas: octets.clone(), ..first.clone() };
         let (mut random, mut ids) = (|octets: &mut [u8]| octets.fill(0x5a), Nothing);
         let mut env = Env { now, arrived: now, config: &config, random: &mut random, ids: &mut ids, ran: &() };
         let ltmsi = Ltmsi::new(Bucket::new(9), 77);

@@ -3,10 +3,10 @@
 
 use crate::lab::{self, ASSOC, Lab};
 use std::net::{IpAddr, Ipv4Addr};
-use vireo_core::context::{Chain, NextHop, UeContext};
+use vireo_core::context::{NextHop, NextHopChain, UeContext};
 use vireo_core::engine::Event;
-use vireo_core::session::Ran;
-use vireo_core::turn::{Kind, Note};
+use vireo_core::session::RanState;
+use vireo_core::step::{Kind, Note};
 use vireo_emulator::gnb::{self, Outbox};
 use vireo_emulator::ue;
 use vireo_types::*;
@@ -52,7 +52,7 @@ fn is_at(lab: &Lab, n: usize, sessions: &[u8]) {
     assert_eq!((connection.assoc, Some(connection.ran_id)), (AssocId(ASSOC.0 + n as u32), lab.ran));
     assert_eq!(connection.tai.tac, Tac(1 + n as u32));
     assert!(context.handover.is_none());
-    let up: Vec<_> = context.sessions.iter().filter(|s| s.ran == Ran::Up).map(|s| s.psi).collect();
+    let up: Vec<_> = context.sessions.iter().filter(|s| s.ran == RanState::Up).map(|s| s.psi).collect();
     assert_eq!(up, sessions);
     let n3 = IpAddr::from(Ipv4Addr::new(127, 0, 0, 2 + n as u8));
     for session in &context.sessions {
@@ -71,8 +71,8 @@ fn end_markers(lab: &Lab) -> usize {
 /// What the RAN was given last.
 fn next_hop(context: &UeContext) -> Option<NextHop> {
     match context.security.as_ref()?.next_hop? {
-        Chain::KGnb(_) => None,
-        Chain::At(last) => Some(last),
+        NextHopChain::KGnb(_) => None,
+        NextHopChain::At(last) => Some(last),
     }
 }
 
@@ -114,7 +114,7 @@ fn a_connection_outlives_the_chaining_counter() {
 fn what_the_ue_said_before_it_went_is_heard() {
     let mut lab = connected(&[1, 2]);
     let (source, connection) = (lab.at, lab.context().and_then(|c| c.connection).expect("it is connected"));
-    let mut out = ue::Out::default();
+    let mut out = ue::UeOutput::default();
     lab.ue.release(2, &mut out).expect("a request");
     lab.upf_answers = false;
     lab.xn(ALL, |_| true);
@@ -462,7 +462,7 @@ fn a_number_that_a_gnb_uses_again_takes_the_older_connection_away() {
     let sent = lab.sent.len();
     lab.event(Event::RanIdReused { assoc: ASSOC, ran_id });
     let context = lab.context().expect("a context");
-    assert!(context.connection.is_none() && context.is_registered() && context.sessions[0].ran == Ran::Idle);
+    assert!(context.connection.is_none() && context.is_registered() && context.sessions[0].ran == RanState::Idle);
     assert_eq!(lab.sent.len(), sent, "the gNB would take it for the new connection");
     // The same UE comes back under its old number: that is no release of the new connection either.
     let mut lab = connected(&[1]);

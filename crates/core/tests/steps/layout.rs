@@ -4,7 +4,7 @@
 use crate::lab;
 use std::sync::Arc;
 use vireo_core::config::SliceProfile;
-use vireo_core::context::{self, CodecError, LAYOUT_VERSION, Record, Versions};
+use vireo_core::context::{self, CodecError, EncodedContext, LAYOUT_VERSION, Versions};
 use vireo_emulator::ue;
 
 /// Contexts that a build of layout 4 has stored, in the states of [`lab::in_each_state`].
@@ -26,7 +26,7 @@ fn what_the_release_before_stored_is_what_this_one_would() {
             assert_eq!(old.advance(), new.advance(), "{state}");
         }
         assert_eq!(old, new, "{state}");
-        assert_eq!(Record::new(&octets), Err(CodecError::Version(4)));
+        assert_eq!(EncodedContext::new(&octets), Err(CodecError::Version(4)));
         assert_eq!(context::decode(&octets[..octets.len() - 1]), Err(CodecError::Damaged));
     }
 }
@@ -42,7 +42,7 @@ fn a_ue_goes_on_across_an_upgrade() {
                 // The challenge that was lost is repeated.
                 lab.reachable = true;
                 lab.wait(vireo_types::Duration::from_secs(7));
-                assert_eq!(lab.ue.mm(), ue::Mm::Registered);
+                assert_eq!(lab.ue.mm(), ue::MmState::Registered);
             }
         }
         let context = lab.context().expect("a context");
@@ -54,7 +54,7 @@ fn a_ue_goes_on_across_an_upgrade() {
 
 #[test]
 fn a_service_request_leaves_the_perpetual_part_alone() {
-    let versions = |lab: &lab::Lab| Record::new(lab.octets()).expect("a record").versions;
+    let versions = |lab: &lab::Lab| EncodedContext::new(lab.octets()).expect("a record").versions;
     let [(_, mut lab), ..] = lab::in_each_state();
     let before = versions(&lab);
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));

@@ -2,9 +2,9 @@
 
 use crate::chain::{idle as idle_with_smf, stages, transferred, with_session};
 use crate::lab::{Lab, pfcp_report};
-use vireo_core::chain::{RemoteStage, Transferred};
 use vireo_core::engine::Event;
-use vireo_core::session::{Input, N2Sm, Ran, SmContext};
+use vireo_core::sba::{N1N2TransferResult, RemoteStage};
+use vireo_core::session::{Input, N2Sm, RanState, SmContext};
 use vireo_emulator::gnb;
 use vireo_emulator::ue::{self, Event as UeEvent};
 use vireo_types::*;
@@ -63,13 +63,13 @@ fn lost_tunnel_connected_is_released_by_n2() {
     assert_eq!(tunnels(&lab), 1, "the gNB has not heard of it");
     lab.settle();
     let sm = session(&lab);
-    assert_eq!((tunnels(&lab), sm.ran, sm.downlink), (0, Ran::Idle, None));
+    assert_eq!((tunnels(&lab), sm.ran, sm.downlink), (0, RanState::Idle, None));
     assert!(lab.ran.is_some() && pages(&lab) == 0, "the UE stays connected");
     let data = packet(&sm);
     reported(&mut lab, &data);
     lab.settle();
     let sm = session(&lab);
-    assert_eq!((tunnels(&lab), sm.ran, pages(&lab)), (1, Ran::Up, 0));
+    assert_eq!((tunnels(&lab), sm.ran, pages(&lab)), (1, RanState::Up, 0));
     assert!(sm.downlink.is_some(), "the UPF forwards");
 }
 
@@ -80,7 +80,7 @@ fn lost_tunnel_idle_says_nothing_until_data() {
     let (before, report) = (lab.sent.len(), lost(&session(&lab), teid));
     reported(&mut lab, &report);
     lab.wait(Duration::from_secs(60));
-    assert_eq!((lab.sent.len(), session(&lab).ran), (before, Ran::Idle), "nothing goes to the RAN");
+    assert_eq!((lab.sent.len(), session(&lab).ran), (before, RanState::Idle), "nothing goes to the RAN");
     let data = packet(&session(&lab));
     reported(&mut lab, &data);
     lab.settle();
@@ -97,7 +97,7 @@ fn lost_tunnel_with_data_pages_who_leaves() {
     reported(&mut lab, &data);
     lab.settle();
     lab.reachable = true;
-    assert_eq!(session(&lab).ran, Ran::Releasing { again: true });
+    assert_eq!(session(&lab).ran, RanState::Releasing { again: true });
     let inactive = Cause::radioNetwork(CauseRadioNetwork::user_inactivity);
     lab.gnb_does(|gnb, ran, out| gnb.request_release(ran, inactive, out).expect("a request"));
     assert!(pages(&lab) > 0 && session(&lab).downlink.is_some(), "it is paged, and has its packet");
@@ -114,21 +114,21 @@ fn lost_tunnel_waits_for_service_request() {
     lab.slow = Some(NgapPduKind::Successful_InitialContextSetup);
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
     let late = std::mem::take(&mut lab.late);
-    assert_eq!((late.len(), session(&lab).ran), (1, Ran::Asked));
+    assert_eq!((late.len(), session(&lab).ran), (1, RanState::Asked));
     let sent = lab.sent.len();
     reported(&mut lab, &report);
     lab.settle();
-    assert_eq!((lab.sent.len(), session(&lab).ran), (sent, Ran::Asked), "nothing goes to the RAN");
+    assert_eq!((lab.sent.len(), session(&lab).ran), (sent, RanState::Asked), "nothing goes to the RAN");
     lab.slow = None;
     late.into_iter().for_each(|(n, pdu)| lab.take_from_gnb(n, &pdu));
     lab.settle();
     let sm = session(&lab);
-    assert_eq!((sm.ran, tunnels(&lab)), (Ran::Up, 1));
+    assert_eq!((sm.ran, tunnels(&lab)), (RanState::Up, 1));
     assert!(sm.downlink.is_some() && sm.downlink != before);
     // what the gNB before says late is of no tunnel in use
     reported(&mut lab, &report);
     lab.settle();
-    assert_eq!((session(&lab).ran, tunnels(&lab)), (Ran::Up, 1));
+    assert_eq!((session(&lab).ran, tunnels(&lab)), (RanState::Up, 1));
 }
 
 /// A tunnel of the source that is lost while the UE is handed over is replaced by the target's, or released when nothing
@@ -143,14 +143,14 @@ fn lost_tunnel_in_handover_is_replaced() {
         let report = lost(&session(&lab), teid);
         reported(&mut lab, &report);
         lab.settle();
-        assert_eq!((session(&lab).ran, session(&lab).downlink), (Ran::Up, None), "it waits for the handover");
+        assert_eq!((session(&lab).ran, session(&lab).downlink), (RanState::Up, None), "it waits for the handover");
         if arrives {
             lab.arrive();
             let sm = session(&lab);
-            assert!(sm.ran == Ran::Up && sm.downlink.is_some_and(|tunnel| tunnel.teid != teid));
+            assert!(sm.ran == RanState::Up && sm.downlink.is_some_and(|tunnel| tunnel.teid != teid));
         } else {
             lab.gnb_does(|gnb, ran, out| gnb.cancel_handover(ran, out).expect("a message"));
-            assert_eq!((session(&lab).ran, tunnels(&lab)), (Ran::Idle, 0));
+            assert_eq!((session(&lab).ran, tunnels(&lab)), (RanState::Idle, 0));
         }
     }
 }
@@ -167,28 +167,28 @@ fn lost_tunnel_of_smf_elsewhere_is_released() {
     assert!(matches!((&told.n1, &told.n2), (None, Some((N2Sm::ReleaseCommand, _)))), "{told:?}");
     let transfer = smf.transfer(5, told);
     lab.event(Event::Transfer(transfer));
-    assert_eq!(transferred(&lab), Some(Transferred::Initiated));
+    assert_eq!(transferred(&lab), Some(N1N2TransferResult::Initiated));
     lab.settle();
     smf.serve(&mut lab);
-    assert_eq!((tunnels(&lab), smf.sessions[0].1.ran), (0, Ran::Idle));
+    assert_eq!((tunnels(&lab), smf.sessions[0].1.ran), (0, RanState::Idle));
     assert_eq!((stages(&lab), pages(&lab)), (vec![(RemoteStage::Established, false)], 0));
     let (told, _) = smf.update(&lab, &name, Input::Activate).expect("a session");
     let transfer = smf.transfer(5, told);
     lab.event(Event::Transfer(transfer));
     lab.settle();
     smf.serve(&mut lab);
-    assert_eq!((tunnels(&lab), smf.sessions[0].1.ran), (1, Ran::Up));
+    assert_eq!((tunnels(&lab), smf.sessions[0].1.ran), (1, RanState::Up));
 }
 
 /// Nothing of that goes to the RAN of a UE that is idle, and it is not paged for it; the SMF hears that at once.
 #[test]
 fn lost_tunnel_of_idle_ue_is_said_to_smf() {
     let release = |lab: &mut Lab, smf: &mut crate::chain::Smf| {
-        let told = vireo_core::chain::Told { n1: None, n2: Some((N2Sm::ReleaseCommand, vec![0])) };
+        let told = vireo_core::sba::N1N2Content { n1: None, n2: Some((N2Sm::ReleaseCommand, vec![0])) };
         let (before, transfer) = (lab.sent.len(), smf.transfer(5, told));
         lab.event(Event::Transfer(transfer));
         lab.settle();
-        assert_eq!((transferred(lab), lab.sent.len(), pages(lab)), (Some(Transferred::Idle), before, 0));
+        assert_eq!((transferred(lab), lab.sent.len(), pages(lab)), (Some(N1N2TransferResult::Idle), before, 0));
         assert!(lab.context().is_some_and(|c| c.wanted.sessions == 0 && c.procedure.is_none()));
     };
     let (mut lab, mut smf) = idle_with_smf();

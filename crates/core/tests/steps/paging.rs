@@ -2,10 +2,10 @@
 //! answer.
 
 use crate::lab::{self, Lab};
-use vireo_core::context::{Procedure, Wanted};
+use vireo_core::context::{PendingWork, Procedure};
 use vireo_core::engine::Event;
-use vireo_core::session::{Ran, Stage};
-use vireo_core::turn::{Kind, Note};
+use vireo_core::session::{RanState, Stage};
+use vireo_core::step::{Kind, Note};
 use vireo_emulator::gnb;
 use vireo_emulator::ue::{self, Event as UeEvent};
 use vireo_types::*;
@@ -50,8 +50,8 @@ fn a_downlink_packet_brings_an_idle_ue_back() {
     assert_eq!(paged(&lab), (1, 0));
     assert!(lab.events.contains(&UeEvent::ServiceAccepted));
     let context = lab.context().expect("a context");
-    assert!(context.procedure.is_none() && context.wanted == Wanted::default());
-    assert!(context.connection.is_some() && context.sessions[0].ran == Ran::Up, "its user plane is back");
+    assert!(context.procedure.is_none() && context.wanted == PendingWork::default());
+    assert!(context.connection.is_some() && context.sessions[0].ran == RanState::Up, "its user plane is back");
     assert!(context.sessions[0].downlink.is_some());
 }
 
@@ -63,7 +63,7 @@ fn a_service_request_without_data_gets_the_user_plane_that_waits() {
     lab.settle();
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Signalling, out).expect("a request"));
     assert_eq!(paged(&lab), (1, 0));
-    assert_eq!(lab.context().expect("a context").sessions[0].ran, Ran::Up);
+    assert_eq!(lab.context().expect("a context").sessions[0].ran, RanState::Up);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_registration_answers_to_paging_too() {
     lab.at = 1;
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Mobility, out).expect("a request"));
     assert_eq!(paged(&lab), (1, 0));
-    assert_eq!(lab.context().expect("a context").sessions[0].ran, Ran::Up);
+    assert_eq!(lab.context().expect("a context").sessions[0].ran, RanState::Up);
 }
 
 #[test]
@@ -134,7 +134,8 @@ fn a_ue_that_does_not_answer_is_deregistered_all_the_same() {
     assert!(lab.context().is_some_and(|c| c.is_registered()));
     lab.wait(Duration::from_secs(2));
     assert!(
-        lab.context().is_some_and(|c| !c.is_registered() && c.sessions.is_empty() && c.wanted == Wanted::default())
+        lab.context()
+            .is_some_and(|c| !c.is_registered() && c.sessions.is_empty() && c.wanted == PendingWork::default())
     );
 }
 
@@ -177,7 +178,7 @@ fn updates_keep_sessions_and_slices_and_give_another_guti() {
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Periodic, out).expect("a request"));
     let context = lab.context().expect("a context");
     assert!(context.connection.is_none() && context.expires.is_some(), "released: the UE had nothing more to say");
-    assert_eq!((context.sessions.len(), context.sessions[0].ran), (1, Ran::Idle));
+    assert_eq!((context.sessions.len(), context.sessions[0].ran), (1, RanState::Idle));
     assert_eq!(context.allowed, allowed);
     assert_ne!(lab.ue.guti(), guti);
     assert_eq!(context.area.len(), 2);
@@ -186,7 +187,11 @@ fn updates_keep_sessions_and_slices_and_give_another_guti() {
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Mobility, out).expect("a request"));
     let context = lab.context().expect("a context");
     assert_eq!(context.area.first().map(|tai| tai.tac), Some(Tac(2)), "the area it is in comes first");
-    assert_eq!((context.sessions.len(), context.sessions[0].ran), (1, Ran::Up), "with uplink data: its user plane");
+    assert_eq!(
+        (context.sessions.len(), context.sessions[0].ran),
+        (1, RanState::Up),
+        "with uplink data: its user plane"
+    );
     assert!(context.connection.is_some_and(|c| c.assoc == AssocId(lab::ASSOC.0 + 1)));
 }
 
@@ -214,7 +219,7 @@ fn a_ue_that_answers_a_congested_network_is_not_paged_again_for_the_same_packet(
     assert_eq!(pages(&lab), 2, "one page in each cell");
     assert!(lab.events.iter().any(|e| matches!(e, UeEvent::ServiceRejected { cause: 22, .. })), "{:?}", lab.events);
     let context = lab.context().expect("a context");
-    assert!(context.procedure.is_none() && context.wanted == Wanted::default() && context.connection.is_none());
+    assert!(context.procedure.is_none() && context.wanted == PendingWork::default() && context.connection.is_none());
     let last = pfcp::Message::new(lab.pfcp.last().expect("a message")).expect("a PFCP message");
     assert_eq!(last.get::<pfcp::SmReqFlags>(), Ok(Some(pfcp::SmReqFlags::DROBU)), "what waited is dropped");
 }

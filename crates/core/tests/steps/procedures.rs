@@ -5,10 +5,10 @@ use crate::lab::{self, ASSOC, Lab, SLICE};
 use std::collections::BTreeSet;
 use vireo_core::context::{Procedure, Registration, UeContext};
 use vireo_core::engine::Event;
-use vireo_core::replica::{Claim, Claims, Verdict};
+use vireo_core::replica::{Claim, ClaimResolution, Claims};
+use vireo_core::step::{Effect, Kind, Note};
 use vireo_core::subscription::{AuthenticationError, SubscriberIdentity};
-use vireo_core::turn::{Effect, Kind, Note};
-use vireo_emulator::ue::{self, Event as UeEvent, Fault, Mm};
+use vireo_emulator::ue::{self, Event as UeEvent, Fault, MmState};
 use vireo_types::*;
 use vireo_wire::ngap::{Cause, CauseRadioNetwork, NgapPduKind};
 
@@ -65,7 +65,7 @@ fn algorithms_follow_the_preference_and_what_the_ue_has() {
     lab.profile.integrity = 0x80;
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Fresh, out).expect("a request"));
     assert_eq!(failed(&lab, Kind::Registration), Some(23), "NIA0 alone is refused");
-    assert_eq!(lab.ue.mm(), Mm::Deregistered);
+    assert_eq!(lab.ue.mm(), MmState::Deregistered);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_guti_that_proves_itself_needs_no_authentication() {
 fn an_unknown_guti_is_asked_for_the_suci() {
     let mut lab = Lab::new();
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::UnknownGuti, out).expect("a request"));
-    assert_eq!(lab.ue.mm(), Mm::Registered);
+    assert_eq!(lab.ue.mm(), MmState::Registered);
     let asked = lab.effects.iter().find_map(|e| if let Effect::Authenticate(r) = e { Some(&r.identity) } else { None });
     assert!(matches!(asked, Some(SubscriberIdentity::Suci(_))));
 }
@@ -136,7 +136,7 @@ fn a_known_guti_with_a_bad_mac_disturbs_nobody() {
     lab.idle();
     let before = lab.context().expect("it is kept");
     // Somebody else's Service Request with this UE's 5G-S-TMSI: the octets of another one, one bit changed.
-    let mut out = ue::Out::default();
+    let mut out = ue::UeOutput::default();
     lab.ue.service_request(ue::Service::Data, &mut out).expect("a request");
     let mut forged = out.messages().next().expect("a message").to_vec();
     forged[3] ^= 1;
@@ -238,7 +238,7 @@ fn identity_that_is_no_suci_is_rejected_without_locking() {
     let no_identity = [0x7e, 0, 0x5c, 0, 1, 0];
     let s_tmsi = [&[0x7e, 0, 0x5c, 0, 7, 0xf4][..], &[0, 0x40, 1, 2, 3, 4]].concat();
     for response in [&no_identity[..], &s_tmsi] {
-        let (mut lab, mut out) = (Lab::new(), ue::Out::default());
+        let (mut lab, mut out) = (Lab::new(), ue::UeOutput::default());
         let p = lab.profile.clone();
         lab.ue.register(&p, ue::Registration::UnknownGuti, &mut out).expect("a request");
         let request = out.messages().next().expect("a message").to_vec();
@@ -291,7 +291,7 @@ fn every_request_is_repeated_four_times_and_then_given_up() {
         let mut lab = Lab::new();
         lab.reachable = lost_after > 0;
         let mut left = lost_after;
-        let mut out = ue::Out::default();
+        let mut out = ue::UeOutput::default();
         let p = lab.profile.clone();
         lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
         let nas = out.messages().next().expect("a message").to_vec();
@@ -317,7 +317,7 @@ fn every_request_is_repeated_four_times_and_then_given_up() {
 #[test]
 fn a_security_mode_that_is_completed_twice_has_the_key_of_the_first_answer() {
     let mut lab = Lab::new();
-    let (p, mut out) = (lab.profile.clone(), ue::Out::default());
+    let (p, mut out) = (lab.profile.clone(), ue::UeOutput::default());
     lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
     let request = out.messages().next().expect("a message").to_vec();
     // The UE has answered the challenge.
@@ -373,13 +373,13 @@ fn a_registration_that_was_never_completed_is_the_subscribers_as_of_when_it_bega
     for by_timer in [true, false] {
         let mut lab = Lab::new();
         let (supi, elsewhere) = (lab.ue.usim().supi(), Ltmsi::new(Bucket::new(4000), 1));
-        let (mut out, p) = (ue::Out::default(), lab.profile.clone());
+        let (mut out, p) = (ue::UeOutput::default(), lab.profile.clone());
         lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
         let nas = out.messages().next().expect("a message").to_vec();
         let began = lab.now;
         // It proves who it is, and never hears the accept.
         lab.inject_until(&nas, &mut 2);
-        let binds = |lab: &Lab| -> Vec<_> { lab.effects.iter().filter_map(|e| e.binds(lab.now)).collect() };
+        let binds = |lab: &Lab| -> Vec<_> { lab.effects.iter().filter_map(|e| e.claims_subscriber(lab.now)).collect() };
         assert_eq!(binds(&lab), []);
         let timers = lab.config.timers;
         let mut claims = Claims::new(Duration(timers.t3550.0 * (1 + u64::from(timers.retransmissions))));
@@ -394,11 +394,14 @@ fn a_registration_that_was_never_completed_is_the_subscribers_as_of_when_it_bega
         assert_eq!(binds(&lab), [(supi, began)]);
         let ended = lab.context().expect("it is kept");
         assert!(ended.is_registered() && ended.procedure.is_none());
-        let again = |claims: &mut Claims| claims.again((supi, ended.ltmsi), |_| false, began, lab.now);
+        let again = |claims: &mut Claims| claims.repeat_for_takeover((supi, ended.ltmsi), |_| false, began, lab.now);
         // Others come and go meanwhile.
         claims.binds("999700000000009".parse().expect("a SUPI"), Ltmsi::new(Bucket::new(4000), 2), lab.now, lab.now);
-        assert_eq!(again(&mut claims), Err(Verdict::Goes));
-        assert!(!claims.hear(Claim { supi, ue: ended.ltmsi, at: began }, lab.now), "nor by another host's word");
+        assert_eq!(again(&mut claims), Err(ClaimResolution::Goes));
+        assert!(
+            !claims.on_remote_claim(Claim { supi, ue: ended.ltmsi, at: began }, lab.now),
+            "nor by another host's word"
+        );
         assert_eq!(claims.of(supi), Some(completed.ue));
         // Had the UE not begun anew, it would be this one.
         let claim = again(&mut alone).expect("nobody else has");
@@ -535,7 +538,7 @@ fn wrong_ue_identifiers_get_an_error_indication() {
 fn replays_and_plain_messages_are_discarded() {
     let mut lab = Lab::new();
     lab.register();
-    let mut out = ue::Out::default();
+    let mut out = ue::UeOutput::default();
     let p = lab.profile.clone();
     lab.ue.establish(&p, 1, PduSessionType::Ipv4, &mut out).expect("a request");
     let request = out.messages().next().expect("a message").to_vec();
@@ -643,8 +646,8 @@ fn a_context_that_registers_is_not_superseded_where_it_comes_by_an_older_claim()
     let mut lab = Lab::new();
     let mut claims = Claims::default();
     let (supi, other) = (lab.ue.usim().supi(), Ltmsi::new(Bucket::new(4000), 1));
-    let enters = |claims: &Claims, ue: &UeContext| claims.enters(ue, |claimed| claimed == ue.ltmsi, || None);
-    let (mut out, p) = (ue::Out::default(), lab.profile.clone());
+    let enters = |claims: &Claims, ue: &UeContext| claims.resolve(ue, |claimed| claimed == ue.ltmsi, || None);
+    let (mut out, p) = (ue::UeOutput::default(), lab.profile.clone());
     lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
     let nas = out.messages().next().expect("a message").to_vec();
     // It is authenticated, and does not hear what comes next.
@@ -652,16 +655,16 @@ fn a_context_that_registers_is_not_superseded_where_it_comes_by_an_older_claim()
     let begun = lab.context().expect("a context");
     assert!(matches!(begun.procedure, Some(Procedure::Registration(_))), "{:?}", begun.procedure);
     assert_eq!(begun.identity.supi, Some(supi));
-    assert!(claims.hear(Claim { supi, ue: other, at: lab.now }, lab.now));
-    assert_eq!(enters(&claims, &begun), Verdict::Registers);
+    assert!(claims.on_remote_claim(Claim { supi, ue: other, at: lab.now }, lab.now));
+    assert_eq!(enters(&claims, &begun), ClaimResolution::Registers);
     // The network asks again, and the UE hears it.
     lab.reachable = true;
     lab.wait(Duration::from_secs(7));
     let ended = lab.context().expect("it is kept");
     assert!(ended.procedure.is_none() && lab.effects.contains(&Effect::BindSupi(supi)), "{:?}", lab.events);
-    assert_eq!(enters(&claims, &ended), Verdict::Goes, "had it claimed, it would be known");
+    assert_eq!(enters(&claims, &ended), ClaimResolution::Goes, "had it claimed, it would be known");
     claims.binds(supi, ended.ltmsi, lab.now, lab.now);
-    assert_eq!(enters(&claims, &ended), Verdict::Stays);
+    assert_eq!(enters(&claims, &ended), ClaimResolution::Stays);
 }
 
 /// A UE that leaves while its connection is being released is gone, and its RAN node, which has no UE there any more, is told
@@ -673,7 +676,7 @@ fn nothing_is_said_on_a_connection_that_is_being_released() {
     lab.session(1);
     lab.idle();
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
-    let mut out = ue::Out::default();
+    let mut out = ue::UeOutput::default();
     let p = lab.profile.clone();
     // The release is on its way to the gNB when the UE says that it leaves.
     lab.reachable = false;
@@ -696,5 +699,5 @@ fn a_replay_of_what_is_not_protected_is_not_answered() {
     let sent = lab.sent.len();
     lab.inject(&plain);
     assert_eq!(lab.sent.len(), sent);
-    assert!(fault(&lab, "nas-unprotected") && lab.ue.mm() == Mm::Registered);
+    assert!(fault(&lab, "nas-unprotected") && lab.ue.mm() == MmState::Registered);
 }

@@ -5,9 +5,9 @@ use crate::lab::{self, ASSOC, Happened, Lab};
 use vireo_core::context::{NasSecurity, Procedure, RanContext, UeContext};
 use vireo_core::engine::Event;
 use vireo_core::engine::protection::{Exchange, Message, Protection, Situation, TABLE, Verdict, verdict};
-use vireo_core::n2::Initial;
-use vireo_core::procedures::common::securing::Awaited;
-use vireo_core::turn::{Effect, Outcome};
+use vireo_core::n2::InitialUeMessage;
+use vireo_core::procedures::common::security_setup::Awaited;
+use vireo_core::step::{Effect, StepOutput};
 use vireo_emulator::ue;
 use vireo_wire::nas::Nas5gsMessage;
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
@@ -73,7 +73,7 @@ fn octets(message: Message) -> Vec<u8> {
 struct Walk {
     lab: Lab,
     /// The first message of a connection, whose NAS message is replaced.
-    initial: Initial,
+    initial: InitialUeMessage,
     new: UeContext,
     registered: UeContext,
     /// Registrations that wait for an identity, a challenge's answer and new keys.
@@ -82,7 +82,7 @@ struct Walk {
 
 /// The context of a UE that registers and does not receive more than so many messages.
 fn registering(kind: ue::Registration, mut received: u32) -> (Lab, UeContext) {
-    let (mut lab, mut out) = (Lab::new(), ue::Out::default());
+    let (mut lab, mut out) = (Lab::new(), ue::UeOutput::default());
     let p = lab.profile.clone();
     lab.ue.register(&p, kind, &mut out).expect("a request");
     let request = out.messages().next().expect("a message").to_vec();
@@ -137,7 +137,7 @@ impl Walk {
                 self.lab.try_step(&mut ue, event)
             }
             None => {
-                let message = Initial { nas: nas.to_vec(), ..self.initial.clone() };
+                let message = InitialUeMessage { nas: nas.to_vec(), ..self.initial.clone() };
                 self.lab.try_step(&mut ue, Event::Initial { assoc: ASSOC, message })
             }
         };
@@ -153,7 +153,7 @@ impl Walk {
 }
 
 /// Whether the UE or its home network hears of a message.
-fn answers(outcome: &Outcome) -> bool {
+fn answers(outcome: &StepOutput) -> bool {
     outcome.effects.iter().any(|effect| match effect {
         Effect::Authenticate(_) => true,
         Effect::Ngap { pdu, .. } => {
@@ -235,7 +235,7 @@ fn table_names_every_message_and_clause() {
 fn changed_header_type_uses_no_count() {
     let mut lab = Lab::new();
     lab.register();
-    let mut out = ue::Out::default();
+    let mut out = ue::UeOutput::default();
     let p = lab.profile.clone();
     lab.ue.establish(&p, 1, vireo_types::PduSessionType::Ipv4, &mut out).expect("a request");
     let request = out.messages().next().expect("a message").to_vec();
@@ -265,7 +265,7 @@ fn plain_messages_end_no_registration() {
     }
     lab.reachable = true;
     lab.wait(vireo_types::Duration::from_secs(7));
-    assert_eq!(lab.ue.mm(), ue::Mm::Registered);
+    assert_eq!(lab.ue.mm(), ue::MmState::Registered);
 }
 
 /// A UE whose keys the network has lost protects its SUCI under them: it is processed (TS 24.501 4.4.4.3 b).

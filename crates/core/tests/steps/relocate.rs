@@ -3,7 +3,7 @@
 use crate::lab::{Lab, upf};
 use std::net::Ipv4Addr;
 use vireo_core::engine::Event;
-use vireo_core::turn::{Kind, Note};
+use vireo_core::step::{Kind, Note};
 use vireo_types::{Duration, Teid};
 
 /// A UE with a session at the first of two UPFs.

@@ -9,7 +9,7 @@ const SECURITY_MODE_COMPLETE: [u8; 3] = [0x7e, 0, 0x5e];
 
 /// A network that has sent a Security Mode Command, which the UE has not received.
 fn commanded() -> Lab {
-    let (mut lab, mut out) = (Lab::new(), ue::Out::default());
+    let (mut lab, mut out) = (Lab::new(), ue::UeOutput::default());
     let p = lab.profile.clone();
     lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
     let request = out.messages().next().expect("a message").to_vec();
@@ -37,7 +37,7 @@ fn unprotected_complete_of_new_ue_is_refused() {
     // The UE itself goes on.
     lab.reachable = true;
     lab.wait(vireo_types::Duration::from_secs(7));
-    assert_eq!(lab.ue.mm(), ue::Mm::Registered);
+    assert_eq!(lab.ue.mm(), ue::MmState::Registered);
 }
 
 /// A registered UE that the network authenticates anew on its connection: a Security Mode Command is sent.
@@ -90,11 +90,11 @@ fn requests_on_secure_connection_are_protected() {
     lab.register();
     let keys = lab.context().and_then(|ue| ue.security).expect("keys");
     lab.change(|ue| ue.subscription = None);
-    let (p, mut out) = (lab.profile.clone(), ue::Out::default());
+    let (p, mut out) = (lab.profile.clone(), ue::UeOutput::default());
     lab.ue.register(&p, ue::Registration::Mobility, &mut out).expect("a request");
     let request = out.messages().next().expect("a message").to_vec();
     lab.inject(&request);
-    assert_eq!(lab.ue.mm(), ue::Mm::Registered, "{:?} {:?}", lab.events, lab.notes);
+    assert_eq!(lab.ue.mm(), ue::MmState::Registered, "{:?} {:?}", lab.events, lab.notes);
     let fresh = lab.context().and_then(|ue| ue.security).expect("keys");
     assert_ne!(fresh.kamf, keys.kamf, "it is authenticated anew");
     lab.session(1);

@@ -2,7 +2,7 @@
 
 use crate::lab::{ASSOC, Lab, uplink_nas};
 use vireo_core::engine::Event;
-use vireo_core::turn::{Effect, Note};
+use vireo_core::step::{Effect, Note};
 use vireo_emulator::gnb;
 use vireo_emulator::ue;
 use vireo_types::{AssocId, PduSessionType};

@@ -2,8 +2,8 @@
 
 use crate::lab::{self, Lab};
 use vireo_core::engine;
-use vireo_core::n2::{self, Establishment, Route};
-use vireo_core::schedule::kind::{NfKind, running};
+use vireo_core::n2::{self, EstablishmentCause, Route};
+use vireo_core::schedule::kind::{NfKind, procedure_in_progress};
 use vireo_emulator::gnb::Outbox;
 use vireo_emulator::ue;
 use vireo_types::{AmfUeNgapId, GnbId, RanUeNgapId};
@@ -13,7 +13,7 @@ use vireo_wire::ngap::{NGAP_PDU, NgapPduKind, RRCEstablishmentCause, *};
 fn views(lab: &Lab, from: usize) -> Vec<(NgapPduKind, NfKind)> {
     let view = |pdu: &Vec<u8>| {
         let kind = NGAP_PDU::decode_borrowed(pdu).expect("a PDU").kind();
-        let view = n2::view(pdu).expect("a view");
+        let view = n2::peek(pdu).expect("a view");
         assert_eq!(Some(view.route), n2::route(pdu).ok());
         let initial = kind == NgapPduKind::Initiating_InitialUEMessage;
         assert_eq!(view.establishment.is_some(), initial);
@@ -22,7 +22,7 @@ fn views(lab: &Lab, from: usize) -> Vec<(NgapPduKind, NfKind)> {
     lab.received[from..].iter().map(view).collect()
 }
 
-fn initial(nas: &[u8], cause: RRCEstablishmentCause) -> n2::View {
+fn initial(nas: &[u8], cause: RRCEstablishmentCause) -> n2::ShallowView {
     let plmn = "99970".parse().expect("a PLMN");
     let config = vireo_emulator::gnb::GnbConfig {
         id: GnbId { plmn, id: 1, bits: 24 },
@@ -34,7 +34,7 @@ fn initial(nas: &[u8], cause: RRCEstablishmentCause) -> n2::View {
     let (mut gnb, mut out) = (vireo_emulator::gnb::Gnb::new(config), Outbox::default());
     gnb.initial_ue(1, nas, None, cause, &mut out).expect("a message");
     let (_, pdu) = out.pdus().next().expect("a PDU");
-    n2::view(pdu).expect("a view")
+    n2::peek(pdu).expect("a view")
 }
 
 #[test]
@@ -83,17 +83,21 @@ fn a_context_says_what_it_is_in_the_middle_of() {
     let mut lab = Lab::new();
     lab.reachable = false;
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Initial, out).expect("a request"));
-    assert_eq!(lab.context().as_ref().and_then(running), Some(NfKind::Registration));
+    assert_eq!(lab.context().as_ref().and_then(procedure_in_progress), Some(NfKind::Registration));
     assert_eq!(lab.context().as_ref().and_then(engine::slice_of), None);
     let mut lab = Lab::new();
     lab.register();
-    assert_eq!(lab.context().as_ref().and_then(running), None);
+    assert_eq!(lab.context().as_ref().and_then(procedure_in_progress), None);
     assert_eq!(lab.context().as_ref().and_then(engine::slice_of), Some(lab::SLICE));
     lab.session(1);
-    assert_eq!(lab.context().as_ref().and_then(running), None);
+    assert_eq!(lab.context().as_ref().and_then(procedure_in_progress), None);
     lab.upf_answers = false;
     lab.ue_does(|ue, _, out| ue.release(1, out).expect("a request"));
-    assert_eq!(lab.context().as_ref().and_then(running), Some(NfKind::Session), "the UPF has not answered");
+    assert_eq!(
+        lab.context().as_ref().and_then(procedure_in_progress),
+        Some(NfKind::Session),
+        "the UPF has not answered"
+    );
 }
 
 #[test]
@@ -101,15 +105,20 @@ fn why_a_ue_comes_is_told_by_rrc_and_by_nas() {
     let data = RRCEstablishmentCause::mo_Data;
     let registration = [0x7e, 0, 0x41, 0x79, 0, 1, 1];
     let cases = [
-        (&registration[..], data, NfKind::Registration, Establishment::Originating),
-        (&registration, RRCEstablishmentCause::emergency, NfKind::Registration, Establishment::Emergency),
-        (&registration, RRCEstablishmentCause::mcs_PriorityAccess, NfKind::Registration, Establishment::Priority),
-        (&[0x7e, 0, 0x41, 0x7c, 0, 1, 1], data, NfKind::Registration, Establishment::Emergency),
-        (&[0x7e, 0, 0x4c, 0x10], RRCEstablishmentCause::mt_Access, NfKind::ServiceRequest, Establishment::Terminating),
-        (&[0x7e, 0, 0x4c, 0x20], data, NfKind::ServiceRequest, Establishment::Terminating),
-        (&[0x7e, 0, 0x4c, 0x30], data, NfKind::ServiceRequest, Establishment::Emergency),
-        (&[0x7e, 0, 0x64, 0x16], data, NfKind::Registration, Establishment::Originating),
-        (&[0x7e], data, NfKind::Registration, Establishment::Originating),
+        (&registration[..], data, NfKind::Registration, EstablishmentCause::Originating),
+        (&registration, RRCEstablishmentCause::emergency, NfKind::Registration, EstablishmentCause::Emergency),
+        (&registration, RRCEstablishmentCause::mcs_PriorityAccess, NfKind::Registration, EstablishmentCause::Priority),
+        (&[0x7e, 0, 0x41, 0x7c, 0, 1, 1], data, NfKind::Registration, EstablishmentCause::Emergency),
+        (
+            &[0x7e, 0, 0x4c, 0x10],
+            RRCEstablishmentCause::mt_Access,
+            NfKind::ServiceRequest,
+            EstablishmentCause::Terminating,
+        ),
+        (&[0x7e, 0, 0x4c, 0x20], data, NfKind::ServiceRequest, EstablishmentCause::Terminating),
+        (&[0x7e, 0, 0x4c, 0x30], data, NfKind::ServiceRequest, EstablishmentCause::Emergency),
+        (&[0x7e, 0, 0x64, 0x16], data, NfKind::Registration, EstablishmentCause::Originating),
+        (&[0x7e], data, NfKind::Registration, EstablishmentCause::Originating),
     ];
     for (nas, cause, kind, establishment) in cases {
         let view = initial(nas, cause);
@@ -129,7 +138,7 @@ fn every_handover_message_of_the_ran_is_a_handover() {
         Cause(Cause::radioNetwork(CauseRadioNetwork::handover_cancelled)),
     );
     let octets = cancel.and_then(|pdu| pdu.encode()).expect("it encodes");
-    let view = n2::view(&octets).expect("a view");
+    let view = n2::peek(&octets).expect("a view");
     assert_eq!((view.route, view.kind), (Route::Ue(amf), NfKind::Handover));
 }
 
@@ -140,13 +149,13 @@ fn what_is_cut_short_or_changed_panics_nowhere() {
     lab.session(1);
     for pdu in &lab.received {
         for end in 0..pdu.len() {
-            let _ = n2::view(&pdu[..end]);
+            let _ = n2::peek(&pdu[..end]);
         }
         for at in 0..pdu.len() {
             for value in [0, 0x7f, 0x80, 0xff] {
                 let mut changed = pdu.clone();
                 changed[at] = value;
-                let _ = n2::view(&changed);
+                let _ = n2::peek(&changed);
             }
         }
     }

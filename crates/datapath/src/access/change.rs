@@ -3,8 +3,8 @@
 use super::held::HeldDatagram;
 use super::table::{Bits, SourceEntry};
 use super::{Access, Use};
+use crate::entry::{ANY_PEER, NO_PEER, UplinkEntry};
 use crate::filter::Network;
-use crate::record::{ANY_PEER, NO_PEER, UplinkRecord};
 use crate::tables::{Released, Tables, keys};
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -94,7 +94,7 @@ impl Tables {
     }
 
     /// Whether packets of a tunnel may come from an address.
-    pub(crate) fn accepts(&self, from: IpAddr, teid: Teid, record: &UplinkRecord) -> bool {
+    pub(crate) fn accepts(&self, from: IpAddr, teid: Teid, record: &UplinkEntry) -> bool {
         let (checks, bits) = (&self.arrays().checks, Bits::of(from));
         if checks.table.is_in_ran(bits) {
             return true;

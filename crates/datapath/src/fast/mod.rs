@@ -11,25 +11,25 @@
 //! was decided before and must leave first (before an End Marker), or be counted first (before a count is the last
 //! one), is waited for: see [`quiet`].
 
-mod quiet;
+mod quiescence;
 mod shared;
 #[cfg(test)]
 mod tests;
 
 use crate::access::Checks;
 use crate::access::table::Line;
-use crate::hot::Hot;
-use crate::index::{self, Addresses, Key};
+use crate::entry::{DownlinkEntry, EntryCounters, UplinkEntry};
+use crate::hot::HotTable;
+use crate::index::{self, AddressKey, Addresses};
 use crate::inner;
-use crate::processes::Seat;
-use crate::record::{DownlinkRecord, State, UplinkRecord};
+use crate::processes::WorkerSlot;
 use crate::sys::prefetch;
 use crate::sys::shared::Shared;
-use crate::tables::{DownlinkId, Memories, Pool, Tables};
+use crate::tables::{DownlinkId, Pool, TableMemory, Tables};
 use crate::verdict::{DownlinkVerdict, Event, UplinkVerdict};
-pub(crate) use quiet::{Inside, Pause, Quiet};
+pub(crate) use quiescence::{Quiescence, ReadSection, SpinWait};
 pub use shared::SharedTables;
-pub(crate) use shared::{Batch, HandOver, Reader, Workplace, finish};
+pub(crate) use shared::{Batch, PuntBatch, Reader, WorkerEnv, finish};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use vireo_types::{Instant, SessionAddress, Teid};
@@ -49,25 +49,25 @@ pub enum Locking {
 /// What of the tables is decided by without a lock.
 #[derive(Debug)]
 pub(crate) struct Arrays {
-    pub(crate) uplinks: Shared<UplinkRecord>,
-    pub(crate) downlinks: Shared<DownlinkRecord>,
+    pub(crate) uplinks: Shared<UplinkEntry>,
+    pub(crate) downlinks: Shared<DownlinkEntry>,
     pub(crate) addresses: Addresses,
     pub(crate) pools: Vec<Pool>,
     pub(crate) locking: Locking,
     /// Records that lie apart from the others because they have packets.
-    pub(crate) hot: Option<Hot>,
+    pub(crate) hot: Option<HotTable>,
     /// Where UEs may not send to, and where G-PDUs may come from.
     pub(crate) checks: Checks,
     /// Whether UEs of any pool do not reach each other.
     pub(crate) isolates: bool,
     /// Whether only one thread at a time decides on packets.
     alone: AtomicBool,
-    pub(crate) quiet: Quiet,
+    pub(crate) quiet: Quiescence,
 }
 
 /// What the owner must be told of a packet that was decided on without a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owed {
+pub(crate) enum PendingNotification {
     /// The count of the session that has these addresses has passed a mark.
     Uplink(SessionAddress),
     /// The same of the session of this record.
@@ -75,7 +75,7 @@ pub(crate) enum Owed {
 }
 
 /// Whoever decides on packets: the tables, or what needs no lock and knows less.
-pub(crate) trait Decide {
+pub(crate) trait Classifier {
     fn arrays(&self) -> &Arrays;
     /// The tables, where they are locked: these know what becomes of any packet.
     fn tables(&self) -> Option<&Tables>;
@@ -94,7 +94,7 @@ pub(crate) trait Decide {
     fn ends(&self) -> bool;
 }
 
-impl Decide for Tables {
+impl Classifier for Tables {
     #[inline]
     fn arrays(&self) -> &Arrays {
         self.arrays()
@@ -127,7 +127,7 @@ impl Decide for Tables {
     }
 }
 
-impl Decide for Inside<'_> {
+impl Classifier for ReadSection<'_> {
     #[inline]
     fn arrays(&self) -> &Arrays {
         self.arrays
@@ -162,21 +162,21 @@ impl Decide for Inside<'_> {
 
 impl Arrays {
     pub(crate) fn new(
-        uplinks: Shared<UplinkRecord>,
-        downlinks: Shared<DownlinkRecord>,
+        uplinks: Shared<UplinkEntry>,
+        downlinks: Shared<DownlinkEntry>,
         addresses: Addresses,
         pools: Vec<Pool>,
-        (locking, hot): (Locking, Option<Hot>),
-        (seats, access): (Shared<Seat>, Shared<Line>),
+        (locking, hot): (Locking, Option<HotTable>),
+        (seats, access): (Shared<WorkerSlot>, Shared<Line>),
     ) -> Self {
-        let (alone, quiet) = (AtomicBool::new(false), Quiet::new(seats));
+        let (alone, quiet) = (AtomicBool::new(false), Quiescence::new(seats));
         let (checks, isolates) = (Checks::over(access), pools.iter().any(|pool| pool.isolated));
         Arrays { uplinks, downlinks, addresses, pools, locking, hot, checks, isolates, alone, quiet }
     }
 
     /// The downlink record of an index, wherever it is.
     #[inline]
-    pub(crate) fn downlink(&self, index: u32) -> Option<&DownlinkRecord> {
+    pub(crate) fn downlink(&self, index: u32) -> Option<&DownlinkEntry> {
         let home = self.downlinks.get(index as usize)?;
         Some(self.hot.as_ref().map_or(home, |hot| hot.wherever(home)))
     }
@@ -188,7 +188,7 @@ impl Arrays {
 
     /// Counts a packet to a record; gives the octets before it.
     #[inline]
-    pub(crate) fn count(&self, state: &State, octets: usize) -> u64 {
+    pub(crate) fn count(&self, state: &EntryCounters, octets: usize) -> u64 {
         // whoever holds the record's lock is alone with it
         if self.locking == Locking::SharedWriter || self.alone.load(Relaxed) {
             state.count_alone(octets)
@@ -257,7 +257,7 @@ impl Arrays {
 
     /// Fetches the record of an address, for which what leads to it should be there.
     #[inline]
-    fn prefetch_downlink(&self, key: Key) {
+    fn prefetch_downlink(&self, key: AddressKey) {
         let number = self.addresses.entry(key).and_then(index::number);
         if let Some(record) = number.and_then(|number| self.downlinks.get(Teid(number).index() as usize)) {
             prefetch(record);
@@ -265,14 +265,14 @@ impl Arrays {
     }
 }
 
-impl Memories {
+impl TableMemory {
     pub(crate) fn into_arrays(
         self,
         ranges: Vec<index::Range>,
         pools: Vec<Pool>,
-        locking: (Locking, Option<Hot>),
-    ) -> (Arrays, Shared<crate::overflow::cells::Cell>) {
-        let Memories { uplinks, downlinks, addresses, cells, seats, access } = self;
+        locking: (Locking, Option<HotTable>),
+    ) -> (Arrays, Shared<crate::flow_rules::cells::Cell>) {
+        let TableMemory { uplinks, downlinks, addresses, cells, seats, access } = self;
         let shared = (seats, access);
         (Arrays::new(uplinks, downlinks, Addresses::new(ranges, addresses), pools, locking, shared), cells)
     }

@@ -1,9 +1,9 @@
 //! Tables that workers decide by while their owner changes them.
 
-use super::quiet::Turn;
-use super::{Arrays, Decide, Inside, Locking, Owed};
+use super::quiescence::BatchCounter;
+use super::{Arrays, Classifier, Locking, PendingNotification, ReadSection};
 use crate::counters::Stats;
-use crate::processes::Desk;
+use crate::processes::PuntChannel;
 use crate::tables::{Released, Tables};
 use crate::verdict::Event;
 use std::ops::Deref;
@@ -77,22 +77,22 @@ pub(crate) trait Batch {
     /// How many packets it has.
     fn count(&self) -> usize;
     /// Decides on packets from this one on and sends what leaves at once; says on how many it has decided in all, from
-    /// the first packet on: all, unless [`Decide::ends`] or a packet is not decided on.
-    fn decide(&mut self, by: &impl Decide, from: usize) -> usize;
+    /// the first packet on: all, unless [`Classifier::ends`] or a packet is not decided on.
+    fn decide(&mut self, by: &impl Classifier, from: usize) -> usize;
     /// Tells the owner.
     fn tell(&mut self, event: Event);
 }
 
 /// A batch whose rest another process can decide on.
-pub(crate) trait HandOver: Batch {
+pub(crate) trait PuntBatch: Batch {
     /// Has what is decided on leave, and puts the packets from this one on on the desk.
-    fn hand_over(&mut self, from: usize, desk: &Desk);
+    fn hand_over(&mut self, from: usize, desk: &PuntChannel);
 }
 
 /// Where a worker works: in a thread beside the tables, or in a process of its own.
-pub(crate) trait Workplace {
+pub(crate) trait WorkerEnv {
     /// Decides on a batch.
-    fn decide(&self, batch: &mut impl HandOver);
+    fn decide(&self, batch: &mut impl PuntBatch);
     /// Takes what was counted, after each round.
     fn flush(&self, stats: &mut Stats);
     /// Says that the worker has taken so many packets from the kernel, at most, and not let them go.
@@ -103,23 +103,23 @@ pub(crate) trait Workplace {
 #[derive(Debug)]
 pub(crate) struct Reader {
     shared: SharedTables,
-    turn: Arc<Turn>,
+    turn: Arc<BatchCounter>,
 }
 
 /// The locked tables.
-enum Held<'a> {
+enum LockedTables<'a> {
     WithOthers(RwLockReadGuard<'a, Tables>),
     Alone(RwLockWriteGuard<'a, Tables>),
 }
 
-impl Deref for Held<'_> {
+impl Deref for LockedTables<'_> {
     type Target = Tables;
 
     #[inline]
     fn deref(&self) -> &Tables {
         match self {
-            Held::WithOthers(tables) => tables,
-            Held::Alone(tables) => tables,
+            LockedTables::WithOthers(tables) => tables,
+            LockedTables::Alone(tables) => tables,
         }
     }
 }
@@ -131,7 +131,7 @@ impl Reader {
     pub(crate) fn decide(&self, batch: &mut impl Batch) {
         let (mut done, mut owed) = (0, None);
         if self.shared.arrays.locking != Locking::Coarse
-            && let Some(inside) = Inside::begin(&self.shared.arrays, &self.turn.0)
+            && let Some(inside) = ReadSection::begin(&self.shared.arrays, &self.turn.0)
         {
             done = batch.decide(&inside, 0);
             owed = inside.owed.get();
@@ -141,11 +141,11 @@ impl Reader {
         }
     }
 
-    fn decide_locked(&self, batch: &mut impl Batch, done: usize, owed: Option<Owed>) {
+    fn decide_locked(&self, batch: &mut impl Batch, done: usize, owed: Option<PendingNotification>) {
         let tables = match self.shared.arrays.locking {
             // counts are written: whoever decides is alone
-            Locking::Coarse => Held::Alone(self.shared.tables.write().unwrap_or_else(PoisonError::into_inner)),
-            _ => Held::WithOthers(self.shared.tables.read().unwrap_or_else(PoisonError::into_inner)),
+            Locking::Coarse => LockedTables::Alone(self.shared.tables.write().unwrap_or_else(PoisonError::into_inner)),
+            _ => LockedTables::WithOthers(self.shared.tables.read().unwrap_or_else(PoisonError::into_inner)),
         };
         finish(&tables, batch, done, owed);
     }
@@ -161,7 +161,7 @@ impl Reader {
 }
 
 /// Decides on the rest of a batch by the tables.
-pub(crate) fn finish(tables: &Tables, batch: &mut impl Batch, done: usize, owed: Option<Owed>) {
+pub(crate) fn finish(tables: &Tables, batch: &mut impl Batch, done: usize, owed: Option<PendingNotification>) {
     if let Some(owed) = owed {
         tables.tell_owed(owed, &mut |event| batch.tell(event));
     }

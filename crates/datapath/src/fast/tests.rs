@@ -1,8 +1,8 @@
 //! Workers that decide while the rules change.
 
-use super::{Batch, Decide, SharedTables};
+use super::{Batch, Classifier, SharedTables};
 use crate::frames::memory::{MemoryFrames, NextHop};
-use crate::pipeline::{self, HEADROOM, Said, Unusual};
+use crate::pipeline::{self, HEADROOM, PacketAction, SlowPath};
 use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::sys::udp::BATCH;
 use crate::tables::{DownlinkId, Limits, Pool, Released, Tables};
@@ -85,7 +85,7 @@ struct Packets<'a> {
     told: u64,
 }
 
-impl Unusual for Packets<'_> {
+impl SlowPath for Packets<'_> {
     fn answer(&mut self, _: SocketAddr, _: &[u8]) -> bool {
         panic!("nothing is answered")
     }
@@ -101,13 +101,13 @@ impl Batch for Packets<'_> {
         self.users.len()
     }
 
-    fn decide(&mut self, by: &impl Decide, from: usize) -> usize {
+    fn decide(&mut self, by: &impl Classifier, from: usize) -> usize {
         let (users, mut stats, mut out, mut done) = (self.users, self.stats, vec![], self.users.len());
         for (n, user) in users.iter().enumerate().skip(from) {
             let mut buffer = [vec![0; HEADROOM], to(*user)].concat();
             let end = buffer.len();
             match pipeline::downlink(by, &mut buffer, end, Instant(1), &mut stats, self) {
-                Said::Leaves(left) => {
+                PacketAction::Send(left) => {
                     stats.downlink.add(left.octets);
                     let packet = gtpu::Packet::parse(&buffer[left.start..left.end]).expect("ours");
                     let expected = Ipv4Addr::from_bits(Ipv4Addr::new(192, 0, 2, 0).to_bits() + (packet.teid.0 & 0xff));
@@ -115,8 +115,8 @@ impl Batch for Packets<'_> {
                     assert_eq!(packet.teid.0 >> 24, *user, "its own");
                     out.push((left.toward.socket(), buffer[left.start..left.end].to_vec()));
                 }
-                Said::Done => {}
-                Said::Ask => {
+                PacketAction::Done => {}
+                PacketAction::Punt => {
                     done = n;
                     break;
                 }
@@ -236,7 +236,7 @@ fn what_users_that_end_have_counted_is_all_that_was_forwarded() {
                 tables.change(
                     |tables, released| {
                         // read first: nothing is counted between this and the end
-                        tables.pause(&[teid], [id]);
+                        tables.hold_packets(&[teid], [id]);
                         let before = tables.downlink_volume(id);
                         tables.remove_uplink(teid);
                         assert_eq!(tables.remove_downlink(id, released), before);

@@ -2,10 +2,10 @@
 //! that are always the same. No table, no verdict, no count of a session.
 
 use super::layout::{self, ETHERNET, ROOM};
-use super::{Fate, Frames};
+use super::{FrameVerdict, Frames};
 use crate::counters::{DropReason, Stats};
-use crate::hops::{Hop, Hops};
-use crate::host::StartError;
+use crate::next_hops::{Hop, Hops};
+use crate::os_setup::StartError;
 use crate::pipeline::HEADROOM;
 use crate::rule::Tunnel;
 use crate::sys::udp::BATCH;
@@ -69,10 +69,10 @@ impl BareFrames {
     }
 
     #[inline]
-    pub(crate) fn process(&self, frames: &mut impl Frames, fates: &mut [Fate; BATCH], stats: &mut Stats) {
+    pub(crate) fn process(&self, frames: &mut impl Frames, fates: &mut [FrameVerdict; BATCH], stats: &mut Stats) {
         let count = frames.count().min(BATCH);
         if !self.forward {
-            fates[..count].fill(Fate::Done);
+            fates[..count].fill(FrameVerdict::Done);
             stats.drops[DropReason::Action as usize] += count as u64;
             return;
         }
@@ -83,18 +83,18 @@ impl BareFrames {
     }
 
     #[inline]
-    fn one(&self, octets: &mut [u8], start: usize, end: usize) -> Fate {
+    fn one(&self, octets: &mut [u8], start: usize, end: usize) -> FrameVerdict {
         let packet = start + ETHERNET;
         let port = packet + 20 + 2;
         if octets.get(port..port + 2) == Some(&gtpu::PORT.to_be_bytes()) && end > packet + OUTER {
             let packet = packet + OUTER;
             let start = layout::write_ethernet(octets, packet, &self.uplink.macs, false);
-            return Fate::Send { port: self.uplink.port, start, end, uplink: true, octets: end - packet };
+            return FrameVerdict::Send { port: self.uplink.port, start, end, uplink: true, octets: end - packet };
         }
         let Some(begin) = packet.checked_sub(self.header.len()) else {
-            return Fate::Done;
+            return FrameVerdict::Done;
         };
         octets[begin..packet].copy_from_slice(&self.header);
-        Fate::Send { port: self.downlink.port, start: begin, end, uplink: false, octets: end - packet }
+        FrameVerdict::Send { port: self.downlink.port, start: begin, end, uplink: false, octets: end - packet }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) const ROOM: usize = IPV6 + UDP + gtpu::G_PDU_HEADER;
 
 /// Where the IP packet of a frame lies in the octets that were read. Small, so that a batch of them is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Carried {
+pub(crate) struct FramePayload {
     begin: u32,
     end: u32,
     /// The payload of UDP, if it is for the port of GTP-U; 0 else.
@@ -25,7 +25,7 @@ pub(crate) struct Carried {
     v6: bool,
 }
 
-impl Carried {
+impl FramePayload {
     /// The IP packet.
     #[inline]
     pub(crate) fn packet(&self) -> Range<usize> {
@@ -84,7 +84,7 @@ fn v6_at(octets: &[u8], at: usize) -> Option<Ipv6Addr> {
 
 /// Reads the frame that begins at `start`; `None` if it carries no sound IP packet.
 #[inline]
-pub(crate) fn read(octets: &[u8], start: usize) -> Option<Carried> {
+pub(crate) fn read(octets: &[u8], start: usize) -> Option<FramePayload> {
     let kind = u16_at(octets, start + 12);
     let ip = start + ETHERNET;
     let header = octets.get(ip..)?;
@@ -108,7 +108,7 @@ pub(crate) fn read(octets: &[u8], start: usize) -> Option<Carried> {
     let is_gtp = protocol == PROTOCOL_UDP && u16_at(octets, udp + 2) == gtpu::PORT && fits;
     let (gtp, gtp_end) = if is_gtp { (udp + UDP, udp + length) } else { (0, 0) };
     let [begin, end, gtp, gtp_end] = [ip, ip + total, gtp, gtp_end].map(|at| at as u32);
-    Some(Carried { begin, end, gtp, gtp_end, v6: header_octets == IPV6 })
+    Some(FramePayload { begin, end, gtp, gtp_end, v6: header_octets == IPV6 })
 }
 
 /// The destination of a sound IP packet that a router may simply pass on: it has hops left and no options.

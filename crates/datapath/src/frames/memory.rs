@@ -1,11 +1,11 @@
 //! The drivers of frames without input and output: frames lie in memory and stay there. What it costs to decide on a
 //! packet and to write its headers is measured here, and what becomes of whole frames is tested.
 
-use super::{Engine, Exit, Fate, Frames, layout};
+use super::{Engine, FrameVerdict, Frames, KernelPath, layout};
 use crate::counters::Stats;
-use crate::fast::{Batch, Decide, Reader, SharedTables};
-use crate::hops::{Hop, Hops};
-use crate::pipeline::Unusual;
+use crate::fast::{Batch, Classifier, Reader, SharedTables};
+use crate::next_hops::{Hop, Hops};
+use crate::pipeline::SlowPath;
 use crate::sys::udp::BATCH;
 use crate::tables::Tables;
 use crate::verdict::Event;
@@ -28,7 +28,7 @@ pub struct NextHop {
 
 /// What left by no interface.
 #[derive(Debug, Default)]
-pub struct Beside {
+pub struct SideOutput {
     /// Packets for the kernel to route.
     pub routed: Vec<Vec<u8>>,
     /// Datagrams for its sockets.
@@ -37,7 +37,7 @@ pub struct Beside {
     pub events: Vec<Event>,
 }
 
-impl Unusual for Beside {
+impl SlowPath for SideOutput {
     fn answer(&mut self, to: SocketAddr, datagram: &[u8]) -> bool {
         self.answers.push((to, datagram.to_vec()));
         true
@@ -49,7 +49,7 @@ impl Unusual for Beside {
     }
 }
 
-impl Exit for Beside {
+impl KernelPath for SideOutput {
     fn route(&mut self, packet: &[u8]) -> bool {
         self.routed.push(packet.to_vec());
         true
@@ -58,13 +58,13 @@ impl Exit for Beside {
 
 /// Frames of one batch, each in memory of its own.
 #[derive(Debug)]
-struct Slots {
+struct FrameSlots {
     octets: Box<[u8]>,
     ends: [usize; BATCH],
     count: usize,
 }
 
-impl Frames for Slots {
+impl Frames for FrameSlots {
     #[inline]
     fn count(&self) -> usize {
         self.count
@@ -89,16 +89,16 @@ pub struct MemoryFrames {
     /// What was counted; not what leaves by interfaces, which the driver counts when it has.
     pub stats: Stats,
     reader: Reader,
-    engine: Engine<Beside>,
-    slots: Slots,
-    fates: [Fate; BATCH],
+    engine: Engine<SideOutput>,
+    slots: FrameSlots,
+    fates: [FrameVerdict; BATCH],
 }
 
 /// Frames in memory as a batch.
 struct Work<'a> {
-    engine: &'a mut Engine<Beside>,
-    slots: &'a mut Slots,
-    fates: &'a mut [Fate; BATCH],
+    engine: &'a mut Engine<SideOutput>,
+    slots: &'a mut FrameSlots,
+    fates: &'a mut [FrameVerdict; BATCH],
     stats: &'a mut Stats,
     now: Instant,
 }
@@ -110,7 +110,7 @@ impl Batch for Work<'_> {
     }
 
     #[inline]
-    fn decide(&mut self, by: &impl Decide, from: usize) -> usize {
+    fn decide(&mut self, by: &impl Classifier, from: usize) -> usize {
         self.engine.process(by, self.slots, from, self.fates, (self.now, self.stats))
     }
 
@@ -135,9 +135,9 @@ impl MemoryFrames {
             reader: tables.reader(),
             tables,
             stats: Stats::default(),
-            engine: Engine::new(Beside::default(), hops, n3, &[], None),
-            slots: Slots { octets: vec![0; BATCH * SLOT].into(), ends: [0; BATCH], count: 0 },
-            fates: [Fate::Done; BATCH],
+            engine: Engine::new(SideOutput::default(), hops, n3, &[], None),
+            slots: FrameSlots { octets: vec![0; BATCH * SLOT].into(), ends: [0; BATCH], count: 0 },
+            fates: [FrameVerdict::Done; BATCH],
         }
     }
 
@@ -164,18 +164,20 @@ impl MemoryFrames {
 
     /// Decides on the batch; gives how many of its frames leave by interfaces.
     pub fn process(&mut self, now: Instant) -> usize {
-        self.fates = [Fate::Done; BATCH];
+        self.fates = [FrameVerdict::Done; BATCH];
         let MemoryFrames { reader, engine, slots, fates, stats, .. } = self;
         reader.decide(&mut Work { engine, slots, fates, stats, now });
         self.slots.count = 0;
-        self.fates.iter().filter(|fate| **fate != Fate::Done).count()
+        self.fates.iter().filter(|fate| **fate != FrameVerdict::Done).count()
     }
 
     /// What became of frame `n` of the last batch: the interface that it leaves by, and its octets.
     pub fn left(&self, n: usize) -> Option<(usize, &[u8])> {
         match *self.fates.get(n)? {
-            Fate::Done => None,
-            Fate::Send { port, start, end, .. } => Some((port, self.slots.octets.get(n * SLOT..)?.get(start..end)?)),
+            FrameVerdict::Done => None,
+            FrameVerdict::Send { port, start, end, .. } => {
+                Some((port, self.slots.octets.get(n * SLOT..)?.get(start..end)?))
+            }
         }
     }
 
@@ -183,13 +185,13 @@ impl MemoryFrames {
     #[inline]
     pub fn left_mut(&mut self, n: usize) -> Option<&mut [u8]> {
         match *self.fates.get(n)? {
-            Fate::Done => None,
-            Fate::Send { start, end, .. } => self.slots.octets.get_mut(n * SLOT..)?.get_mut(start..end),
+            FrameVerdict::Done => None,
+            FrameVerdict::Send { start, end, .. } => self.slots.octets.get_mut(n * SLOT..)?.get_mut(start..end),
         }
     }
 
     /// What left by no interface since the last call.
-    pub fn beside(&mut self) -> Beside {
+    pub fn beside(&mut self) -> SideOutput {
         self.engine.take_exit()
     }
 }
@@ -309,7 +311,7 @@ mod tests {
         put(&mut upf, &in_tunnel(Teid(0xdead), &packet(ue(0), SERVER)));
         put(&mut upf, &[0; 20]);
         assert_eq!(upf.process(Instant(1_000_000_000)), 0);
-        let Beside { routed, answers, events } = upf.beside();
+        let SideOutput { routed, answers, events } = upf.beside();
         assert_eq!(routed, [packet(ue(0), beyond)]);
         let answered = answers.iter().map(|(to, octets)| (to.ip(), gtpu::Packet::parse(octets).map(|p| p.kind)));
         let expected = (IpAddr::from(GNB), Ok(gtpu::MessageType::ErrorIndication));

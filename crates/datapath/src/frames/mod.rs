@@ -7,26 +7,26 @@
 //!
 //! Which frames come here and not to the kernel as well is decided by the programs of [`steer`].
 
+pub(crate) mod af_packet;
+pub(crate) mod af_xdp;
 pub(crate) mod bare;
 pub(crate) mod layout;
 pub(crate) mod memory;
-pub(crate) mod packet;
 pub(crate) mod steer;
-pub(crate) mod xsk;
 
 use crate::XdpMode;
 use crate::counters::{DropReason, Stats};
-use crate::fast::{Arrays, Decide};
-use crate::hops::{Hop, Hops};
+use crate::fast::{Arrays, Classifier};
 use crate::modules::Module;
-use crate::pipeline::{self, HEADROOM, Said, Unusual};
-use crate::processes::Came;
+use crate::next_hops::{Hop, Hops};
+use crate::pipeline::{self, HEADROOM, PacketAction, SlowPath};
+use crate::processes::PuntedPacket;
 use crate::sockets::{EventSink, send};
 use crate::sys::tun::Tun;
 use crate::sys::udp::{BATCH, Socket};
 use crate::verdict::Event;
 use bare::BareFrames;
-use layout::{Carried, outer};
+use layout::{FramePayload, outer};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use vireo_types::Instant;
@@ -111,7 +111,7 @@ impl Default for FrameIo {
 
 /// What becomes of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum FrameVerdict {
     /// Its memory is free.
     #[default]
     Done,
@@ -131,7 +131,7 @@ pub(crate) trait Frames {
 }
 
 /// Where what leaves by no interface of ours goes.
-pub(crate) trait Exit: Unusual {
+pub(crate) trait KernelPath: SlowPath {
     /// Has the kernel route a packet; `false` if it could not.
     fn route(&mut self, packet: &[u8]) -> bool;
 }
@@ -145,7 +145,7 @@ pub(crate) struct Kernel {
     pub(crate) events: EventSink,
 }
 
-impl Unusual for Kernel {
+impl SlowPath for Kernel {
     fn answer(&mut self, to: SocketAddr, datagram: &[u8]) -> bool {
         send(&self.sockets, self.own, to, datagram)
     }
@@ -155,7 +155,7 @@ impl Unusual for Kernel {
     }
 }
 
-impl Exit for Kernel {
+impl KernelPath for Kernel {
     fn route(&mut self, packet: &[u8]) -> bool {
         self.tun.write(packet).is_ok()
     }
@@ -180,7 +180,7 @@ pub(crate) fn of_family(addresses: &[IpAddr]) -> [Option<IpAddr>; 2] {
     [false, true].map(|v6| addresses.iter().copied().find(|address| address.is_ipv6() == v6))
 }
 
-impl<E: Exit> Engine<E> {
+impl<E: KernelPath> Engine<E> {
     pub(crate) fn new(exit: E, hops: Hops, n3: &[IpAddr], next_hops: &[IpAddr], bare: Option<BareFrames>) -> Self {
         Engine { exit, hops, sources: of_family(n3), next_hops: of_family(next_hops), n3: n3.to_vec(), id: 0, bare }
     }
@@ -203,10 +203,10 @@ impl<E: Exit> Engine<E> {
     #[inline]
     pub(crate) fn process(
         &mut self,
-        by: &impl Decide,
+        by: &impl Classifier,
         frames: &mut impl Frames,
         from: usize,
-        fates: &mut [Fate; BATCH],
+        fates: &mut [FrameVerdict; BATCH],
         (now, stats): (Instant, &mut Stats),
     ) -> usize {
         let count = frames.count().min(BATCH);
@@ -214,7 +214,7 @@ impl<E: Exit> Engine<E> {
             bare.process(frames, fates, stats);
             return count;
         }
-        let mut carried: [Option<Carried>; BATCH] = [const { None }; BATCH];
+        let mut carried: [Option<FramePayload>; BATCH] = [const { None }; BATCH];
         // records lie in memory at random: they are on their way while the frames before theirs are decided on
         for (n, carried) in carried.iter_mut().enumerate().take(count).skip(from) {
             let (octets, start, end) = frames.frame(n);
@@ -247,7 +247,7 @@ impl<E: Exit> Engine<E> {
             match carried {
                 None => {
                     stats.drop(DropReason::Malformed);
-                    fates[n] = Fate::Done;
+                    fates[n] = FrameVerdict::Done;
                 }
                 Some(carried) => match self.one(by, frames, (n, carried), now, stats) {
                     Some(fate) => fates[n] = fate,
@@ -263,38 +263,38 @@ impl<E: Exit> Engine<E> {
 
     /// Gives a frame that is left to another process: as the datagram or packet in it, as the kernel would have received
     /// it.
-    pub(crate) fn hand_over(&self, frames: &mut impl Frames, n: usize, put: impl FnOnce(Came, &[u8])) {
+    pub(crate) fn hand_over(&self, frames: &mut impl Frames, n: usize, put: impl FnOnce(PuntedPacket, &[u8])) {
         let whole = !frames.lacks_checksum(n);
         let (octets, start, end) = frames.frame(n);
-        let Some(carried) = layout::read(&octets[..end], start) else { return put(Came::Cut, &[]) };
+        let Some(carried) = layout::read(&octets[..end], start) else { return put(PuntedPacket::Truncated, &[]) };
         if let Some(datagram) = carried.gtp() {
             let local = carried.destination(octets);
             if self.n3.contains(&local) {
                 let from = SocketAddr::new(carried.source(octets), carried.port(octets));
-                return put(Came::Uplink(from, local), &octets[datagram]);
+                return put(PuntedPacket::Uplink(from, local), &octets[datagram]);
             }
         }
         let packet = &mut octets[carried.packet()];
         if layout::routed(packet).is_none() {
-            return put(Came::Cut, &[]);
+            return put(PuntedPacket::Truncated, &[]);
         }
         if !whole {
             layout::complete_checksum(packet);
         }
         layout::take_hop(packet);
-        put(Came::Downlink, packet);
+        put(PuntedPacket::Downlink, packet);
     }
 
     /// Decides on a frame; `None` if the tables must be asked, and then nothing has happened.
     #[inline]
     fn one(
         &mut self,
-        by: &impl Decide,
+        by: &impl Classifier,
         frames: &mut impl Frames,
-        (n, carried): (usize, &Carried),
+        (n, carried): (usize, &FramePayload),
         now: Instant,
         stats: &mut Stats,
-    ) -> Option<Fate> {
+    ) -> Option<FrameVerdict> {
         let whole = !frames.lacks_checksum(n);
         let (octets, _, _) = frames.frame(n);
         if let Some(datagram) = carried.gtp() {
@@ -313,18 +313,18 @@ impl<E: Exit> Engine<E> {
     #[inline]
     fn uplink(
         &mut self,
-        by: &impl Decide,
+        by: &impl Classifier,
         octets: &mut [u8],
         (from, local, datagram): (SocketAddr, IpAddr, std::ops::Range<usize>),
         now: Instant,
         stats: &mut Stats,
-    ) -> Option<Fate> {
+    ) -> Option<FrameVerdict> {
         let (begin, end) = (datagram.start, datagram.end);
         let datagram = &octets[begin..end];
         let packet = match pipeline::uplink(by, from, local, datagram, now, stats, &mut self.exit) {
-            Said::Leaves(packet) => packet,
-            Said::Done => return Some(Fate::Done),
-            Said::Ask => return None,
+            PacketAction::Send(packet) => packet,
+            PacketAction::Done => return Some(FrameVerdict::Done),
+            PacketAction::Punt => return None,
         };
         let length = packet.len();
         // it is a part of the datagram
@@ -338,14 +338,14 @@ impl<E: Exit> Engine<E> {
                 layout::take_hop(&mut octets[at..at + length]);
                 let v6 = octets[at] >> 4 == 6;
                 let start = layout::write_ethernet(octets, at, &hop.macs, v6);
-                Fate::Send { port: hop.port, start, end: at + length, uplink: true, octets: length }
+                FrameVerdict::Send { port: hop.port, start, end: at + length, uplink: true, octets: length }
             }
             None => {
                 match self.exit.route(&octets[at..at + length]) {
                     true => stats.uplink.add(length),
                     false => stats.drop(DropReason::N6Send),
                 }
-                Fate::Done
+                FrameVerdict::Done
             }
         })
     }
@@ -373,17 +373,17 @@ impl<E: Exit> Engine<E> {
     #[inline]
     fn downlink(
         &mut self,
-        by: &impl Decide,
+        by: &impl Classifier,
         octets: &mut [u8],
         packet: std::ops::Range<usize>,
         now: Instant,
         stats: &mut Stats,
-    ) -> Option<Fate> {
+    ) -> Option<FrameVerdict> {
         let at = packet.start;
         if layout::routed(&octets[packet.clone()]).is_none() {
             // whoever steers leaves these to the kernel
             stats.drop(DropReason::InnerMalformed);
-            return Some(Fate::Done);
+            return Some(FrameVerdict::Done);
         }
         // what is kept by the tables leaves as it is now; what is not decided on stays as it came
         let first = by.tables().is_some();
@@ -393,9 +393,9 @@ impl<E: Exit> Engine<E> {
         let base = at - HEADROOM;
         let buffer = &mut octets[base..];
         let out = match pipeline::downlink(by, buffer, packet.end - base, now, stats, &mut self.exit) {
-            Said::Leaves(out) => out,
-            Said::Done => return Some(Fate::Done),
-            Said::Ask => return None,
+            PacketAction::Send(out) => out,
+            PacketAction::Done => return Some(FrameVerdict::Done),
+            PacketAction::Punt => return None,
         };
         if !first {
             layout::take_hop(&mut octets[packet]);
@@ -413,7 +413,7 @@ impl<E: Exit> Engine<E> {
             true => stats.downlink.add(out.octets),
             false => stats.drop(DropReason::N3Send),
         }
-        Some(Fate::Done)
+        Some(FrameVerdict::Done)
     }
 
     /// Writes the headers before a datagram that goes to this address, if it leaves by a frame.
@@ -425,7 +425,7 @@ impl<E: Exit> Engine<E> {
         to: IpAddr,
         user: usize,
         now: Instant,
-    ) -> Option<Fate> {
+    ) -> Option<FrameVerdict> {
         let v6 = to.is_ipv6();
         let from = self.sources[usize::from(v6)]?;
         let total = datagram.len() + outer(v6);
@@ -435,6 +435,6 @@ impl<E: Exit> Engine<E> {
         let end = datagram.end;
         let start = layout::write_udp(octets, datagram, from, to, self.id);
         let start = layout::write_ethernet(octets, start, &hop.macs, v6);
-        Some(Fate::Send { port: hop.port, start, end, uplink: false, octets: user })
+        Some(FrameVerdict::Send { port: hop.port, start, end, uplink: false, octets: user })
     }
 }

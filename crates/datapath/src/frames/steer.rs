@@ -2,8 +2,8 @@
 //! when it ends, however it ends, the kernel gets all frames again, and nothing is pinned.
 
 use super::FramesConfig;
-use crate::host::StartError;
 use crate::index;
+use crate::os_setup::StartError;
 use crate::sys::bpf::Attached;
 use crate::sys::netlink;
 use crate::tables::Pool;

@@ -10,20 +10,20 @@
 //! nothing is added up from two places. Packets of who is not hot go by the cold level as ever, and have the user
 //! promoted; the cold level says where a record is that has moved. The owner of the tables promotes and demotes
 //! ([`keeper`]). A place is not given to another user before every batch has ended that may have found the one before
-//! there ([`crate::fast`], `Quiet`).
+//! there ([`crate::fast`], `Quiescence`).
 
-mod keeper;
+mod promotion;
 #[cfg(test)]
 mod tests;
 
+use crate::entry::DownlinkEntry;
 use crate::fast::Arrays;
-use crate::index::Key;
-use crate::record::DownlinkRecord;
+use crate::index::AddressKey;
 use crate::sys::prefetch;
 use crate::sys::shared::Shared;
 use crate::tables::DownlinkId;
 use crossbeam_queue::ArrayQueue;
-pub(crate) use keeper::Keeper;
+pub(crate) use promotion::HotManager;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use vireo_types::Teid;
@@ -37,19 +37,19 @@ const V4: u64 = 1 << 32;
 
 /// What an address is found by, never 0; a prefix that would look like an IPv4 address has nothing.
 #[inline]
-fn tag(key: Key) -> Option<u64> {
+fn tag(key: AddressKey) -> Option<u64> {
     match key {
-        Key::V4(address) => Some(V4 | u64::from(address)),
-        Key::V6(prefix) => (prefix >= V4 << 1).then_some(prefix),
+        AddressKey::V4(address) => Some(V4 | u64::from(address)),
+        AddressKey::V6(prefix) => (prefix >= V4 << 1).then_some(prefix),
     }
 }
 
 /// The hot level.
 #[derive(Debug)]
-pub(crate) struct Hot {
+pub(crate) struct HotTable {
     /// Who is in each place; 0 = nobody.
     tags: Shared<AtomicU64>,
-    records: Shared<DownlinkRecord>,
+    records: Shared<DownlinkEntry>,
     /// Their indexes in the cold level.
     homes: Shared<AtomicU32>,
     /// By how much a hash is shifted so that the number of a set is left.
@@ -58,11 +58,11 @@ pub(crate) struct Hot {
     wishes: ArrayQueue<u32>,
 }
 
-impl Hot {
+impl HotTable {
     /// Room for about so many users: some sets are full before all are. None for 0.
     pub(crate) fn new(users: usize) -> Option<Self> {
         let places = users.clamp(2 * WAYS, 1 << 24).next_power_of_two();
-        let hot = || Hot {
+        let hot = || HotTable {
             tags: Shared::private(places),
             records: Shared::private(places),
             homes: Shared::private(places),
@@ -91,13 +91,13 @@ impl Hot {
 
     /// The record that is in this place.
     #[inline]
-    fn at(&self, place: u32) -> Option<&DownlinkRecord> {
+    fn at(&self, place: u32) -> Option<&DownlinkEntry> {
         self.records.get(place as usize)
     }
 
     /// The record of a cold one, wherever it is.
     #[inline]
-    pub(crate) fn wherever<'a>(&'a self, home: &'a DownlinkRecord) -> &'a DownlinkRecord {
+    pub(crate) fn wherever<'a>(&'a self, home: &'a DownlinkEntry) -> &'a DownlinkEntry {
         home.away().and_then(|place| self.at(place)).unwrap_or(home)
     }
 
@@ -117,7 +117,7 @@ impl Hot {
 
     /// Fetches what tells whether an address is hot.
     #[inline]
-    pub(crate) fn prefetch_tags(&self, key: Key) {
+    pub(crate) fn prefetch_tags(&self, key: AddressKey) {
         if let Some(tags) = tag(key).and_then(|tag| self.tags.get(self.set(tag))) {
             prefetch(tags);
         }
@@ -125,7 +125,7 @@ impl Hot {
 
     /// Fetches the record of an address that is hot; `false` if it is not.
     #[inline]
-    pub(crate) fn prefetch_record(&self, key: Key) -> bool {
+    pub(crate) fn prefetch_record(&self, key: AddressKey) -> bool {
         let found = tag(key).and_then(|tag| self.records.get(self.find(tag)?));
         found.into_iter().for_each(prefetch);
         found.is_some()
@@ -133,18 +133,18 @@ impl Hot {
 }
 
 /// Where a packet from N6 finds its user.
-pub(crate) struct Found<'a> {
-    pub(crate) record: &'a DownlinkRecord,
+pub(crate) struct HotLookup<'a> {
+    pub(crate) record: &'a DownlinkEntry,
     /// What the record's must be; `None` where nobody else can be in its place.
     generation: Option<u8>,
     /// Its index, or its place where it was found by its tag.
     pub(crate) number: u32,
     by_tag: bool,
     /// Where it would be better off.
-    pub(crate) cold: Option<&'a Hot>,
+    pub(crate) cold: Option<&'a HotTable>,
 }
 
-impl Found<'_> {
+impl HotLookup<'_> {
     /// Whether a record of this generation is still the user's.
     #[inline]
     pub(crate) fn is(&self, generation: u8) -> bool {
@@ -162,28 +162,28 @@ impl Found<'_> {
 impl Arrays {
     /// The record of an address in the cold level, though it may have moved.
     #[inline]
-    pub(crate) fn look_up_home(&self, key: Key) -> Option<Found<'_>> {
+    pub(crate) fn look_up_home(&self, key: AddressKey) -> Option<HotLookup<'_>> {
         let entry = Teid(self.addresses.get(key)?);
         let (number, generation) = (entry.index(), Some(entry.generation()));
         let record = self.downlinks.get(number as usize)?;
-        Some(Found { record, generation, number, by_tag: false, cold: None })
+        Some(HotLookup { record, generation, number, by_tag: false, cold: None })
     }
 
     /// The record of an address. To be used within a batch, as all that leads to a place.
     #[inline]
-    pub(crate) fn look_up(&self, key: Key) -> Option<Found<'_>> {
+    pub(crate) fn look_up(&self, key: AddressKey) -> Option<HotLookup<'_>> {
         if let Some(hot) = &self.hot
             && let Some(place) = tag(key).and_then(|tag| hot.find(tag))
         {
             let record = hot.records.get(place)?;
-            return Some(Found { record, generation: None, number: place as u32, by_tag: true, cold: None });
+            return Some(HotLookup { record, generation: None, number: place as u32, by_tag: true, cold: None });
         }
         let found = self.look_up_home(key)?;
         let hot = self.hot.as_ref();
         Some(match hot.and_then(|hot| hot.at(found.record.away()?)) {
-            None => Found { cold: hot, ..found },
+            None => HotLookup { cold: hot, ..found },
             // it goes by its other address, or has only just moved
-            Some(record) => Found { record, ..found },
+            Some(record) => HotLookup { record, ..found },
         })
     }
 }

@@ -1,8 +1,8 @@
 //! Users that move between the levels: alone against users that do not, and while workers count.
 
-use crate::fast::{Batch, Decide, Reader, SharedTables};
-use crate::index::Key;
-use crate::pipeline::{self, HEADROOM, Said, Unusual};
+use crate::fast::{Batch, Classifier, Reader, SharedTables};
+use crate::index::AddressKey;
+use crate::pipeline::{self, HEADROOM, PacketAction, SlowPath};
 use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::tables::{DownlinkId, Limits, Pool, Released, Tables};
 use crate::verdict::Event;
@@ -91,7 +91,7 @@ impl Bench {
         let (teid, id) = self.users[n as usize];
         self.tables.change(
             |tables, released| {
-                tables.pause(&[teid], [id]);
+                tables.hold_packets(&[teid], [id]);
                 [tables.remove_uplink(teid), tables.remove_downlink(id, released)]
             },
             |_| (),
@@ -137,7 +137,7 @@ struct Packets {
     unlocked: u64,
 }
 
-impl Unusual for Packets {
+impl SlowPath for Packets {
     fn answer(&mut self, _: SocketAddr, _: &[u8]) -> bool {
         true
     }
@@ -150,7 +150,7 @@ impl Unusual for Packets {
 
 impl Packets {
     /// Decides on one; `None` where the tables must be asked.
-    fn one(&mut self, by: &impl Decide, Sent { user, teid, v6, up }: Sent) -> Option<()> {
+    fn one(&mut self, by: &impl Classifier, Sent { user, teid, v6, up }: Sent) -> Option<()> {
         let mut stats = self.stats;
         let packet = packet(user, v6, up);
         if up {
@@ -158,26 +158,26 @@ impl Packets {
             let datagram = [&header[..], &packet].concat();
             let from = SocketAddr::new(GNB.into(), gtpu::PORT);
             match pipeline::uplink(by, from, UPF.into(), &datagram, self.now, &mut stats, self) {
-                Said::Leaves(left) => {
+                PacketAction::Send(left) => {
                     assert_eq!(left, packet);
                     stats.uplink.add(left.len());
                     self.left.push((user, 0));
                 }
-                Said::Done => {}
-                Said::Ask => return None,
+                PacketAction::Done => {}
+                PacketAction::Punt => return None,
             }
         } else {
             let mut buffer = [vec![0; HEADROOM], packet].concat();
             let end = buffer.len();
             match pipeline::downlink(by, &mut buffer, end, self.now, &mut stats, self) {
-                Said::Leaves(out) => {
+                PacketAction::Send(out) => {
                     stats.downlink.add(out.octets);
                     let left = gtpu::Packet::parse(&buffer[out.start..out.end]).expect("ours");
                     assert_eq!(left.teid.0 >> 24, user, "into its own tunnel");
                     self.left.push((user, left.teid.0));
                 }
-                Said::Done => {}
-                Said::Ask => return None,
+                PacketAction::Done => {}
+                PacketAction::Punt => return None,
             }
         }
         self.stats = stats;
@@ -191,7 +191,7 @@ impl Batch for Packets {
         self.sent.len()
     }
 
-    fn decide(&mut self, by: &impl Decide, from: usize) -> usize {
+    fn decide(&mut self, by: &impl Classifier, from: usize) -> usize {
         for n in from..self.sent.len() {
             let sent = self.sent[n];
             if self.one(by, sent).is_none() {
@@ -401,13 +401,13 @@ impl Batch for Long<'_> {
         2
     }
 
-    fn decide(&mut self, by: &impl Decide, from: usize) -> usize {
+    fn decide(&mut self, by: &impl Classifier, from: usize) -> usize {
         if by.tables().is_none() {
             let first = self.packets.sent[0];
             assert!(self.packets.one(by, first).is_some(), "it is hot");
             self.begun.store(true, Relaxed);
             // On a busy machine it is long before the owner has had its turn.
-            let key = Key::V4(ue(first.user).ipv4.expect("it has one").to_bits());
+            let key = AddressKey::V4(ue(first.user).ipv4.expect("it has one").to_bits());
             let rests = || by.arrays().look_up(key).is_some_and(|found| found.record.look(Locking::Fine).is_some());
             let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
             while rests() && std::time::Instant::now() < end {

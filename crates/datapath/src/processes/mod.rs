@@ -8,24 +8,24 @@
 //! open too. The supervisor ([`watch`]) gives its seat to a process that is ready and waits for that; that one reads on
 //! where the dead one stopped. A worker that is stopped or hangs while packets wait is killed first.
 
-mod clerk;
-mod desk;
-mod orders;
-mod seat;
-mod watch;
+mod punt_channel;
+mod punt_handler;
+mod supervisor;
 mod worker;
+mod worker_setup;
+mod worker_slot;
 
-pub(crate) use clerk::Clerk;
-pub(crate) use desk::{Came, Desk};
-pub(crate) use orders::{Files, FrameOrders, Orders, tables};
-pub(crate) use seat::{Mark, Seat};
-pub use watch::TakeoverStats;
-pub(crate) use watch::{Post, Staff, Takeovers};
+pub(crate) use punt_channel::{PuntChannel, PuntedPacket};
+pub(crate) use punt_handler::PuntHandler;
+pub use supervisor::TakeoverStats;
+pub(crate) use supervisor::{Takeovers, WorkerPool, WorkerPost};
 pub use worker::{WorkError, work};
+pub(crate) use worker_setup::{FrameSetup, TableFds, WorkerSetup, tables};
+pub(crate) use worker_slot::{RingPosition, WorkerSlot};
 
 use crate::fast::Locking;
 use crate::frames::FrameIo;
-use crate::host::StartError;
+use crate::os_setup::StartError;
 use crate::sockets::SocketsConfig;
 use std::fmt::Debug;
 use std::io;
@@ -33,17 +33,17 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// By whom processes are started. They are children of the thread that calls it and end when that ends.
-pub trait Recruit: Debug + Send + Sync {
+pub trait ProcessSpawner: Debug + Send + Sync {
     /// Starts a process with this number that calls [`work`] with its standard input, which is this.
     ///
     /// # Errors
     ///
     /// When the system does not start it.
-    fn start(&self, number: u8, input: &OwnedFd) -> io::Result<Box<dyn Recruited>>;
+    fn start(&self, number: u8, input: &OwnedFd) -> io::Result<Box<dyn ChildProcess>>;
 }
 
 /// A process that was started.
-pub trait Recruited: Send + Sync {
+pub trait ChildProcess: Send + Sync {
     /// Its number.
     fn pid(&self) -> u32;
     /// Readable when it has ended.

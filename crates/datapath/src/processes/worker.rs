@@ -1,12 +1,12 @@
 //! A worker's process: it waits for its orders, maps what they name and works until it is told to stop.
 
-use super::orders::{self, Orders, next};
-use super::{Desk, Mark, Seat};
+use super::worker_setup::{self, WorkerSetup, next};
+use super::{PuntChannel, RingPosition, WorkerSlot};
 use crate::counters::Stats;
-use crate::fast::{Arrays, HandOver, Inside, Workplace};
-use crate::frames::{Engine, Kernel, of_family, packet};
-use crate::hops::Hops;
-use crate::host::StartError;
+use crate::fast::{Arrays, PuntBatch, ReadSection, WorkerEnv};
+use crate::frames::{Engine, Kernel, af_packet, of_family};
+use crate::next_hops::Hops;
+use crate::os_setup::StartError;
 use crate::sockets::{Clock, EventSink, Worker};
 use crate::sys::monotonic_ns;
 use crate::sys::shared::Shared;
@@ -34,25 +34,25 @@ pub enum WorkError {
 }
 
 /// Where a worker works that is a process of its own.
-struct Away {
+struct ProcessEnv {
     arrays: Arrays,
-    seats: Arc<Shared<Seat>>,
+    seats: Arc<Shared<WorkerSlot>>,
     seat: usize,
-    desk: Desk,
+    desk: PuntChannel,
 }
 
-impl Away {
+impl ProcessEnv {
     #[inline]
-    fn seat(&self) -> &Seat {
+    fn seat(&self) -> &WorkerSlot {
         &self.seats[self.seat]
     }
 }
 
-impl Workplace for Away {
+impl WorkerEnv for ProcessEnv {
     #[inline]
-    fn decide(&self, batch: &mut impl HandOver) {
+    fn decide(&self, batch: &mut impl PuntBatch) {
         let (mut done, mut owed) = (0, None);
-        if let Some(inside) = Inside::begin(&self.arrays, &self.seat().turn) {
+        if let Some(inside) = ReadSection::begin(&self.arrays, &self.seat().batch_counter) {
             done = batch.decide(&inside, 0);
             owed = inside.owed.get();
         }
@@ -67,12 +67,12 @@ impl Workplace for Away {
 
     fn flush(&self, stats: &mut Stats) {
         self.seat().counters.flush(stats);
-        self.seat().beat.fetch_add(1, Relaxed);
+        self.seat().heartbeat.fetch_add(1, Relaxed);
     }
 
     #[inline]
     fn hold(&self, packets: usize) {
-        self.seat().hand.store(packets as u64, Relaxed);
+        self.seat().packets_held.store(packets as u64, Relaxed);
     }
 }
 
@@ -83,7 +83,7 @@ impl Workplace for Away {
 ///
 /// When the orders cannot be carried out; whoever started it starts another.
 pub fn work(line: OwnedFd) -> Result<(), WorkError> {
-    let Some((orders, files)) = orders::receive(line.as_fd()).map_err(WorkError::Place)? else { return Ok(()) };
+    let Some((orders, files)) = worker_setup::receive(line.as_fd()).map_err(WorkError::Place)? else { return Ok(()) };
     if let Some(core) = orders.core {
         crate::sys::run_on(core).map_err(|_| WorkError::Core(core))?;
     }
@@ -94,8 +94,8 @@ pub fn work(line: OwnedFd) -> Result<(), WorkError> {
         return Err(WorkError::Place(io::Error::new(io::ErrorKind::InvalidData, "there is no such seat")));
     }
     let (desk, bell, back) = three(&mut files).map_err(WorkError::Place)?;
-    let desk = Desk::of(desk.as_fd(), bell, back).map_err(WorkError::Place)?;
-    let place = Away { arrays, seats, seat: orders.seat, desk };
+    let desk = PuntChannel::of(desk.as_fd(), bell, back).map_err(WorkError::Place)?;
+    let place = ProcessEnv { arrays, seats, seat: orders.seat, desk };
     let stop = next(&mut files).map_err(WorkError::Place)?;
     run(&orders, &mut files, &place, &stop)
 }
@@ -105,9 +105,9 @@ fn three(files: &mut impl Iterator<Item = OwnedFd>) -> io::Result<(OwnedFd, Owne
 }
 
 fn run(
-    orders: &Orders,
+    orders: &WorkerSetup,
     files: &mut impl Iterator<Item = OwnedFd>,
-    place: &Away,
+    place: &ProcessEnv,
     stop: &OwnedFd,
 ) -> Result<(), WorkError> {
     let tun = next(files).map_err(WorkError::Place)?.into();
@@ -117,8 +117,8 @@ fn run(
     let events: EventSink = Arc::new(|_| false);
     let clock = Clock::default();
     let joined = || {
-        place.seat().beat.fetch_add(1, Relaxed);
-        place.seat().sat.store(monotonic_ns(), Relaxed);
+        place.seat().heartbeat.fetch_add(1, Relaxed);
+        place.seat().started_ns.store(monotonic_ns(), Relaxed);
         place.seat().pid.store(std::process::id().into(), Release);
     };
     let Some(frames) = &orders.frames else {
@@ -127,12 +127,12 @@ fn run(
         joined();
         return worker.run(place, &poller).map_err(WorkError::Work);
     };
-    let mark = |ring| Mark { seats: Arc::clone(&place.seats), seat: orders.seat, ring };
-    let ports = packet::Ports::of(files, mark).map_err(WorkError::Place)?;
+    let mark = |ring| RingPosition { seats: Arc::clone(&place.seats), seat: orders.seat, ring };
+    let ports = af_packet::Ports::of(files, mark).map_err(WorkError::Place)?;
     let exit = Kernel { sockets, own: of_family(&frames.n3), tun, events };
     let hops = Hops::new(&frames.interfaces)?;
     let engine = Engine::new(exit, hops, &frames.n3, &frames.next_hops, None);
-    let worker = packet::Worker { engine, ports, clock };
+    let worker = af_packet::Worker { engine, ports, clock };
     let poller = worker.poller(stop.as_fd()).map_err(WorkError::Place)?;
     joined();
     worker.run(place, &poller).map_err(WorkError::Work)

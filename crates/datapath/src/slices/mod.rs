@@ -2,18 +2,18 @@
 //! nothing from the others (the slices of seed 2, PEPC, with state that exists once).
 //!
 //! Records stay where they are. What is divided is who handles their packets: a word for each TEID index and each UE
-//! address names a worker ([`Owners`]), and programs of the kernel hand packets to that worker ([`steer`]). Moving a user is
+//! address names a worker ([`WorkerMap`]), and programs of the kernel hand packets to that worker ([`steer`]). Moving a user is
 //! writing its words: TEIDs, addresses, rules and counters stay, and nothing waits. A packet that was steered by the
 //! old word is handled by the old worker as it would be by the new one; with more than one worker all counts are taken
 //! by atomic additions, so none is lost.
 
-mod owners;
 pub(crate) mod steer;
+mod worker_map;
 
-pub use owners::Owners;
+pub use worker_map::WorkerMap;
 
 use crate::counters::{Stats, Volume};
-use crate::host::StartError;
+use crate::os_setup::StartError;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -36,9 +36,9 @@ pub(crate) fn placement(slices: &[SliceWorkers]) -> Vec<Option<usize>> {
 
 /// What a driver hands a user's packets to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum To {
+pub(crate) enum SteerTarget {
     /// To whom they come to.
-    Anybody,
+    Any,
     /// A thread.
     Thread,
     /// A processor, in the kernel.
@@ -51,14 +51,14 @@ pub(crate) fn processors(slices: &[SliceWorkers]) -> Vec<usize> {
 }
 
 /// Whether the slices can be had beside the rest of the configuration.
-pub(crate) fn check(slices: &[SliceWorkers], modules: usize, to: To) -> Result<(), StartError> {
+pub(crate) fn check(slices: &[SliceWorkers], modules: usize, to: SteerTarget) -> Result<(), StartError> {
     if slices.is_empty() {
         return Ok(());
     }
     if modules > 0 {
         return Err(StartError::SlicesAndModules);
     }
-    if to == To::Anybody {
+    if to == SteerTarget::Any {
         return Err(StartError::SlicesDriver);
     }
     let all = placement(slices);
@@ -67,7 +67,7 @@ pub(crate) fn check(slices: &[SliceWorkers], modules: usize, to: To) -> Result<(
     }
     let own = processors(slices);
     let each = own.iter().enumerate().all(|(n, core)| !own[..n].contains(core)) && own.len() == all.len();
-    if to == To::Processor && !each {
+    if to == SteerTarget::Processor && !each {
         return Err(StartError::SliceProcessors);
     }
     let missing = |core: &&usize| !Path::new(&format!("/sys/devices/system/cpu/cpu{core}")).exists();
@@ -149,18 +149,18 @@ mod tests {
             check(slices, modules, to).err().map(|error| error.to_string()).unwrap_or_default()
         };
         let two = [slice(1, &[0]), slice(2, &[])];
-        assert_eq!(says(&two, 0, To::Thread), "");
-        assert_eq!(says(&[], 2, To::Anybody), "", "no slices, no conditions");
+        assert_eq!(says(&two, 0, SteerTarget::Thread), "");
+        assert_eq!(says(&[], 2, SteerTarget::Any), "", "no slices, no conditions");
         assert_eq!(placement(&two), [Some(0), None, None]);
-        assert!(says(&two, 2, To::Thread).contains("modules"));
-        assert!(says(&two, 0, To::Anybody).contains("driver"));
-        assert!(says(&[slice(0, &[])], 0, To::Thread).contains("1 to 64"));
-        assert!(says(&[slice(64, &[]), slice(1, &[])], 0, To::Thread).contains("1 to 64"));
-        assert!(says(&[slice(1, &[9999])], 0, To::Thread).contains("no processor 9999"));
+        assert!(says(&two, 2, SteerTarget::Thread).contains("modules"));
+        assert!(says(&two, 0, SteerTarget::Any).contains("driver"));
+        assert!(says(&[slice(0, &[])], 0, SteerTarget::Thread).contains("1 to 64"));
+        assert!(says(&[slice(64, &[]), slice(1, &[])], 0, SteerTarget::Thread).contains("1 to 64"));
+        assert!(says(&[slice(1, &[9999])], 0, SteerTarget::Thread).contains("no processor 9999"));
         for shared in [&two[..], &[slice(1, &[0]), slice(1, &[0])]] {
-            assert!(says(shared, 0, To::Processor).contains("processor of its own"));
+            assert!(says(shared, 0, SteerTarget::Processor).contains("processor of its own"));
         }
-        assert_eq!(says(&[slice(1, &[0])], 0, To::Processor), "");
+        assert_eq!(says(&[slice(1, &[0])], 0, SteerTarget::Processor), "");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The programs by which the kernel hands a packet to its user's worker (`bpf/slices.bpf.c`). They live as long as
 //! what they are attached to.
 
-use super::Owners;
-use crate::host::StartError;
+use super::WorkerMap;
 use crate::index;
+use crate::os_setup::StartError;
 use crate::sys::shared::Shared;
 use crate::tables::{Limits, Pool};
 use crate::xdp::{Aligned, Config, errno};
@@ -32,7 +32,7 @@ pub(crate) struct Steering {
 }
 
 /// Loads the programs; gives the words that they go by.
-pub(crate) fn load(n3: &[IpAddr], pools: &[Pool], limits: Limits) -> Result<(Steering, Owners), StartError> {
+pub(crate) fn load(n3: &[IpAddr], pools: &[Pool], limits: Limits) -> Result<(Steering, WorkerMap), StartError> {
     let ranges = index::ranges(pools, LARGEST);
     let constants = Config::new(&ranges, n3, &[], &[])?;
     let mut loader = EbpfLoader::new();
@@ -59,10 +59,10 @@ fn lines(words: usize) -> u32 {
 }
 
 /// The words of a loaded object.
-pub(crate) fn owners(bpf: &Ebpf, ranges: Vec<index::Range>, limits: Limits) -> Result<Owners, StartError> {
+pub(crate) fn owners(bpf: &Ebpf, ranges: Vec<index::Range>, limits: Limits) -> Result<WorkerMap, StartError> {
     let tunnels = mapped(bpf, "tunnel_owners", limits.bounded())?;
     let addresses = mapped(bpf, "address_owners", index::entries(&ranges))?;
-    Ok(Owners::over(tunnels, addresses, ranges))
+    Ok(WorkerMap::over(tunnels, addresses, ranges))
 }
 
 fn mapped(bpf: &Ebpf, name: &str, words: usize) -> Result<Shared<AtomicU8>, StartError> {

@@ -1,9 +1,9 @@
 //! What the owner of the sessions changes a running user plane by.
 
-use super::{Clock, EventSink, Rare, View, send};
+use super::{Clock, EventSink, StatsHandle, WorkerSlowPath, send};
 use crate::counters::{DropReason, Stats};
 use crate::host_routes::HostRoutes;
-use crate::pipeline::{self, Said};
+use crate::pipeline::{self, PacketAction};
 use crate::sys::tun::Tun;
 use crate::sys::udp::Socket;
 use crate::tables::{Released, Tables};
@@ -14,8 +14,8 @@ use vireo_types::SessionAddress;
 
 /// What the owner of the sessions changes a running user plane by, from any thread.
 #[derive(Clone)]
-pub struct Editor {
-    pub(super) view: View,
+pub struct TablesHandle {
+    pub(super) view: StatsHandle,
     /// Those of the first worker, to send what changes let go.
     pub(super) sockets: Arc<[Socket]>,
     tun: Arc<Tun>,
@@ -23,26 +23,26 @@ pub struct Editor {
     events: EventSink,
 }
 
-impl std::fmt::Debug for Editor {
+impl std::fmt::Debug for TablesHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Editor").field("view", &self.view).finish_non_exhaustive()
     }
 }
 
-impl Editor {
+impl TablesHandle {
     pub(super) fn new(
-        view: View,
+        view: StatsHandle,
         (sockets, tun): (Arc<[Socket]>, Tun),
         routes: Option<Arc<HostRoutes>>,
         events: EventSink,
     ) -> Self {
-        Editor { view, sockets, tun: Arc::new(tun), routes, events }
+        TablesHandle { view, sockets, tun: Arc::new(tun), routes, events }
     }
 
     /// Brings the packets of a UE to this user plane, or not any more, where its UEs have routes of their own.
-    pub fn lead(&self, ue: SessionAddress, here: bool) {
+    pub fn set_host_route(&self, ue: SessionAddress, here: bool) {
         if let Some(routes) = &self.routes {
-            routes.lead(ue, here);
+            routes.set(ue, here);
         }
     }
 
@@ -72,14 +72,14 @@ impl Editor {
         let now = Clock::default().now();
         for held in released.take_uplinks() {
             let own = self.sockets.iter().find(|socket| socket.local == held.local);
-            let mut rare = Rare { own, sockets: &self.sockets, events: &self.events };
+            let mut rare = WorkerSlowPath { own, sockets: &self.sockets, events: &self.events };
             match pipeline::uplink(tables, held.from, held.local, &held.datagram, now, stats, &mut rare) {
-                Said::Leaves(packet) => match self.tun.write(packet) {
+                PacketAction::Send(packet) => match self.tun.write(packet) {
                     Ok(()) => stats.uplink.add(packet.len()),
                     Err(_) => stats.drop(DropReason::N6Send),
                 },
                 // the tables know what becomes of any packet
-                Said::Done | Said::Ask => {}
+                PacketAction::Done | PacketAction::Punt => {}
             }
         }
     }

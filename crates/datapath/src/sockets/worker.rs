@@ -1,11 +1,11 @@
 //! A worker of the sockets driver: a thread of the UPF's process, or of a process of its own.
 
-use super::{Clock, EventSink, STOP, View, position, send};
+use super::{Clock, EventSink, STOP, StatsHandle, position, send};
 use crate::counters::{DropReason, Stats};
-use crate::fast::{Batch, Decide, HandOver, Reader, Workplace};
+use crate::fast::{Batch, Classifier, PuntBatch, Reader, WorkerEnv};
 use crate::frames::bare::Bare;
-use crate::pipeline::{self, HEADROOM, Said, Unusual};
-use crate::processes::{Came, Desk};
+use crate::pipeline::{self, HEADROOM, PacketAction, SlowPath};
+use crate::processes::{PuntChannel, PuntedPacket};
 use crate::sys::poll::Poller;
 use crate::sys::tun::Tun;
 use crate::sys::udp::{BATCH, Receiver, Sender, Socket};
@@ -19,8 +19,8 @@ use vireo_types::Instant;
 use vireo_wire::gtpu;
 
 /// A thread beside the tables, which it locks itself.
-pub(crate) struct Here {
-    pub(crate) view: View,
+pub(crate) struct ThreadEnv {
+    pub(crate) view: StatsHandle,
     pub(crate) reader: Reader,
     /// Among the workers of slices, if it may be one.
     pub(crate) number: Option<usize>,
@@ -28,9 +28,9 @@ pub(crate) struct Here {
     pub(crate) beside_one: bool,
 }
 
-impl Workplace for Here {
+impl WorkerEnv for ThreadEnv {
     #[inline]
-    fn decide(&self, batch: &mut impl HandOver) {
+    fn decide(&self, batch: &mut impl PuntBatch) {
         match self.beside_one {
             false => self.reader.decide(batch),
             true => self.reader.decide_alone(batch),
@@ -59,14 +59,14 @@ pub(crate) struct Worker {
 const TUN: u64 = u64::MAX - 1;
 
 /// What is unusual, in a worker.
-pub(crate) struct Rare<'a> {
+pub(crate) struct WorkerSlowPath<'a> {
     /// What it is an answer to came by this one.
     pub(crate) own: Option<&'a Socket>,
     pub(crate) sockets: &'a [Socket],
     pub(crate) events: &'a EventSink,
 }
 
-impl Unusual for Rare<'_> {
+impl SlowPath for WorkerSlowPath<'_> {
     fn answer(&mut self, to: SocketAddr, datagram: &[u8]) -> bool {
         // from the address that was asked (TS 29.281 4.4.3.1)
         match self.own.filter(|own| own.local.is_ipv4() == to.is_ipv4()) {
@@ -93,7 +93,7 @@ impl Worker {
     }
 
     /// Runs until it is told to stop. The waker stays readable, so that every worker sees it.
-    pub(crate) fn run(&self, place: &impl Workplace, poller: &Poller) -> io::Result<()> {
+    pub(crate) fn run(&self, place: &impl WorkerEnv, poller: &Poller) -> io::Result<()> {
         let mut receiver = Receiver::new(self.slot);
         let mut buffer = vec![0; BATCH * self.slot];
         let mut senders: Vec<Sender> = self.sockets.iter().map(|_| Sender::new()).collect();
@@ -115,7 +115,7 @@ impl Worker {
     }
 
     /// One batch from N3 to N6.
-    fn uplink(&self, place: &impl Workplace, socket: &Socket, receiver: &mut Receiver, stats: &mut Stats) {
+    fn uplink(&self, place: &impl WorkerEnv, socket: &Socket, receiver: &mut Receiver, stats: &mut Stats) {
         place.hold(BATCH);
         let count = match receiver.receive(socket) {
             Ok(count) => count,
@@ -123,7 +123,7 @@ impl Worker {
         };
         place.hold(count);
         let mut forward: [Option<&[u8]>; BATCH] = [None; BATCH];
-        let rare = Rare { own: Some(socket), sockets: &self.sockets, events: &self.events };
+        let rare = WorkerSlowPath { own: Some(socket), sockets: &self.sockets, events: &self.events };
         let (now, local) = (self.clock.now(), socket.local);
         let mut batch = Uplink { receiver, local, forward: &mut forward[..count], tun: &self.tun, rare, now, stats };
         match &self.bare {
@@ -139,7 +139,7 @@ impl Worker {
     }
 
     /// One batch from N6 to N3.
-    fn downlink(&self, place: &impl Workplace, buffer: &mut [u8], senders: &mut [Sender], stats: &mut Stats) {
+    fn downlink(&self, place: &impl WorkerEnv, buffer: &mut [u8], senders: &mut [Sender], stats: &mut Stats) {
         let mut ends = [0; BATCH];
         let mut count = 0;
         place.hold(BATCH);
@@ -155,7 +155,7 @@ impl Worker {
         if let Some(bare) = &self.bare {
             return self.bare_downlink(bare, (buffer, &ends[..count]), senders, stats);
         }
-        let rare = Rare { own: None, sockets: &self.sockets, events: &self.events };
+        let rare = WorkerSlowPath { own: None, sockets: &self.sockets, events: &self.events };
         let (ends, slot, now) = (&ends[..count], self.slot, self.clock.now());
         place.decide(&mut Downlink { buffer, slot, ends, senders, rare, now, stats });
     }
@@ -190,7 +190,7 @@ struct Uplink<'a, 'r> {
     /// What leaves.
     forward: &'a mut [Option<&'r [u8]>],
     tun: &'a Tun,
-    rare: Rare<'a>,
+    rare: WorkerSlowPath<'a>,
     now: Instant,
     stats: &'a mut Stats,
 }
@@ -207,13 +207,15 @@ impl Uplink<'_, '_> {
     }
 }
 
-impl HandOver for Uplink<'_, '_> {
-    fn hand_over(&mut self, from: usize, desk: &Desk) {
+impl PuntBatch for Uplink<'_, '_> {
+    fn hand_over(&mut self, from: usize, desk: &PuntChannel) {
         self.leave();
         for n in from..self.forward.len() {
             match self.receiver.datagram(n) {
-                (from_peer, Some(datagram)) => desk.put(n - from, Came::Uplink(from_peer, self.local), datagram),
-                (_, None) => desk.put(n - from, Came::Cut, &[]),
+                (from_peer, Some(datagram)) => {
+                    desk.put(n - from, PuntedPacket::Uplink(from_peer, self.local), datagram)
+                }
+                (_, None) => desk.put(n - from, PuntedPacket::Truncated, &[]),
             }
         }
     }
@@ -224,7 +226,7 @@ impl Batch for Uplink<'_, '_> {
         self.forward.len()
     }
 
-    fn decide(&mut self, by: &impl Decide, from: usize) -> usize {
+    fn decide(&mut self, by: &impl Classifier, from: usize) -> usize {
         let Uplink { receiver, local, forward, rare, now, stats, .. } = self;
         // records lie in memory at random: they are on their way while the packets before theirs are decided on
         for n in from..forward.len() {
@@ -235,9 +237,9 @@ impl Batch for Uplink<'_, '_> {
         for (n, forward) in forward.iter_mut().enumerate().skip(from) {
             match receiver.datagram(n) {
                 (from, Some(datagram)) => match pipeline::uplink(by, from, *local, datagram, *now, stats, rare) {
-                    Said::Leaves(packet) => *forward = Some(packet),
-                    Said::Done => {}
-                    Said::Ask => return n,
+                    PacketAction::Send(packet) => *forward = Some(packet),
+                    PacketAction::Done => {}
+                    PacketAction::Punt => return n,
                 },
                 (_, None) => stats.drop(DropReason::Malformed),
             }
@@ -259,7 +261,7 @@ struct Downlink<'a> {
     slot: usize,
     ends: &'a [usize],
     senders: &'a mut [Sender],
-    rare: Rare<'a>,
+    rare: WorkerSlowPath<'a>,
     now: Instant,
     stats: &'a mut Stats,
 }
@@ -269,7 +271,7 @@ impl Batch for Downlink<'_> {
         self.ends.len()
     }
 
-    fn decide(&mut self, by: &impl Decide, from: usize) -> usize {
+    fn decide(&mut self, by: &impl Classifier, from: usize) -> usize {
         let done = self.queue(by, from);
         // what a change sends afterwards must come after these
         for (sender, socket) in self.senders.iter_mut().zip(self.rare.sockets) {
@@ -284,15 +286,15 @@ impl Batch for Downlink<'_> {
     }
 }
 
-impl HandOver for Downlink<'_> {
-    fn hand_over(&mut self, from: usize, desk: &Desk) {
+impl PuntBatch for Downlink<'_> {
+    fn hand_over(&mut self, from: usize, desk: &PuntChannel) {
         let packets = self.buffer.chunks_exact(self.slot).zip(self.ends).skip(from);
-        packets.enumerate().for_each(|(n, (slot, end))| desk.put(n, Came::Downlink, &slot[HEADROOM..*end]));
+        packets.enumerate().for_each(|(n, (slot, end))| desk.put(n, PuntedPacket::Downlink, &slot[HEADROOM..*end]));
     }
 }
 
 impl Downlink<'_> {
-    fn queue(&mut self, by: &impl Decide, from: usize) -> usize {
+    fn queue(&mut self, by: &impl Classifier, from: usize) -> usize {
         let Downlink { buffer, slot, ends, senders, rare, now, stats } = self;
         let packets = || buffer.chunks_exact(*slot).zip(*ends).skip(from);
         packets().for_each(|(slot, end)| by.arrays().prefetch_address_of(&slot[HEADROOM..*end]));
@@ -301,15 +303,15 @@ impl Downlink<'_> {
         for (n, end) in ends.iter().enumerate().skip(from) {
             let base = n * *slot;
             match pipeline::downlink(by, &mut buffer[base..base + *slot], *end, *now, stats, rare) {
-                Said::Leaves(out) => {
+                PacketAction::Send(out) => {
                     let to = out.toward.socket();
                     match position(rare.sockets, to) {
                         Some(n) => senders[n].queue(to, base + out.start, base + out.end, out.octets),
                         None => stats.drop(DropReason::N3Send),
                     }
                 }
-                Said::Done => {}
-                Said::Ask => return n,
+                PacketAction::Done => {}
+                PacketAction::Punt => return n,
             }
             if by.ends() {
                 return n + 1;

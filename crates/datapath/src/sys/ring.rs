@@ -1,7 +1,7 @@
 //! A receive ring of AF_PACKET (TPACKET_V3): blocks of frames that the kernel fills and hands over one after the other.
 
 use super::link::Link;
-use crate::processes::Mark;
+use crate::processes::RingPosition;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -40,7 +40,7 @@ pub(crate) struct Span {
 
 /// By what workers share an interface's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum FanoutMode {
     Hash,
     Queue,
     /// What [`Ring::divide_by`] says; before that all are the first one's.
@@ -50,7 +50,7 @@ pub(crate) enum By {
 /// How workers share an interface's frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
-    pub(crate) by: By,
+    pub(crate) by: FanoutMode,
     /// Of the group; 0 = a new one, which is told.
     pub(crate) id: u16,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Ring {
     start: NonNull<u8>,
     current: usize,
     /// Where is noted how far it is read, for whoever may have to go on.
-    mark: Option<Mark>,
+    mark: Option<RingPosition>,
     /// Frames of the current block that were read by another.
     skip: u32,
 }
@@ -92,7 +92,7 @@ impl Ring {
     }
 
     /// A ring that another process has opened, from where it was read last.
-    pub(crate) fn again(link: Link, mark: Mark) -> io::Result<Self> {
+    pub(crate) fn again(link: Link, mark: RingPosition) -> io::Result<Self> {
         let mut ring = Ring::over(link)?;
         let Position { block, returning, taken, sequence } = Position::of(mark.get());
         ring.current = block as usize % BLOCKS;
@@ -128,9 +128,9 @@ impl Ring {
         self.link.bind(interface, libc::ETH_P_ALL as u16)?;
         let Some(Group { by, mut id }) = group else { return Ok(None) };
         let mode = match by {
-            By::Hash => libc::PACKET_FANOUT_HASH,
-            By::Queue => libc::PACKET_FANOUT_QM,
-            By::Program => libc::PACKET_FANOUT_EBPF,
+            FanoutMode::Hash => libc::PACKET_FANOUT_HASH,
+            FanoutMode::Queue => libc::PACKET_FANOUT_QM,
+            FanoutMode::Program => libc::PACKET_FANOUT_EBPF,
         };
         let mut flags = mode | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
         if id == 0 {

@@ -189,7 +189,7 @@ pub(crate) struct Xsk {
 
 /// How a socket is bound.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct QueueBinding {
     pub(crate) interface: u32,
     pub(crate) queue: u32,
     /// The kernel copies frames, whatever the network driver can do.
@@ -201,7 +201,7 @@ pub(crate) struct Place {
 
 impl Xsk {
     /// Opens a socket with its rings and binds it. `first` is a socket that uses the same memory.
-    pub(crate) fn open(umem: &Umem, room: usize, place: Place, first: Option<&Xsk>) -> io::Result<Self> {
+    pub(crate) fn open(umem: &Umem, room: usize, place: QueueBinding, first: Option<&Xsk>) -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
         // SAFETY: no pointers; the result is checked and owned by nobody else
         let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_XDP, kind, 0))? as i32) };

@@ -11,15 +11,15 @@ mod tests;
 use crate::access::table;
 use crate::counters::Stats;
 use crate::filter::Network;
-use crate::host::{self, StartError};
+use crate::flow_rules::{FlowPackets, cells};
 use crate::index;
 use crate::modules::{self, Module};
-use crate::overflow::{FlowPackets, cells};
+use crate::os_setup::{self, StartError};
 use crate::slices::{self, WorkerLoad};
 use crate::sys::bpf::Attached;
 use crate::sys::netlink;
 use crate::sys::shared::Shared;
-use crate::tables::{Limits, Memories, Mirror, Pool, Tables};
+use crate::tables::{KernelMirror, Limits, Pool, TableMemory, Tables};
 use aya::maps::lpm_trie::{self, LpmTrie};
 use aya::maps::{CpuMap, HashMap, Map, MapData, MapError, PerCpuArray, ProgramArray};
 use aya::programs::links::FdLink;
@@ -121,7 +121,7 @@ impl Xdp {
             if !config.next_hops.is_empty() || config.modules.iter().any(|module| !module.next_hops.is_empty()) {
                 return Err(StartError::XdpNatNextHop);
             }
-            host::reverse_path(&config.interfaces)?;
+            os_setup::reverse_path(&config.interfaces)?;
             constants.leave_to_stack();
         }
         let mut loader = EbpfLoader::new();
@@ -145,7 +145,7 @@ impl Xdp {
             false => divide(&mut bpf, processors)?,
         };
         let owners = slices::steer::owners(&bpf, ranges.clone(), limits)?;
-        let memories = Memories {
+        let memories = TableMemory {
             uplinks: mapped(&bpf, "uplinks", records)?,
             downlinks: mapped(&bpf, "downlinks", records)?,
             addresses: mapped(&bpf, "addresses", entries)?,
@@ -153,7 +153,7 @@ impl Xdp {
             seats: Shared::private(0),
             access: mapped(&bpf, "access", table::LINES)?,
         };
-        let found = Found { foreign: taken(&mut bpf, "foreign")?, framed: taken(&mut bpf, "framed")? };
+        let found = LookupMaps { foreign: taken(&mut bpf, "foreign")?, framed: taken(&mut bpf, "framed")? };
         let counted = taken(&mut bpf, "counted")?;
         let mut tables = Tables::over(memories, ranges, pools, limits, Some(Box::new(found)));
         if !processors.is_empty() {
@@ -199,7 +199,7 @@ impl Xdp {
     }
 }
 
-/// `struct entries` of `bpf/record.h`.
+/// `struct entries` of `bpf/entry.h`.
 const ENTRIES: usize = 16;
 
 /// The counters of all processors.
@@ -250,18 +250,18 @@ impl KernelCounters {
 }
 
 /// What the program finds records by beside arrays: TEIDs that are no indexes, and networks behind UEs.
-struct Found {
+struct LookupMaps {
     foreign: HashMap<MapData, u32, u32>,
     framed: LpmTrie<MapData, [u8; 20], [u32; 2]>,
 }
 
-impl std::fmt::Debug for Found {
+impl std::fmt::Debug for LookupMaps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Found").finish_non_exhaustive()
     }
 }
 
-impl Mirror for Found {
+impl KernelMirror for LookupMaps {
     fn foreign(&mut self, teid: Teid, index: Option<u32>) {
         let result = match index {
             Some(index) => self.foreign.insert(teid.0, index, 0),
@@ -274,7 +274,7 @@ impl Mirror for Found {
     }
 
     fn framed(&mut self, network: Network, to: Option<(u32, u16)>) {
-        // `struct network` of `bpf/record.h`
+        // `struct network` of `bpf/entry.h`
         let mut data = [0; 20];
         let family = if network.address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         data[..4].copy_from_slice(&family.to_ne_bytes());
@@ -299,7 +299,7 @@ impl Mirror for Found {
     }
 }
 
-/// The one for interfaces, and those that it goes on to, in the order of their numbers in `bpf/overflow.h`.
+/// The one for interfaces, and those that it goes on to, in the order of their numbers in `bpf/flow_rules.h`.
 const PROGRAMS: [&str; 3] = ["upf", "upf_uplink", "upf_downlink"];
 
 fn program<'a>(bpf: &'a mut Ebpf, name: &str) -> Result<&'a mut Program, StartError> {

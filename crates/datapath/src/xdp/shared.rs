@@ -1,10 +1,10 @@
-//! What the program is told at start and what it counts: the layouts of `bpf/record.h`.
+//! What the program is told at start and what it counts: the layouts of `bpf/entry.h`.
 
 use crate::counters::{DROP_REASONS, Stats, Volume};
-use crate::host::StartError;
-use crate::index::{Key, Range};
+use crate::entry::wire;
+use crate::index::{AddressKey, Range};
 use crate::modules::Module;
-use crate::record::wire;
+use crate::os_setup::StartError;
 use crate::slices::WORKERS;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -91,8 +91,8 @@ impl Config {
                 ConfigRange { base, mask, size, start: start as u32, mtu: mtu.into() }
             };
             let (list, count, range) = match range.base {
-                Key::V4(base) => (&mut config.v4, &mut config.ranges_v4, new(base.into())),
-                Key::V6(base) => (&mut config.v6, &mut config.ranges_v6, new(base)),
+                AddressKey::V4(base) => (&mut config.v4, &mut config.ranges_v4, new(base.into())),
+                AddressKey::V6(base) => (&mut config.v6, &mut config.ranges_v6, new(base)),
             };
             append(list, count, range, "pools of a family")?;
         }

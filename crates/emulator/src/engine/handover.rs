@@ -30,7 +30,7 @@ impl Worker<'_> {
         let source = &mut self.links[usize::from(slot.link)].gnb;
         let ue = source.hand_over(ran, capability)?;
         // until the path is switched the AMF may still address it here
-        source.disown(ran);
+        source.drop_prepared(ran);
         source.forget(ran);
         let target = &mut self.links[next];
         slot.link = next as u16;
@@ -70,12 +70,12 @@ impl Worker<'_> {
     }
 
     /// Whether the UE is at another gNB than this one.
-    pub(super) fn is_elsewhere(&self, owner: u32, link: usize) -> bool {
+    pub(super) fn is_on_other_gnb(&self, owner: u32, link: usize) -> bool {
         self.slots.get(owner as usize).is_some_and(|slot| usize::from(slot.link) != link)
     }
 
     /// The gNB that the UE has left knows it no more: the handover is complete.
-    pub(super) fn on_left(&mut self, owner: u32) {
+    pub(super) fn on_source_released(&mut self, owner: u32) {
         self.slots[owner as usize].flags |= flag::MOVED;
         self.settle(owner);
     }

@@ -1,6 +1,6 @@
 //! One gNB with its associations: what is to be sent waits here while an association takes nothing.
 
-use crate::gnb::{Gnb, NgState, Outbox, PPID, SendError as GnbError, Way};
+use crate::gnb::{Gnb, NgState, Outbox, PPID, PduRoute, SendError as GnbError};
 use rustc_hash::{FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::hash::Hasher;
@@ -17,7 +17,7 @@ const HEARD: usize = 1024;
 
 /// One association of a gNB.
 #[derive(Debug, Default)]
-pub(super) struct Tie {
+pub(super) struct AssociationSlot {
     /// Where the AMF is; `None`: nobody has said yet.
     pub(super) core: Option<SocketAddr>,
     pub(super) assoc: Option<AssocId>,
@@ -29,21 +29,21 @@ pub(super) struct Tie {
     pub(super) retry_us: Option<u64>,
 }
 
-impl Tie {
+impl AssociationSlot {
     /// The association is gone.
     fn reset(&mut self) {
-        *self = Tie { core: self.core, retry_us: self.retry_us, ..Tie::default() };
+        *self = AssociationSlot { core: self.core, retry_us: self.retry_us, ..AssociationSlot::default() };
     }
 }
 
 /// A gNB with its associations.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct GnbLink {
     pub(super) gnb: Gnb,
     /// Its number in the run.
     pub(super) number: u32,
     /// The first is there from the beginning, the others follow once NG is set up.
-    pub(super) ties: Vec<Tie>,
+    pub(super) ties: Vec<AssociationSlot>,
     pub(super) outbox: Outbox,
     /// The addresses that the AMF wants an association with, until it is clear whether there is one with each.
     wanted: Vec<IpAddr>,
@@ -64,7 +64,7 @@ pub(super) struct Link {
     pub(super) refused: Option<String>,
 }
 
-impl Link {
+impl GnbLink {
     /// A gNB that is to have `associations` with AMFs at these addresses, in turn. If there is but one address, the AMF may
     /// tell of others.
     pub(super) fn new(gnb: Gnb, number: u32, cores: &[SocketAddr], associations: u32) -> Self {
@@ -72,8 +72,10 @@ impl Link {
             [one] => (by == 0).then_some(*one),
             _ => cores.get((number as usize + by as usize) % cores.len().max(1)).copied(),
         };
-        let ties = (0..associations.max(1)).map(|by| Tie { core: core(by), ..Tie::default() }).collect();
-        Link {
+        let ties = (0..associations.max(1))
+            .map(|by| AssociationSlot { core: core(by), ..AssociationSlot::default() })
+            .collect();
+        GnbLink {
             gnb,
             number,
             ties,
@@ -135,16 +137,16 @@ impl Link {
     /// An association that has ended has given back what was not acknowledged: it goes by another, if there is one. How much.
     pub(super) fn repeat(&mut self) -> usize {
         let again = std::mem::take(&mut self.again);
-        self.go_by_another(&again)
+        self.fail_over(&again)
     }
 
-    fn go_by_another(&mut self, pdus: &[(u16, Vec<u8>)]) -> usize {
-        let by = self.gnb.living(0);
+    fn fail_over(&mut self, pdus: &[(u16, Vec<u8>)]) -> usize {
+        let by = self.gnb.pick_live(0);
         if self.gnb.association_state(by) != NgState::Up {
             return 0;
         }
         for (stream, pdu) in pdus {
-            self.outbox.push_by(Way { by, stream: *stream }, pdu);
+            self.outbox.push_by(PduRoute { by, stream: *stream }, pdu);
         }
         pdus.len()
     }
@@ -172,7 +174,8 @@ impl Link {
 
     /// Nobody is at these addresses of the AMF any more: associations with them end as long as there is another.
     pub(super) fn remove(&mut self, addresses: &[IpAddr]) {
-        let gone = |tie: &Tie| tie.assoc.is_some() && tie.core.is_some_and(|core| addresses.contains(&core.ip()));
+        let gone =
+            |tie: &AssociationSlot| tie.assoc.is_some() && tie.core.is_some_and(|core| addresses.contains(&core.ip()));
         let gone: Vec<u8> = (0u8..).zip(&self.ties).filter(|(_, tie)| gone(tie)).map(|(by, _)| by).collect();
         let up = |by: &u8| self.gnb.association_state(*by) == NgState::Up;
         if gone.iter().filter(|by| up(by)).count() < self.gnb.associations_up() {
@@ -200,7 +203,7 @@ impl Link {
     }
 
     /// The AMF wants an association with each of these addresses.
-    pub(super) fn want(&mut self, addresses: Vec<IpAddr>, now_us: u64) -> Result<(), GnbError> {
+    pub(super) fn request_associations(&mut self, addresses: Vec<IpAddr>, now_us: u64) -> Result<(), GnbError> {
         let port = self.core().port();
         for address in &addresses {
             let known = self.ties.iter().any(|tie| tie.core.is_some_and(|core| core.ip() == *address));
@@ -217,7 +220,7 @@ impl Link {
     pub(super) fn answer_wanted(&mut self) -> Result<(), GnbError> {
         let to = |address: &IpAddr| {
             let address = *address;
-            move |tie: &&Tie| tie.core.is_some_and(|core| core.ip() == address)
+            move |tie: &&AssociationSlot| tie.core.is_some_and(|core| core.ip() == address)
         };
         let open = |address: &IpAddr| {
             // Neither up, nor failed for the first time.
@@ -247,7 +250,7 @@ impl Link {
             }
         }
         let (mut useless, mut astray) = (None, Vec::new());
-        for (way, pdu) in self.outbox.ways() {
+        for (way, pdu) in self.outbox.routes() {
             let Some(tie) = self.ties.get_mut(usize::from(way.by)) else { continue };
             let Some(assoc) = tie.assoc else {
                 if way.stream != 0 {
@@ -272,7 +275,7 @@ impl Link {
         }
         self.outbox.clear();
         // What was meant for an association that is gone goes by another.
-        self.go_by_another(&astray);
+        self.fail_over(&astray);
         let full = (0u8..).zip(&self.ties).find(|(_, tie)| tie.backlog.len() > BACKLOG);
         useless = useless.or(full.map(|(by, _)| (by, "the core takes no messages".into())));
         useless.map_or(Ok(()), Err)
@@ -285,12 +288,12 @@ const FURTHER_US: u64 = 100_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gnb::{Event, GnbConfig, Inbox, Way};
+    use crate::gnb::{Event, GnbConfig, Inbox, PduRoute};
     use vireo_types::{GnbId, Tac, Tai};
     use vireo_wire::ngap::build_ngap;
     use vireo_wire::ngap::*;
 
-    fn link(cores: &[&str], associations: u32) -> Link {
+    fn link(cores: &[&str], associations: u32) -> GnbLink {
         let plmn = "99970".parse().expect("a PLMN");
         let config = GnbConfig {
             id: GnbId { plmn, id: 1, bits: 24 },
@@ -300,16 +303,16 @@ mod tests {
             n3: [127, 0, 0, 1].into(),
         };
         let cores: Vec<SocketAddr> = cores.iter().map(|core| core.parse().expect("an address")).collect();
-        Link::new(Gnb::new(config), 0, &cores, associations)
+        GnbLink::new(Gnb::new(config), 0, &cores, associations)
     }
 
     /// Association `by` is up, and the AMF answers what the gNB asks on it.
-    fn up(link: &mut Link, by: u8, taken: bool) -> Vec<Event> {
+    fn up(link: &mut GnbLink, by: u8, taken: bool) -> Vec<Event> {
         link.ties[usize::from(by)].streams = Some(4);
         link.attach(0).expect("it encodes");
-        let sent: Vec<_> = link.outbox.ways().map(|(way, pdu)| (way, NGAP_PDU::decode(pdu).expect("NGAP"))).collect();
+        let sent: Vec<_> = link.outbox.routes().map(|(way, pdu)| (way, NGAP_PDU::decode(pdu).expect("NGAP"))).collect();
         let (way, request) = sent.last().expect("something was asked");
-        assert_eq!(*way, Way { by, stream: 0 });
+        assert_eq!(*way, PduRoute { by, stream: 0 });
         let answer = match (request.kind(), taken) {
             (NgapPduKind::Initiating_NGSetup, true) => {
                 build_ngap!(SuccessfulOutcome, NGSetup, NGSetupResponse, AMFName("amf"))
@@ -332,8 +335,8 @@ mod tests {
         inbox.events
     }
 
-    fn ways(link: &mut Link) -> Vec<Way> {
-        let ways = link.outbox.ways().map(|(way, _)| way).collect();
+    fn ways(link: &mut GnbLink) -> Vec<PduRoute> {
+        let ways = link.outbox.routes().map(|(way, _)| way).collect();
         link.outbox.clear();
         ways
     }
@@ -346,7 +349,7 @@ mod tests {
         assert_eq!(up(&mut link, 1, true), [Event::ConfigurationUpdated(true)]);
         assert!(link.is_complete());
         let cause = RRCEstablishmentCause::mo_Signalling;
-        let open = |link: &mut Link, owner| {
+        let open = |link: &mut GnbLink, owner| {
             let ran = link.gnb.initial_ue(owner, &[0x7e], None, cause, &mut link.outbox).expect("it encodes");
             (ran, ways(link)[0])
         };
@@ -405,8 +408,8 @@ mod tests {
         link.ties[1].backlog.push_back((2, b"second".to_vec()));
         assert!(link.lost(1, 0));
         assert_eq!(link.repeat(), 2);
-        let sent: Vec<_> = link.outbox.ways().map(|(way, pdu)| (way, pdu.to_vec())).collect();
-        let by_0 = |stream| Way { by: 0, stream };
+        let sent: Vec<_> = link.outbox.routes().map(|(way, pdu)| (way, pdu.to_vec())).collect();
+        let by_0 = |stream| PduRoute { by: 0, stream };
         assert_eq!(sent, [(by_0(3), b"first".to_vec()), (by_0(2), b"second".to_vec())]);
         assert_eq!(link.repeat(), 0, "once");
         link.unacknowledged(3, b"third");
@@ -453,7 +456,7 @@ mod tests {
             let update = update.and_then(|pdu| pdu.encode()).expect("it encodes");
             let mut inbox = Inbox::default();
             link.gnb.receive_by(0, &update, &mut inbox, &mut link.outbox).expect("it is taken");
-            let (_, answer) = link.outbox.ways().next().expect("it is acknowledged at once");
+            let (_, answer) = link.outbox.routes().next().expect("it is acknowledged at once");
             let answer = NGAP_PDU::decode(answer).expect("NGAP").kind();
             assert_eq!(answer, NgapPduKind::Successful_AMFConfigurationUpdate);
             link.outbox.clear();
@@ -486,12 +489,12 @@ mod tests {
         link.gnb.receive_by(0, &update, &mut inbox, &mut link.outbox).expect("it is taken");
         let Some(Event::AssociationsWanted(wanted)) = inbox.events.pop() else { panic!("addresses") };
         assert_eq!(wanted, addresses);
-        link.want(wanted, 7).expect("it encodes");
+        link.request_associations(wanted, 7).expect("it encodes");
         assert!(link.outbox.is_empty(), "it is not clear yet");
         assert_eq!((link.ties[1].core, link.ties[1].retry_us), (Some(([10, 0, 0, 2], 38412).into()), Some(7)));
         link.ties[1].streams = Some(2);
         link.answer_wanted().expect("it encodes");
-        let (way, pdu) = link.outbox.ways().next().expect("the answer");
+        let (way, pdu) = link.outbox.routes().next().expect("the answer");
         let pdu = NGAP_PDU::decode(pdu).expect("NGAP");
         assert_eq!((way.by, pdu.kind()), (0, NgapPduKind::Successful_AMFConfigurationUpdate));
         let up = pdu.ie::<ie::AMF_TNLAssociationSetupList>().expect("a list").expect("it decodes");

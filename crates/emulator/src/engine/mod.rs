@@ -6,16 +6,16 @@
 mod handover;
 mod link;
 mod n3;
-mod open;
-mod persist;
+mod retry;
+mod sctp_endpoint;
 mod slot;
 mod steady;
 mod steps;
 mod timers;
-mod user;
+mod user_plane;
 mod worker;
 
-pub use open::run;
+pub use sctp_endpoint::run;
 pub(crate) use worker::gnb_config;
 
 use crate::options::Options;
@@ -126,9 +126,9 @@ pub(crate) struct Counters {
 }
 
 /// Ends the run if its thread panics: the others would wait for it for ever.
-struct Leave<'a>(&'a Counters);
+struct PanicGuard<'a>(&'a Counters);
 
-impl Drop for Leave<'_> {
+impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.stop.store(true, Ordering::Relaxed);
@@ -138,13 +138,18 @@ impl Drop for Leave<'_> {
 }
 
 /// Opens the SCTP endpoint of worker `n`.
-pub type Open<'a> = &'a (dyn Fn(u32) -> Result<Box<dyn Endpoint>, Box<dyn std::error::Error + Send + Sync>> + Sync);
+pub type EndpointFactory<'a> =
+    &'a (dyn Fn(u32) -> Result<Box<dyn Endpoint>, Box<dyn std::error::Error + Send + Sync>> + Sync);
 
 /// Runs with SCTP endpoints that `open` makes, for tests and for drivers of one's own.
-pub fn run_with(options: &Options, open: Open<'_>, progress: &mut dyn FnMut(Progress)) -> Result<Report, Error> {
+pub fn run_with(
+    options: &Options,
+    open: EndpointFactory<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, Error> {
     check(options)?;
     if options.steady.is_none() && !matches!(options.scenario.mode, Mode::Steps(_)) {
-        return crate::abuse::run(options, open, progress);
+        return crate::negative::run(options, open, progress);
     }
     let threads = worker::threads(options);
     let counters = Counters::default();
@@ -155,7 +160,7 @@ pub fn run_with(options: &Options, open: Open<'_>, progress: &mut dyn FnMut(Prog
             .map(|n| {
                 let counters = &counters;
                 scope.spawn(move || {
-                    let _leave = Leave(counters);
+                    let _leave = PanicGuard(counters);
                     let result = worker::run(options, n, threads, open, counters, begun);
                     if result.is_err() {
                         counters.stop.store(true, Ordering::Relaxed);
@@ -166,7 +171,7 @@ pub fn run_with(options: &Options, open: Open<'_>, progress: &mut dyn FnMut(Prog
                 })
             })
             .collect();
-        let _leave = Leave(&counters);
+        let _leave = PanicGuard(&counters);
         resident = watch(options, &counters, threads, begun, progress);
         workers.into_iter().map(|worker| worker.join().unwrap_or(Err(Error::Stopped))).collect()
     });

@@ -33,7 +33,7 @@ pub(super) mod flag {
 
 /// The life of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum SlotState {
     /// Not started.
     Waiting,
     /// In its script.
@@ -48,9 +48,9 @@ pub(super) enum Life {
 
 /// How the current procedure of a steady load goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum ProcedureState {
     /// Nothing is wrong.
-    Well,
+    Ok,
     /// It has failed; the UE is on its way home.
     Failed,
     /// It cost the UE its registration; the UE registers anew.
@@ -73,12 +73,12 @@ pub(super) struct Flow {
 
 /// One UE.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct UeSlot {
     pub(super) ue: Ue,
     pub(super) script: &'static [Step],
     /// The procedure of a steady load that is carried out.
     pub(super) activity: Option<Activity>,
-    pub(super) fate: Fate,
+    pub(super) fate: ProcedureState,
     /// Index of the group in a steady load.
     pub(super) group: u8,
     /// The point of that procedure is reached; what follows is the way home.
@@ -90,7 +90,7 @@ pub(super) struct Slot {
     pub(super) link: u16,
     pub(super) step: u16,
     pub(super) flags: u16,
-    pub(super) life: Life,
+    pub(super) life: SlotState,
     pub(super) ran: Option<RanUeNgapId>,
     /// Under which it is listed for paging.
     pub(super) tmsi: Option<Tmsi>,
@@ -110,13 +110,13 @@ pub(super) struct Slot {
     pub(super) data_us: u64,
 }
 
-impl Slot {
+impl UeSlot {
     pub(super) fn new(ue: Ue, link: u16, script: &'static [Step]) -> Self {
-        Slot {
+        UeSlot {
             ue,
             script,
             activity: None,
-            fate: Fate::Well,
+            fate: ProcedureState::Ok,
             group: 0,
             served: false,
             fresh: false,
@@ -124,7 +124,7 @@ impl Slot {
             link,
             step: 0,
             flags: 0,
-            life: Life::Waiting,
+            life: SlotState::Waiting,
             ran: None,
             tmsi: None,
             round: 0,
@@ -160,6 +160,6 @@ mod tests {
     fn a_million_ues_fit() {
         // issue 2 asks for at most about 1 KB each; what a registered UE with a session has on the heap is a session
         // (32), an accepted SQN (64) and a tunnel with its connection (about 200)
-        assert!(size_of::<super::Slot>() <= 512, "{}", size_of::<super::Slot>());
+        assert!(size_of::<super::UeSlot>() <= 512, "{}", size_of::<super::UeSlot>());
     }
 }

@@ -1,9 +1,9 @@
 //! The steady load: arrivals by the clock, free UEs for them, and what waits because none is free.
 
-use super::slot::{Fate, Life, Slot};
+use super::slot::{ProcedureState, SlotState, UeSlot};
 use super::worker::{Worker, thread_cpu_us};
 use crate::load::{Arrivals, Rng};
-use crate::mix::{Activity, Home, Pick, SECOND_PSI, Steady, Stream};
+use crate::mix::{Activity, RestState, SECOND_PSI, Steady, Stream, UePick};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -108,7 +108,7 @@ impl<'a> SteadyRun<'a> {
         self.ends.partition_point(|end| *end <= index).min(self.load.groups.len() - 1) as u8
     }
 
-    pub(super) fn home(&self, group: u8) -> Home {
+    pub(super) fn home(&self, group: u8) -> RestState {
         self.load.groups[usize::from(group)].home
     }
 
@@ -150,7 +150,7 @@ impl<'a> SteadyRun<'a> {
             let (pick, activity) = (due.stream.pick, choice.activity);
             self.arrived += 1;
             let pool = &mut self.pools[usize::from(choice.group)];
-            if pick == Pick::Any && pool.free.len() > 1 {
+            if pick == UePick::Any && pool.free.len() > 1 {
                 let any = self.rng.below(pool.free.len());
                 pool.free.swap(0, any);
             }
@@ -200,7 +200,7 @@ impl Due<'_> {
 }
 
 impl Stream {
-    fn choose(&self, rng: &mut Rng) -> crate::mix::Choice {
+    fn choose(&self, rng: &mut Rng) -> crate::mix::WeightedActivity {
         let whole: f64 = self.choices.iter().map(|choice| choice.weight).sum();
         let mut at = if self.choices.len() > 1 { rng.unit() * whole } else { 0.0 };
         let chosen = self.choices.iter().find(|choice| {
@@ -295,7 +295,7 @@ impl Worker<'_> {
             self.stats.report.steady.never_begun += 1;
             self.stats.fail_procedure(activity.procedure(), intended_us);
         }
-        let unfinished = |slot: &Slot| slot.life == Life::Running && slot.fate == Fate::Well;
+        let unfinished = |slot: &UeSlot| slot.life == SlotState::Running && slot.fate == ProcedureState::Ok;
         let unfinished: Vec<_> = self.slots.iter().filter(|slot| unfinished(slot)).collect();
         for slot in unfinished {
             if slot.activity.is_some() && slot.served {
@@ -312,8 +312,8 @@ impl Worker<'_> {
     fn begin(&mut self, owner: u32, activity: Activity, intended_us: u64) {
         let Some(run) = &self.steady else { return };
         let slot = &mut self.slots[owner as usize];
-        slot.life = Life::Running;
-        slot.fate = Fate::Well;
+        slot.life = SlotState::Running;
+        slot.fate = ProcedureState::Ok;
         slot.script = activity.script(run.home(slot.group));
         slot.activity = Some(activity);
         if activity == Activity::Session {
@@ -330,19 +330,19 @@ impl Worker<'_> {
     /// A UE's script is at its end: it is at home.
     pub(super) fn come_home(&mut self, owner: u32) {
         let slot = &mut self.slots[owner as usize];
-        slot.life = Life::Free;
+        slot.life = SlotState::Free;
         slot.sequence = slot.sequence.wrapping_add(1);
         let (activity, fate, times) = (slot.activity.take(), slot.fate, slot.whole(self.now_us));
         let group = slot.group;
         self.active -= 1;
         match (activity, fate) {
-            (Some(_), Fate::Well) => self.stats.report.steady.completed += 1,
+            (Some(_), ProcedureState::Ok) => self.stats.report.steady.completed += 1,
             // from when it was meant to have service until it has it again
-            (Some(activity), Fate::Lost) => {
+            (Some(activity), ProcedureState::Lost) => {
                 self.stats.record(activity.procedure(), times);
                 self.stats.plot(activity.procedure(), times);
             }
-            (Some(_), Fate::Failed) => {}
+            (Some(_), ProcedureState::Failed) => {}
             (None, _) => {
                 self.stats.report.succeeded += 1;
                 self.stats.lived(times.intended_us, self.now_us);

@@ -1,6 +1,6 @@
 //! How a UE goes through its script: what starts a step, what ends it, and what makes it fail.
 
-use super::slot::{Fate, Life, flag};
+use super::slot::{ProcedureState, SlotState, flag};
 use super::timers::Kind;
 use super::worker::Worker;
 use crate::gnb::NgState;
@@ -8,7 +8,7 @@ use crate::mix::{Activity, Steady};
 use crate::options::Retry;
 use crate::report::{Procedure, Times};
 use crate::scenario::Step;
-use crate::ue::{CommandError, Event, Fault, Mm, Registration, Service};
+use crate::ue::{CommandError, Event, Fault, MmState, Registration, Service};
 use std::sync::atomic::Ordering;
 use vireo_types::Tmsi;
 use vireo_wire::ngap::{Cause, CauseRadioNetwork, RRCEstablishmentCause};
@@ -40,7 +40,7 @@ impl Worker<'_> {
     /// Starts steps until one has to wait. The first one may have been due earlier than now.
     pub(super) fn advance(&mut self, owner: u32, due_us: Option<u64>) {
         let mut due_us = due_us;
-        while self.slots[owner as usize].life == Life::Running {
+        while self.slots[owner as usize].life == SlotState::Running {
             let Some(step) = self.step(owner) else { return self.finish(owner) };
             let slot = &mut self.slots[owner as usize];
             // a page that cut the rest short is answered by the service request after it
@@ -52,7 +52,7 @@ impl Worker<'_> {
                 // who rests waits for nobody
                 if !matches!(step, Step::Rest | Step::Dwell | Step::Breathe) {
                     let slot = &self.slots[owner as usize];
-                    let deadline = self.now_us + self.patience(owner, step).as_micros() as u64;
+                    let deadline = self.now_us + self.response_timeout(owner, step).as_micros() as u64;
                     self.timers.set(deadline, owner, slot.sequence, Kind::Guard);
                 }
                 return;
@@ -68,7 +68,7 @@ impl Worker<'_> {
     /// Goes on if the current step is over.
     pub(super) fn settle(&mut self, owner: u32) {
         let slot = &self.slots[owner as usize];
-        if slot.life == Life::Running && !slot.has(flag::RESUMING) && self.is_step_over(owner) {
+        if slot.life == SlotState::Running && !slot.has(flag::RESUMING) && self.is_step_over(owner) {
             self.complete(owner);
             self.advance(owner, None);
         }
@@ -107,7 +107,7 @@ impl Worker<'_> {
             Step::Connect => (ue.service_request(Service::Data, &mut self.out), RRCEstablishmentCause::mo_Data),
             Step::Deregister => (ue.deregister(profile, false, &mut self.out), signalling),
             Step::SwitchOff => (ue.deregister(profile, true, &mut self.out), signalling),
-            Step::Leave if ue.mm() == Mm::Registered => (ue.deregister(profile, true, &mut self.out), signalling),
+            Step::Leave if ue.mm() == MmState::Registered => (ue.deregister(profile, true, &mut self.out), signalling),
             Step::Idle => return self.request_release(owner, CauseRadioNetwork::user_inactivity),
             Step::Rest => {
                 let pause = self.now_us + self.options.idle.as_micros() as u64;
@@ -282,7 +282,7 @@ impl Worker<'_> {
 
     pub(super) fn on_pause_over(&mut self, owner: u32) {
         if matches!(self.step(owner), Some(Step::AwaitPage | Step::LoseTunnel)) {
-            return self.provoke(owner);
+            return self.trigger_paging(owner);
         }
         if self.step(owner) == Some(Step::Released) {
             return self.request_release(owner, CauseRadioNetwork::user_inactivity);
@@ -322,7 +322,7 @@ impl Worker<'_> {
         let slot = &mut self.slots[owner as usize];
         slot.ran = None;
         slot.ue.connection_released();
-        if slot.life != Life::Running || slot.has(flag::BACKING_OFF) {
+        if slot.life != SlotState::Running || slot.has(flag::BACKING_OFF) {
             return;
         }
         match self.step(owner) {
@@ -355,7 +355,7 @@ impl Worker<'_> {
             Some(Step::XnHandover | Step::N2Handover) => "handover",
             _ => "step",
         };
-        let patience = self.step(owner).map_or(self.options.timeout, |step| self.patience(owner, step));
+        let patience = self.step(owner).map_or(self.options.timeout, |step| self.response_timeout(owner, step));
         let what = format!("{what} not done within {patience:?}");
         if self.steady.is_some() { self.on_unanswered(owner, what) } else { self.fail(owner, what) }
     }
@@ -379,12 +379,12 @@ impl Worker<'_> {
             }
             Some(Step::Connect) => {
                 slot.ran.is_some()
-                    && slot.ue.mm() == Mm::Registered
+                    && slot.ue.mm() == MmState::Registered
                     && slot.ue.active_sessions().all(|psi| tunnels.iter().any(|t| t.psi == psi))
             }
             Some(Step::Idle | Step::Released) => slot.ran.is_none(),
             Some(Step::Deregister | Step::SwitchOff | Step::Leave) => {
-                slot.ran.is_none() && slot.ue.mm() == Mm::Deregistered
+                slot.ran.is_none() && slot.ue.mm() == MmState::Deregistered
             }
             Some(Step::Rest | Step::Dwell | Step::Breathe) => slot.has(flag::PAUSED),
             Some(Step::AwaitPage) => slot.has(flag::PAGED),
@@ -402,9 +402,9 @@ impl Worker<'_> {
         let slot = &self.slots[owner as usize];
         let point = slot.activity.is_some_and(|activity| activity.procedure() == procedure);
         // what was tried again counts from the first time
-        let again = slot.attempts > 0 && point && slot.fate == Fate::Well;
+        let again = slot.attempts > 0 && point && slot.fate == ProcedureState::Ok;
         let times = if again { slot.whole(self.now_us) } else { slot.current(self.now_us) };
-        let well = slot.fate == Fate::Well;
+        let well = slot.fate == ProcedureState::Ok;
         self.slots[owner as usize].served |= point;
         self.stats.record(procedure, times);
         // of a steady load, that for which there was an arrival
@@ -463,29 +463,29 @@ impl Worker<'_> {
         if self.steady.is_some() {
             return self.come_home(owner);
         }
-        self.end(owner, Life::Done);
+        self.end(owner, SlotState::Done);
         self.stats.report.succeeded += 1;
     }
 
     pub(super) fn fail(&mut self, owner: u32, what: String) {
         if self.steady.is_some() {
-            return self.on_trouble(owner, what);
+            return self.on_procedure_failed(owner, what);
         }
         self.give_up(owner, what);
     }
 
     /// The UE has failed for good.
     pub(super) fn give_up(&mut self, owner: u32, what: String) {
-        if self.slots[owner as usize].life != Life::Running {
+        if self.slots[owner as usize].life != SlotState::Running {
             return;
         }
-        self.end(owner, Life::Failed);
+        self.end(owner, SlotState::Failed);
         self.stats.fail(what);
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
         self.disconnect(owner);
     }
 
-    fn end(&mut self, owner: u32, life: Life) {
+    fn end(&mut self, owner: u32, life: SlotState) {
         let slot = &mut self.slots[owner as usize];
         slot.life = life;
         slot.sequence = slot.sequence.wrapping_add(1);

@@ -1,11 +1,11 @@
 //! One worker thread: its endpoint, its gNBs, its UEs, and the loop that turns events into steps.
 
-use super::link::Link;
+use super::link::GnbLink;
 use super::n3::{N3, Received};
-use super::slot::{Life, Slot};
+use super::slot::{SlotState, UeSlot};
 use super::steady::SteadyRun;
 use super::timers::{Kind, Timers};
-use super::{Counters, Error, Open};
+use super::{Counters, EndpointFactory, Error};
 use crate::gnb::{self, Gnb, GnbConfig, Inbox, NgState, PPID, Tunnel};
 use crate::load::{Arrivals, Pattern};
 use crate::options::{Load, Options};
@@ -47,7 +47,7 @@ pub(super) fn run(
     options: &Options,
     n: u32,
     threads: u32,
-    open: Open<'_>,
+    open: EndpointFactory<'_>,
     counters: &Counters,
     begun: Instant,
 ) -> Result<(Stats, String), Error> {
@@ -69,7 +69,7 @@ pub(super) fn run(
         worker.turn(&mut *endpoint, TURN)?;
     }
     worker.check_released(u64::MAX);
-    worker.let_go(&mut *endpoint);
+    worker.shut_down_associations(&mut *endpoint);
     let mut stats = worker.stats;
     stats.report.user_plane = worker.n3.counts;
     stats.report.worker_cpu_us = thread_cpu_us();
@@ -97,21 +97,21 @@ pub(super) struct Worker<'a> {
     pub(super) steady: Option<SteadyRun<'a>>,
     /// When UEs start in an open loop, and the next such time with its number in the whole run.
     starts: Option<(Arrivals, u32, f64)>,
-    pub(super) links: Vec<Link>,
+    pub(super) links: Vec<GnbLink>,
     /// The gNB and which of its associations.
     by_assoc: FxHashMap<AssocId, (usize, u8)>,
     /// Of associations that gNBs have ended, until they are down: the gNB.
     ended: FxHashMap<AssocId, usize>,
     /// When the gNBs drop an association next, and how often they did.
     drop_us: Option<(u64, u32)>,
-    pub(super) slots: Vec<Slot>,
+    pub(super) slots: Vec<UeSlot>,
     /// USIMs of UEs to come whose SUCIs are made already, the next one last.
     prepared: Vec<Usim>,
     pub(super) active: u32,
     pub(super) timers: Timers,
     pub(super) n3: N3,
     pub(super) stats: Stats,
-    pub(super) out: ue::Out,
+    pub(super) out: ue::UeOutput,
     inbox: Inbox,
     /// UEs by their 5G-TMSI, for paging.
     pub(super) listed: FxHashMap<u32, u32>,
@@ -156,7 +156,7 @@ impl<'a> Worker<'a> {
             timers: Timers::default(),
             n3,
             stats: Stats::new(options.timeline),
-            out: ue::Out::default(),
+            out: ue::UeOutput::default(),
             inbox: Inbox::default(),
             listed: FxHashMap::default(),
             late: HashMap::new(),
@@ -385,12 +385,12 @@ impl<'a> Worker<'a> {
         // there is one for each UE: that was checked before the run
         let Some(usim) = self.prepared.pop().or_else(|| self.usim(index)) else { return };
         let link = index as usize % self.links.len();
-        let mut slot = Slot::new(Ue::new(usim), link as u16, self.options.scenario.steps());
+        let mut slot = UeSlot::new(Ue::new(usim), link as u16, self.options.scenario.steps());
         if let Some(run) = &self.steady {
             slot.group = run.group_of(index * self.threads + self.number);
             slot.script = run.home(slot.group).arrive();
         }
-        slot.life = Life::Running;
+        slot.life = SlotState::Running;
         (slot.born_us, slot.sent_us) = (intended_us, self.now_us);
         self.slots.push(slot);
         self.active += 1;
@@ -429,7 +429,7 @@ impl<'a> Worker<'a> {
                 if let Some((link, by)) = self.by_assoc.remove(&assoc) {
                     self.on_lost(link, by, reason);
                 } else if let Some(link) = self.ended.remove(&assoc) {
-                    self.say_again(link);
+                    self.resend_unacknowledged(link);
                 }
             }
             Event::Writable { assoc } => {
@@ -464,7 +464,7 @@ impl<'a> Worker<'a> {
         let reason = format!("the association was lost: {reason}");
         if goes_on {
             self.stats.report.associations_lost += 1;
-            self.say_again(index);
+            self.resend_unacknowledged(index);
         } else {
             self.release_all(index, &reason);
         }
@@ -475,7 +475,7 @@ impl<'a> Worker<'a> {
     }
 
     /// What an association that is gone has not carried is sent by another.
-    fn say_again(&mut self, index: usize) {
+    fn resend_unacknowledged(&mut self, index: usize) {
         self.stats.report.sent_again += self.links[index].repeat() as u64;
     }
 
@@ -511,10 +511,12 @@ impl<'a> Worker<'a> {
                 gnb::Event::TunnelUp { owner, .. } => self.settle(owner),
                 gnb::Event::TunnelDown { owner, .. } => self.on_tunnel_down(owner),
                 gnb::Event::TunnelModified { .. } => self.n3.counts.tunnels_moved += 1,
-                gnb::Event::Released { owner, .. } if self.is_elsewhere(owner, index) => self.on_left(owner),
+                gnb::Event::Released { owner, .. } if self.is_on_other_gnb(owner, index) => {
+                    self.on_source_released(owner)
+                }
                 gnb::Event::PathSwitched { owner, key, chaining } => {
                     self.on_next_hop(owner, &key, chaining);
-                    self.on_left(owner);
+                    self.on_source_released(owner);
                 }
                 gnb::Event::HandoverPrepared { owner, source, target, key, chaining } => {
                     let slot = self.slots.get(owner as usize);
@@ -522,7 +524,7 @@ impl<'a> Worker<'a> {
                         self.on_next_hop(owner, &key, chaining);
                     } else {
                         // it has left meanwhile
-                        self.links[index].gnb.disown(target);
+                        self.links[index].gnb.drop_prepared(target);
                     }
                 }
                 gnb::Event::HandoverCommand { owner, target } => self.on_handover_command(owner, target),
@@ -552,7 +554,7 @@ impl<'a> Worker<'a> {
                     link.ties[usize::from(by)].retry_us = Some(self.now_us + BIND_AGAIN_US);
                 }
                 gnb::Event::AssociationsWanted(addresses) => {
-                    if let Err(error) = self.links[index].want(addresses, self.now_us) {
+                    if let Err(error) = self.links[index].request_associations(addresses, self.now_us) {
                         self.stats.violation(format!("the gNB could not answer: {error}"));
                     }
                 }
@@ -580,7 +582,7 @@ impl<'a> Worker<'a> {
 
     fn on_due(&mut self, due: super::timers::Due) {
         let Some(slot) = self.slots.get(due.owner as usize) else { return };
-        if slot.sequence != due.sequence || slot.life != Life::Running {
+        if slot.sequence != due.sequence || slot.life != SlotState::Running {
             return;
         }
         match due.kind {
@@ -603,7 +605,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Ends the associations gracefully, as far as the core plays along.
-    fn let_go(&mut self, endpoint: &mut dyn Endpoint) {
+    fn shut_down_associations(&mut self, endpoint: &mut dyn Endpoint) {
         let ties = self.links.iter().flat_map(|link| &link.ties);
         let mut open: Vec<_> = ties.filter_map(|tie| tie.assoc).collect();
         for assoc in &open {
@@ -645,12 +647,12 @@ pub(crate) fn gnb_config(options: &Options, number: u32) -> GnbConfig {
     }
 }
 
-fn link(options: &Options, number: u32) -> Link {
+fn link(options: &Options, number: u32) -> GnbLink {
     let first = number as usize % options.core.len();
     let gnb = Gnb::new(gnb_config(options, number));
     match options.tnl_associations {
         // gNBs take the addresses in turn.
-        0 | 1 => Link::new(gnb, number, &options.core[first..=first], 1),
-        associations => Link::new(gnb, number, &options.core, associations),
+        0 | 1 => GnbLink::new(gnb, number, &options.core[first..=first], 1),
+        associations => GnbLink::new(gnb, number, &options.core, associations),
     }
 }

@@ -15,7 +15,7 @@ pub const MOST_ASSOCIATIONS: usize = 32;
 
 /// Where a PDU goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct PduRoute {
     /// Which of the gNB's associations.
     pub by: u8,
     /// The stream on it.
@@ -66,23 +66,23 @@ impl Gnb {
     }
 
     /// The association that is `by`, or one that is up if that is not.
-    pub(crate) fn living(&self, by: u8) -> u8 {
+    pub(crate) fn pick_live(&self, by: u8) -> u8 {
         if self.association_state(by) == NgState::Up { by } else { self.nth_up(0).unwrap_or(by) }
     }
 
     /// What is about no UE goes where the AMF was heard last, on stream 0 (TS 38.412 clause 7).
-    pub(super) fn common(&self) -> Way {
-        Way { by: self.living(self.current), stream: 0 }
+    pub(super) fn common(&self) -> PduRoute {
+        PduRoute { by: self.pick_live(self.current), stream: 0 }
     }
 
     /// UE-associated signalling keeps off stream 0 (TS 38.412 7). All that is about one UE takes one stream, also over
     /// successive connections: SCTP keeps no order between streams, and the INITIAL UE MESSAGE of a new connection must
     /// not overtake the UE CONTEXT RELEASE COMPLETE of the one before.
-    pub(super) fn way(&self, ran: RanUeNgapId) -> Way {
+    pub(super) fn way(&self, ran: RanUeNgapId) -> PduRoute {
         let (owner, by) = self.connection(ran).map_or((0, self.current), |c| (c.owner, c.by));
-        let by = self.living(by);
+        let by = self.pick_live(by);
         let streams = self.associations.get(usize::from(by)).map_or(2, |association| association.streams);
-        Way { by, stream: 1 + owner.wrapping_rem(u32::from(streams.max(2)) - 1) as u16 }
+        PduRoute { by, stream: 1 + owner.wrapping_rem(u32::from(streams.max(2)) - 1) as u16 }
     }
 
     /// An association is up with so many outbound streams. On the first one sends NG SETUP REQUEST, and forgets all that
@@ -100,7 +100,7 @@ impl Gnb {
                     RANConfigurationUpdate,
                     GlobalRANNodeID(self.global_id()?),
                 );
-                Ok(out.encode_by(Way { by, stream: 0 }, update)?)
+                Ok(out.encode_by(PduRoute { by, stream: 0 }, update)?)
             }
         }
     }
@@ -126,7 +126,7 @@ impl Gnb {
             self.lost();
             return false;
         }
-        let next = self.living(by);
+        let next = self.pick_live(by);
         self.connections.iter_mut().filter(|connection| connection.by == by).for_each(|c| c.by = next);
         true
     }

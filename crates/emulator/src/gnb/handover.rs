@@ -6,14 +6,14 @@
 use super::receive::Fault;
 use super::request::SendError;
 use super::resource::{address_of, end_of, read_setup};
-use super::{Event, Gnb, Inbox, Outbox, Tunnel, Violation, Way, downlink_teid};
+use super::{Event, Gnb, Inbox, Outbox, PduRoute, Tunnel, Violation, downlink_teid};
 use vireo_types::{GnbId, RanUeNgapId, Tai};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
 
 /// What a source gives to the target by Xn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HandedOver {
+pub struct XnHandoverContext {
     /// The UE.
     pub owner: u32,
     /// AMF-UE-NGAP-ID.
@@ -31,10 +31,10 @@ fn tunnel_information(n3: std::net::IpAddr, teid: vireo_types::Teid) -> UPTransp
 
 impl Gnb {
     /// What this gNB has of a UE, for the target of an Xn handover.
-    pub fn hand_over(&self, ran: RanUeNgapId, capability: (u8, u8)) -> Result<HandedOver, SendError> {
+    pub fn hand_over(&self, ran: RanUeNgapId, capability: (u8, u8)) -> Result<XnHandoverContext, SendError> {
         let amf_id = self.amf_id(ran).ok_or(SendError::NoConnection)?;
         let owner = self.owner(ran).ok_or(SendError::NoConnection)?;
-        Ok(HandedOver { owner, amf_id, capability, tunnels: self.tunnels(ran).to_vec() })
+        Ok(XnHandoverContext { owner, amf_id, capability, tunnels: self.tunnels(ran).to_vec() })
     }
 
     /// The TEID of this gNB for a session: another one than that of a neighbour for the same UE.
@@ -46,7 +46,7 @@ impl Gnb {
     /// A UE has come by Xn: PATH SWITCH REQUEST. Sessions for which `accept` says no are not taken over.
     pub fn path_switch(
         &mut self,
-        ue: HandedOver,
+        ue: XnHandoverContext,
         accept: impl Fn(u8) -> bool,
         out: &mut Outbox,
     ) -> Result<RanUeNgapId, SendError> {
@@ -197,7 +197,7 @@ impl Gnb {
                 AMF_UE_NGAP_ID(amf),
                 Cause(cause),
             );
-            return Ok(out.encode_by(Way { stream: 1, ..self.common() }, failure)?);
+            return Ok(out.encode_by(PduRoute { stream: 1, ..self.common() }, failure)?);
         }
         let ran = self.allocate(owner);
         let (mut tunnels, mut admitted, mut failed) = (Vec::new(), Vec::new(), Vec::new());

@@ -9,10 +9,10 @@ mod receive;
 mod request;
 mod resource;
 
-pub use association::{MOST_ASSOCIATIONS, Way};
+pub use association::{MOST_ASSOCIATIONS, PduRoute};
 pub use request::SendError;
 
-pub use handover::HandedOver;
+pub use handover::XnHandoverContext;
 
 use association::Association;
 use std::collections::VecDeque;
@@ -258,7 +258,7 @@ impl Inbox {
 #[derive(Debug, Default)]
 pub struct Outbox {
     octets: Vec<u8>,
-    pdus: Vec<(Way, usize)>,
+    pdus: Vec<(PduRoute, usize)>,
 }
 
 impl Outbox {
@@ -275,27 +275,27 @@ impl Outbox {
 
     /// The PDUs with their streams, of a gNB that has one association.
     pub fn pdus(&self) -> impl Iterator<Item = (u16, &[u8])> {
-        self.ways().map(|(way, pdu)| (way.stream, pdu))
+        self.routes().map(|(way, pdu)| (way.stream, pdu))
     }
 
     /// The PDUs with their associations and streams.
-    pub fn ways(&self) -> impl Iterator<Item = (Way, &[u8])> {
+    pub fn routes(&self) -> impl Iterator<Item = (PduRoute, &[u8])> {
         let starts = std::iter::once(0).chain(self.pdus.iter().map(|(_, end)| *end));
         starts.zip(&self.pdus).map(|(start, (way, end))| (*way, &self.octets[start..*end]))
     }
 
     /// Adds a PDU that is already encoded, for the first association.
     pub fn push(&mut self, stream: u16, pdu: &[u8]) {
-        self.push_by(Way { by: 0, stream }, pdu);
+        self.push_by(PduRoute { by: 0, stream }, pdu);
     }
 
     /// Adds a PDU that is already encoded, by a way.
-    pub(crate) fn push_by(&mut self, way: Way, pdu: &[u8]) {
+    pub(crate) fn push_by(&mut self, way: PduRoute, pdu: &[u8]) {
         self.octets.extend_from_slice(pdu);
         self.pdus.push((way, self.octets.len()));
     }
 
-    fn encode_by(&mut self, way: Way, pdu: Result<vireo_wire::ngap::NGAPPDU<'_>, Error>) -> Result<(), Error> {
+    fn encode_by(&mut self, way: PduRoute, pdu: Result<vireo_wire::ngap::NGAPPDU<'_>, Error>) -> Result<(), Error> {
         pdu?.encode_into(&mut self.octets)?;
         self.pdus.push((way, self.octets.len()));
         Ok(())
@@ -441,7 +441,7 @@ impl Gnb {
     }
 
     /// The UE will not come: nothing is told of the connection that was prepared for it.
-    pub fn disown(&mut self, ran: RanUeNgapId) {
+    pub fn drop_prepared(&mut self, ran: RanUeNgapId) {
         if let Some(connection) = self.connection_mut(ran) {
             connection.abandoned = true;
         }

@@ -1,7 +1,7 @@
 //! What a gNB starts: NG SETUP, the NAS transport of its UEs, release requests, NG RESET, updates and error
 //! indications.
 
-use super::{ErrorReport, Gnb, Outbox, Way};
+use super::{ErrorReport, Gnb, Outbox, PduRoute};
 use vireo_types::{Guti, RanUeNgapId};
 use vireo_wire::ngap::build_ngap;
 use vireo_wire::ngap::*;
@@ -65,7 +65,7 @@ impl Gnb {
             SupportedTAList(self.areas()),
             DefaultPagingDRX(PagingDRX::v128),
         );
-        Ok(out.encode_by(Way { by: self.current, stream: 0 }, request)?)
+        Ok(out.encode_by(PduRoute { by: self.current, stream: 0 }, request)?)
     }
 
     /// Sends RAN CONFIGURATION UPDATE with the node's name and tracking areas.

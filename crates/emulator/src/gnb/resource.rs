@@ -8,7 +8,7 @@ use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
 
 /// One PDU session that the AMF asks for.
-struct Asked<'a> {
+struct RequestedSession<'a> {
     psi: u8,
     nas: Option<NASPDU<'a>>,
     transfer: &'a [u8],
@@ -16,7 +16,7 @@ struct Asked<'a> {
 
 /// The answers for the sessions of one request: response transfers, and those that failed.
 #[derive(Default)]
-struct Answers {
+struct SessionResponses {
     up: Vec<(u8, Vec<u8>)>,
     failed: Vec<(u8, Vec<u8>)>,
 }
@@ -39,7 +39,7 @@ impl Gnb {
         let key = <[u8; 32]>::try_from(key.0.as_octets()).map_err(|_| Fault::Peer(Violation::Undecodable))?;
         inbox.events.push(Event::ContextSetup { owner, key });
         let list = list.map(|list| list.0).unwrap_or_default();
-        let mut answers = Answers::default();
+        let mut answers = SessionResponses::default();
         for item in &list {
             let transfer: &[u8] = &item.pdu_session_resource_setup_request_transfer;
             self.add_tunnel(ran, owner, item.pdu_session_id.0, transfer, &mut answers, inbox);
@@ -54,7 +54,13 @@ impl Gnb {
         Ok(())
     }
 
-    fn answer_context(&self, amf: u64, ran: RanUeNgapId, answers: Answers, out: &mut Outbox) -> Result<(), Fault> {
+    fn answer_context(
+        &self,
+        amf: u64,
+        ran: RanUeNgapId,
+        answers: SessionResponses,
+        out: &mut Outbox,
+    ) -> Result<(), Fault> {
         let up = answers.up.into_iter();
         let up = up.map(|(psi, t)| PDUSessionResourceSetupItemCxtRes::new(PDUSessionID(psi), t.into(), None));
         let up = PDUSessionResourceSetupListCxtRes(up.collect());
@@ -112,8 +118,8 @@ impl Gnb {
             req list: PDUSessionResourceSetupListSUReq = PDUSessionResourceSetupListSUReq(list) => list,
         );
         let (ran, owner) = self.identify(amf, ran)?;
-        let mut answers = Answers::default();
-        let asked = list.0.iter().map(|item| Asked {
+        let mut answers = SessionResponses::default();
+        let asked = list.0.iter().map(|item| RequestedSession {
             psi: item.pdu_session_id.0,
             nas: item.pdu_session_nas_pdu.clone(),
             transfer: &item.pdu_session_resource_setup_request_transfer,
@@ -170,7 +176,7 @@ impl Gnb {
         owner: u32,
         psi: u8,
         transfer: &[u8],
-        answers: &mut Answers,
+        answers: &mut SessionResponses,
         inbox: &mut Inbox,
     ) {
         let n3 = self.config.n3;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 /// Where a UE is between procedures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum RestState {
     /// Registered and idle.
     Idle,
     /// Registered and connected.
@@ -17,40 +17,40 @@ pub enum Home {
     Off,
 }
 
-impl Home {
+impl RestState {
     /// In words.
     pub fn name(self) -> &'static str {
         match self {
-            Home::Idle => "idle",
-            Home::Connected => "connected",
-            Home::Off => "off",
+            RestState::Idle => "idle",
+            RestState::Connected => "connected",
+            RestState::Off => "off",
         }
     }
 
     /// What a UE does first in its life, to get there with a session.
     pub(crate) fn arrive(self) -> &'static [Step] {
         match self {
-            Home::Idle => &[FRESH, SESSION, Step::Idle],
-            Home::Connected => &[FRESH, SESSION],
-            Home::Off => &[],
+            RestState::Idle => &[FRESH, SESSION, Step::Idle],
+            RestState::Connected => &[FRESH, SESSION],
+            RestState::Off => &[],
         }
     }
 
     /// What a UE does to get there again after the network has lost it.
     pub(crate) fn reattach(self) -> &'static [Step] {
         match self {
-            Home::Idle => &[AGAIN, SESSION, Step::Dwell, Step::Idle],
-            Home::Connected => &[AGAIN, SESSION],
-            Home::Off => &[],
+            RestState::Idle => &[AGAIN, SESSION, Step::Dwell, Step::Idle],
+            RestState::Connected => &[AGAIN, SESSION],
+            RestState::Off => &[],
         }
     }
 
     /// What a UE that is registered and idle does to get there.
     pub(crate) fn return_to(self) -> &'static [Step] {
         match self {
-            Home::Idle => &[],
-            Home::Connected => &[Step::Connect],
-            Home::Off => &[Step::SwitchOff],
+            RestState::Idle => &[],
+            RestState::Connected => &[Step::Connect],
+            RestState::Off => &[Step::SwitchOff],
         }
     }
 }
@@ -120,13 +120,13 @@ impl Activity {
     }
 
     /// Where the UEs rest that do only this.
-    pub fn home(self) -> Home {
+    pub fn home(self) -> RestState {
         match self {
             Activity::ServiceRequest | Activity::PeriodicUpdate | Activity::MobilityUpdate | Activity::Paging => {
-                Home::Idle
+                RestState::Idle
             }
-            Activity::XnHandover | Activity::N2Handover | Activity::Session | Activity::Data => Home::Connected,
-            Activity::Registration | Activity::RegistrationSession => Home::Off,
+            Activity::XnHandover | Activity::N2Handover | Activity::Session | Activity::Data => RestState::Connected,
+            Activity::Registration | Activity::RegistrationSession => RestState::Off,
         }
     }
 
@@ -152,33 +152,33 @@ impl Activity {
 
     /// What a UE does that rests at `home`, from there and back. A UE that is not connected where the procedure needs
     /// it to be comes up by service request first, and one that has to be off leaves first.
-    pub(crate) fn script(self, home: Home) -> &'static [Step] {
+    pub(crate) fn script(self, home: RestState) -> &'static [Step] {
         use Step::{AwaitPage, Breathe, Connect, Data, Deregister, Dwell, Idle, Leave, Released, Roam, Service};
         const UPDATE: Step = Step::Register(Registration::Periodic);
         const MOVED: Step = Step::Register(Registration::Mobility);
         match (self, home) {
-            (Activity::ServiceRequest, Home::Idle) => &[Service, Data, Dwell, Idle],
+            (Activity::ServiceRequest, RestState::Idle) => &[Service, Data, Dwell, Idle],
             (Activity::ServiceRequest, _) => &[Idle, Service, Data],
-            (Activity::PeriodicUpdate, Home::Idle) => &[UPDATE, Released],
+            (Activity::PeriodicUpdate, RestState::Idle) => &[UPDATE, Released],
             (Activity::PeriodicUpdate, _) => &[Idle, UPDATE, Released, Connect],
-            (Activity::MobilityUpdate, Home::Idle) => &[Roam, MOVED, Data, Dwell, Idle],
+            (Activity::MobilityUpdate, RestState::Idle) => &[Roam, MOVED, Data, Dwell, Idle],
             (Activity::MobilityUpdate, _) => &[Idle, Roam, MOVED, Data],
-            (Activity::XnHandover, Home::Connected) => &[Connect, Breathe, Step::XnHandover, Dwell],
+            (Activity::XnHandover, RestState::Connected) => &[Connect, Breathe, Step::XnHandover, Dwell],
             (Activity::XnHandover, _) => &[Connect, Breathe, Step::XnHandover, Data, Dwell, Idle],
-            (Activity::N2Handover, Home::Connected) => &[Connect, Breathe, Step::N2Handover, Dwell],
+            (Activity::N2Handover, RestState::Connected) => &[Connect, Breathe, Step::N2Handover, Dwell],
             (Activity::N2Handover, _) => &[Connect, Breathe, Step::N2Handover, Data, Dwell, Idle],
-            (Activity::Session, Home::Connected) => &[Connect, SECOND, Dwell, Connect, SECOND_DOWN],
+            (Activity::Session, RestState::Connected) => &[Connect, SECOND, Dwell, Connect, SECOND_DOWN],
             (Activity::Session, _) => &[Connect, SECOND, Dwell, Connect, SECOND_DOWN, Idle],
-            (Activity::Data, Home::Connected) => &[Connect, Data],
-            (Activity::Paging, Home::Idle) => &[Connect, Idle, AwaitPage, Service, Data, Dwell, Idle],
+            (Activity::Data, RestState::Connected) => &[Connect, Data],
+            (Activity::Paging, RestState::Idle) => &[Connect, Idle, AwaitPage, Service, Data, Dwell, Idle],
             (Activity::Paging, _) => &[Connect, Idle, AwaitPage, Service, Data],
             (Activity::Data, _) => &[Connect, Data, Dwell, Idle],
-            (Activity::Registration, Home::Off) => &[FRESH, Dwell, Deregister],
-            (Activity::RegistrationSession, Home::Off) => &[FRESH, SESSION, Data, Dwell, Deregister],
-            (Activity::Registration | Activity::RegistrationSession, Home::Idle) => {
+            (Activity::Registration, RestState::Off) => &[FRESH, Dwell, Deregister],
+            (Activity::RegistrationSession, RestState::Off) => &[FRESH, SESSION, Data, Dwell, Deregister],
+            (Activity::Registration | Activity::RegistrationSession, RestState::Idle) => {
                 &[Leave, AGAIN, SESSION, Dwell, Idle]
             }
-            (Activity::Registration | Activity::RegistrationSession, Home::Connected) => &[Leave, AGAIN, SESSION],
+            (Activity::Registration | Activity::RegistrationSession, RestState::Connected) => &[Leave, AGAIN, SESSION],
         }
     }
 }

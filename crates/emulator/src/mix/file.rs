@@ -1,6 +1,6 @@
 //! Mix files: profiles of devices with what they do and how often.
 
-use super::{Activity, Choice, Data, Group, Home, Pick, Steady, Stream};
+use super::{Activity, Data, Group, RestState, Steady, Stream, UePick, WeightedActivity};
 use crate::load::Pattern;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -21,19 +21,19 @@ fn wrong<T>(what: impl Into<String>) -> Result<T, MixError> {
 
 /// How often each UE of a profile does something.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Often {
+pub enum Frequency {
     /// Once in this time, each UE in its turn.
     Every(Duration),
     /// So many times in a second in the mean, by this pattern; any UE of the profile.
     Rate(f64, Pattern),
 }
 
-impl Often {
+impl Frequency {
     /// Times in a second of one UE.
     fn per_second(&self) -> f64 {
         match self {
-            Often::Every(period) => 1.0 / period.as_secs_f64(),
-            Often::Rate(rate, _) => *rate,
+            Frequency::Every(period) => 1.0 / period.as_secs_f64(),
+            Frequency::Rate(rate, _) => *rate,
         }
     }
 }
@@ -46,13 +46,13 @@ pub struct Profile {
     /// Its share of the UEs, relative to the other profiles'.
     pub share: f64,
     /// Where its UEs are between procedures.
-    pub home: Home,
+    pub home: RestState,
     /// How long they stay connected after a procedure.
     pub dwell: Duration,
     /// What they send when their user plane is up.
     pub data: Data,
     /// What they do, and how often.
-    pub procedures: BTreeMap<Activity, Often>,
+    pub procedures: BTreeMap<Activity, Frequency>,
 }
 
 /// A mix of devices.
@@ -134,7 +134,7 @@ fn profile(table: &ProfileTable, built_in: Option<&ProfileTable>) -> Result<Prof
     Ok(Profile {
         name: name.clone(),
         share,
-        home: if connected { Home::Connected } else { Home::Idle },
+        home: if connected { RestState::Connected } else { RestState::Idle },
         dwell: dwell.map_or(Ok(Duration::from_secs(1)), |dwell| span("dwell", dwell))?,
         data,
         procedures,
@@ -145,15 +145,15 @@ fn span(key: &str, text: &str) -> Result<Duration, MixError> {
     humantime::parse_duration(text).map_err(|error| MixError(format!("{key} = {text:?}: {error} (\"15m\", \"500ms\")")))
 }
 
-fn often(table: &OftenTable) -> Result<Often, MixError> {
+fn often(table: &OftenTable) -> Result<Frequency, MixError> {
     match (&table.every, table.rate, &table.pattern) {
         (Some(every), None, None) => {
             let every = span("every", every)?;
-            if every.is_zero() { wrong("every must be more than 0") } else { Ok(Often::Every(every)) }
+            if every.is_zero() { wrong("every must be more than 0") } else { Ok(Frequency::Every(every)) }
         }
         (None, Some(rate), pattern) if rate.is_finite() && rate >= 0.0 => {
             let pattern = pattern.as_deref().map_or(Ok(Pattern::poisson()), str::parse);
-            Ok(Often::Rate(rate, pattern.map_err(|error| MixError(error.to_string()))?))
+            Ok(Frequency::Rate(rate, pattern.map_err(|error| MixError(error.to_string()))?))
         }
         _ => wrong("give { every = \"15m\" }, or { rate = 0.01 } (times in a second of each UE) and perhaps a pattern"),
     }
@@ -179,10 +179,10 @@ impl Mix {
         let sizes = steady.sizes(ues);
         for ((profile, size), group) in self.profiles.iter().zip(sizes).zip(0u8..) {
             for (activity, often) in &profile.procedures {
-                let choices = vec![Choice { activity: *activity, group, weight: 1.0 }];
+                let choices = vec![WeightedActivity { activity: *activity, group, weight: 1.0 }];
                 let (pattern, pick) = match often {
-                    Often::Every(_) => (Pattern::Constant, Pick::Longest),
-                    Often::Rate(_, own) => (pattern.unwrap_or(own).clone(), Pick::Any),
+                    Frequency::Every(_) => (Pattern::Constant, UePick::Longest),
+                    Frequency::Rate(_, own) => (pattern.unwrap_or(own).clone(), UePick::Any),
                 };
                 let rate = often.per_second() * f64::from(size);
                 if rate > 0.0 {

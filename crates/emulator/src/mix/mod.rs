@@ -8,8 +8,8 @@ mod activity;
 mod file;
 
 pub(crate) use activity::SECOND_PSI;
-pub use activity::{Activity, Home};
-pub use file::{Mix, MixError, Often, Profile};
+pub use activity::{Activity, RestState};
+pub use file::{Frequency, Mix, MixError, Profile};
 
 use crate::load::Pattern;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub struct Group {
     /// Its share of all UEs, relative to the other groups'.
     pub share: f64,
     /// Where its UEs are between procedures.
-    pub home: Home,
+    pub home: RestState,
     /// How long a UE stays connected after a procedure before it goes home.
     pub dwell: Duration,
     /// What is sent when a UE is connected with its user plane, if the run has echo targets.
@@ -40,7 +40,7 @@ pub struct Data {
 
 /// One kind of work that an arrival may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Choice {
+pub struct WeightedActivity {
     /// What is done.
     pub activity: Activity,
     /// Index of the group whose UEs do it.
@@ -51,7 +51,7 @@ pub struct Choice {
 
 /// Which of the free UEs does it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pick {
+pub enum UePick {
     /// The one that has been free for the longest time: with even arrivals, each UE in its turn.
     Longest,
     /// Any, at random.
@@ -66,9 +66,9 @@ pub struct Stream {
     /// Procedures in a second, in the mean.
     pub rate: f64,
     /// Who does them.
-    pub pick: Pick,
+    pub pick: UePick,
     /// What they are.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<WeightedActivity>,
 }
 
 /// What registered UEs do.
@@ -97,9 +97,9 @@ impl Steady {
             });
             groups[index].share += weight;
             // there are three homes, hence three groups at the most
-            choices.push(Choice { activity: *activity, group: index as u8, weight: *weight });
+            choices.push(WeightedActivity { activity: *activity, group: index as u8, weight: *weight });
         }
-        Steady { groups, streams: vec![Stream { pattern, rate, pick: Pick::Any, choices }] }
+        Steady { groups, streams: vec![Stream { pattern, rate, pick: UePick::Any, choices }] }
     }
 
     /// Whether its UEs go from gNB to gNB.
@@ -122,7 +122,7 @@ impl Steady {
         self.streams.iter().map(|stream| stream.rate).sum()
     }
 
-    fn choices(&self) -> impl Iterator<Item = &Choice> {
+    fn choices(&self) -> impl Iterator<Item = &WeightedActivity> {
         self.streams.iter().flat_map(|stream| &stream.choices)
     }
 
@@ -156,7 +156,7 @@ impl Steady {
             return Some("the load has no procedures: give --rate, and procedures with a weight above 0".into());
         }
         let sizes = self.sizes(ues);
-        let silent = |choice: &Choice| {
+        let silent = |choice: &WeightedActivity| {
             let group = self.groups.get(usize::from(choice.group));
             let needs = matches!(choice.activity, Activity::Data | Activity::Paging);
             needs && group.is_none_or(|group| group.data.echoes == 0)

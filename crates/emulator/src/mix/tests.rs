@@ -14,7 +14,7 @@ fn weights_make_groups_where_the_procedures_begin() {
         (Activity::Registration, 0.2),
     ]);
     let groups: Vec<_> = steady.groups.iter().map(|group| (group.home, group.share)).collect();
-    assert_eq!(groups, [(Home::Idle, 0.6), (Home::Connected, 0.2), (Home::Off, 0.2)]);
+    assert_eq!(groups, [(RestState::Idle, 0.6), (RestState::Connected, 0.2), (RestState::Off, 0.2)]);
     let choices: Vec<_> = steady.streams[0].choices.iter().map(|choice| choice.group).collect();
     assert_eq!(choices, [0, 1, 0, 2]);
     assert_eq!(steady.sizes(1000), [600, 200, 200]);
@@ -50,14 +50,14 @@ fn every_group_gets_its_ues() {
 fn scripts_lead_home_from_everywhere() {
     for activity in Activity::ALL {
         assert_eq!(activity.name().parse(), Ok(activity));
-        for home in [Home::Idle, Home::Connected] {
+        for home in [RestState::Idle, RestState::Connected] {
             let script = activity.script(home);
             let ends_idle = matches!(script.last(), Some(Step::Idle | Step::Released));
-            assert_eq!(ends_idle, home == Home::Idle, "{activity} {home:?}");
+            assert_eq!(ends_idle, home == RestState::Idle, "{activity} {home:?}");
         }
     }
     for activity in [Activity::Registration, Activity::RegistrationSession] {
-        assert_eq!(activity.script(Home::Off).last(), Some(&Step::Deregister));
+        assert_eq!(activity.script(RestState::Off).last(), Some(&Step::Deregister));
     }
     assert_eq!("handover".parse(), Ok(Activity::XnHandover));
     assert!("handoff".parse::<Activity>().is_err_and(|why| why.contains("n2-handover")));

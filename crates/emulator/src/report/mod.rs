@@ -247,7 +247,7 @@ pub struct Report {
     /// CPU of the emulator's worker threads, in microseconds (the SCTP stack's own threads apart).
     pub worker_cpu_us: u64,
     /// The misbehaviour cases, if that is what ran.
-    pub cases: Vec<crate::abuse::Outcome>,
+    pub cases: Vec<crate::negative::Outcome>,
     /// The SCTP driver.
     pub driver: String,
 }

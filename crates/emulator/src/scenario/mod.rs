@@ -1,6 +1,6 @@
 //! What each UE of a run does, step by step, and what it expects.
 
-use crate::abuse::Case;
+use crate::negative::Case;
 use crate::ue::{Fault, Registration};
 use vireo_types::PduSessionType;
 
@@ -73,7 +73,7 @@ pub enum Step {
 pub enum Mode {
     /// Every UE runs these steps.
     Steps(&'static [Step]),
-    /// Misbehaviour of a gNB or UE of its own; see [`crate::abuse`].
+    /// Misbehaviour of a gNB or UE of its own; see [`crate::negative`].
     Abuse(Case),
     /// All misbehaviour cases, one after the other.
     AllAbuse,

@@ -3,7 +3,7 @@
 use super::nas::{self, kind};
 use super::registration::capability;
 use super::security::{HEADER, NasSecurity, header};
-use super::{Event, Fault, Mm, Out, Profile, Ue, Violation};
+use super::{Event, Fault, MmState, Profile, Ue, UeOutput, Violation};
 use crate::usim::{Answer, Challenge};
 use vireo_wire::nas::{
     GmmCause, KeySetIdentifier, Nas5gmmMessage, Nas5gsMessage, NasAuthenticationFailure,
@@ -28,7 +28,7 @@ impl Ue {
         &mut self,
         p: &Profile,
         request: &NasAuthenticationRequest,
-        out: &mut Out,
+        out: &mut UeOutput,
     ) -> Result<(), Violation> {
         let incomplete = Violation::Incomplete(kind::AUTHENTICATION_REQUEST);
         let KeySetIdentifier::Native(ksi) = request.ngksi.key_set_identifier() else { return Err(incomplete) };
@@ -76,7 +76,7 @@ impl Ue {
         &mut self,
         cause: GmmCause,
         auts: Option<[u8; 14]>,
-        out: &mut Out,
+        out: &mut UeOutput,
     ) -> Result<(), Violation> {
         let mut failure = NasAuthenticationFailure::new(NasFGmmCause::from_cause(cause));
         if let Some(auts) = auts {
@@ -87,8 +87,8 @@ impl Ue {
         self.answer(&failure, out)
     }
 
-    pub(super) fn authentication_rejected(&mut self, protected: bool, out: &mut Out) {
-        self.mm = Mm::Deregistered;
+    pub(super) fn authentication_rejected(&mut self, protected: bool, out: &mut UeOutput) {
+        self.mm = MmState::Deregistered;
         self.pending = None;
         self.sessions.clear();
         // TS 24.501 5.4.1.3.5: the identity and keys are deleted; an unprotected one in secure exchange was refused
@@ -102,7 +102,7 @@ impl Ue {
         &mut self,
         p: &Profile,
         message: &[u8],
-        out: &mut Out,
+        out: &mut UeOutput,
     ) -> Result<(), Violation> {
         let plain = message.get(HEADER..).ok_or(Violation::Undecodable)?;
         let command = match Nas5gsMessage::decode(plain) {
@@ -154,7 +154,7 @@ impl Ue {
         &mut self,
         command: &NasSecurityModeCommand,
         is_new: bool,
-        out: &mut Out,
+        out: &mut UeOutput,
     ) -> Result<(), Violation> {
         let violation = Violation::Incomplete(kind::SECURITY_MODE_COMMAND);
         let mut complete = NasSecurityModeComplete::new();

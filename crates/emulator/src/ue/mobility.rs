@@ -3,7 +3,7 @@
 use super::nas::{self, kind};
 use super::registration::ngksi;
 use super::security::header;
-use super::{CommandError, Event, Mm, Out, Profile, Ue, Violation};
+use super::{CommandError, Event, MmState, Profile, Ue, UeOutput, Violation};
 use vireo_wire::nas::{
     DeregistrationAccessType, NasConfigurationUpdateCommand, NasDeRegistrationType,
     NasDeregistrationRequestUeOriginating, NasDeregistrationRequestUeTerminated, NasFGsMobileIdentity,
@@ -23,8 +23,8 @@ pub enum Service {
 
 impl Ue {
     /// Starts a service request from idle.
-    pub fn service_request(&mut self, service: Service, out: &mut Out) -> Result<(), CommandError> {
-        if self.mm != Mm::Registered || self.secured {
+    pub fn service_request(&mut self, service: Service, out: &mut UeOutput) -> Result<(), CommandError> {
+        if self.mm != MmState::Registered || self.secured {
             return Err(CommandError::State(self.mm));
         }
         let guti = self.guti.ok_or(CommandError::NoContext)?;
@@ -48,15 +48,15 @@ impl Ue {
         let security = self.security.as_mut().ok_or(CommandError::NoContext)?;
         security.protect_initial(&octets, &whole, &mut out.octets).map_err(|_| CommandError::NoContext)?;
         out.ends.push(out.octets.len());
-        self.mm = Mm::ServiceRequested;
+        self.mm = MmState::ServiceRequested;
         Ok(())
     }
 
-    pub(super) fn service_accept(&mut self, accept: &NasServiceAccept, out: &mut Out) -> Result<(), Violation> {
-        if self.mm != Mm::ServiceRequested {
+    pub(super) fn service_accept(&mut self, accept: &NasServiceAccept, out: &mut UeOutput) -> Result<(), Violation> {
+        if self.mm != MmState::ServiceRequested {
             return Err(Violation::Unexpected(kind::SERVICE_ACCEPT));
         }
-        self.mm = Mm::Registered;
+        self.mm = MmState::Registered;
         if let Some(status) = &accept.pdu_session_status {
             self.drop_sessions(|psi| status.is_active(psi), out);
         }
@@ -64,15 +64,15 @@ impl Ue {
         Ok(())
     }
 
-    pub(super) fn service_reject(&mut self, reject: &NasServiceReject, out: &mut Out) -> Result<(), Violation> {
-        if self.mm != Mm::ServiceRequested {
+    pub(super) fn service_reject(&mut self, reject: &NasServiceReject, out: &mut UeOutput) -> Result<(), Violation> {
+        if self.mm != MmState::ServiceRequested {
             return Err(Violation::Unexpected(kind::SERVICE_REJECT));
         }
         let cause = reject.fgmm_cause.value;
         let retry_after_s = reject.t3346_value.as_ref().and_then(|t| t.to_seconds()).map(|s| s as u32);
         // TS 24.501 5.6.1.5: #9 and #10 (and what is worse) end the registration, #22 does not
         if cause == 22 {
-            self.mm = Mm::Registered;
+            self.mm = MmState::Registered;
         } else {
             self.forget();
         }
@@ -81,14 +81,14 @@ impl Ue {
     }
 
     fn forget(&mut self) {
-        self.mm = Mm::Deregistered;
+        self.mm = MmState::Deregistered;
         self.sessions.clear();
         (self.guti, self.security) = (None, None);
     }
 
     /// Starts a deregistration. With `switch_off` no answer is awaited (TS 24.501 5.5.2.2.1).
-    pub fn deregister(&mut self, _p: &Profile, switch_off: bool, out: &mut Out) -> Result<(), CommandError> {
-        if self.mm != Mm::Registered {
+    pub fn deregister(&mut self, _p: &Profile, switch_off: bool, out: &mut UeOutput) -> Result<(), CommandError> {
+        if self.mm != MmState::Registered {
             return Err(CommandError::State(self.mm));
         }
         let guti = self.guti.ok_or(CommandError::NoContext)?;
@@ -103,19 +103,19 @@ impl Ue {
         self.send(protection, &request, out)?;
         self.sessions.clear();
         if switch_off {
-            self.mm = Mm::Deregistered;
+            self.mm = MmState::Deregistered;
             out.events.push(Event::Deregistered);
         } else {
-            self.mm = Mm::Deregistering;
+            self.mm = MmState::Deregistering;
         }
         Ok(())
     }
 
-    pub(super) fn deregistration_accept(&mut self, out: &mut Out) -> Result<(), Violation> {
-        if self.mm != Mm::Deregistering {
+    pub(super) fn deregistration_accept(&mut self, out: &mut UeOutput) -> Result<(), Violation> {
+        if self.mm != MmState::Deregistering {
             return Err(Violation::Unexpected(kind::DEREGISTRATION_ACCEPT));
         }
-        self.mm = Mm::Deregistered;
+        self.mm = MmState::Deregistered;
         out.events.push(Event::Deregistered);
         Ok(())
     }
@@ -123,13 +123,13 @@ impl Ue {
     pub(super) fn deregistered_by_network(
         &mut self,
         request: &NasDeregistrationRequestUeTerminated,
-        out: &mut Out,
+        out: &mut UeOutput,
     ) -> Result<(), Violation> {
         let cause = request.fgmm_cause.as_ref().map(|cause| cause.value);
         let reregister = request.de_registration_type.re_registration_required();
         // DEREGISTRATION ACCEPT (UE terminated)
         self.send(header::CIPHERED, &[0x7e, 0, 0x48], out).map_err(|_| Violation::NoContext)?;
-        self.mm = Mm::Deregistered;
+        self.mm = MmState::Deregistered;
         self.sessions.clear();
         out.events.push(Event::DeregisteredByNetwork { cause, reregister });
         Ok(())
@@ -138,7 +138,7 @@ impl Ue {
     pub(super) fn configuration_update(
         &mut self,
         command: &NasConfigurationUpdateCommand,
-        out: &mut Out,
+        out: &mut UeOutput,
     ) -> Result<(), Violation> {
         if let Some(guti) = command.fg_guti.as_ref().and_then(|identity| nas::guti(&identity.value)) {
             self.guti = Some(guti);

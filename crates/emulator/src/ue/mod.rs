@@ -1,7 +1,7 @@
 //! A UE as a pure state machine: NAS in, NAS and events out (TS 24.501).
 //!
 //! It knows no gNB, socket, clock or scenario: a caller gives it commands and downlink NAS messages and carries what
-//! it puts into [`Out`]. Every deviation of the network from the specification becomes an [`Event::Violation`], so a
+//! it puts into [`UeOutput`]. Every deviation of the network from the specification becomes an [`Event::Violation`], so a
 //! run with this UE is also a check of the core it runs against.
 
 mod authentication;
@@ -14,7 +14,7 @@ pub mod security;
 mod session;
 
 use crate::usim::{Concealment, SuciFailure, Usim};
-use security::{Hop, NasSecurity, Refusal};
+use security::{NasSecurity, NextHop, Refusal};
 use std::fmt;
 use std::net::Ipv4Addr;
 use vireo_types::{Dnn, Guti, PduSessionType, Plmn, Snssai};
@@ -80,7 +80,7 @@ pub enum Fault {
 
 /// 5GMM state, as far as a caller must tell it apart (TS 24.501 5.1.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mm {
+pub enum MmState {
     /// 5GMM-DEREGISTERED.
     #[default]
     Deregistered,
@@ -255,7 +255,7 @@ pub enum Event {
 pub enum CommandError {
     /// The UE is not in a state for it.
     #[error("the UE is {0:?}: the command does not fit")]
-    State(Mm),
+    State(MmState),
     /// There is no SUCI.
     #[error(transparent)]
     Suci(#[from] SuciFailure),
@@ -272,7 +272,7 @@ pub enum CommandError {
 
 /// The uplink messages and the events of one step. Reused from step to step, so that steps do not allocate.
 #[derive(Debug, Default)]
-pub struct Out {
+pub struct UeOutput {
     octets: Vec<u8>,
     ends: Vec<usize>,
     scratch: Vec<u8>,
@@ -280,7 +280,7 @@ pub struct Out {
     pub events: Vec<Event>,
 }
 
-impl Out {
+impl UeOutput {
     /// Forgets everything but the memory.
     pub fn clear(&mut self) {
         self.octets.clear();
@@ -315,7 +315,7 @@ struct Pending {
 #[derive(Debug)]
 pub struct Ue {
     usim: Usim,
-    mm: Mm,
+    mm: MmState,
     /// Secure exchange of NAS messages is established on this connection (TS 24.501 4.4.4).
     secured: bool,
     security: Option<NasSecurity>,
@@ -329,7 +329,7 @@ pub struct Ue {
     /// repeats of one.
     first_complete: Option<u32>,
     /// The last NH that a gNB was given since then.
-    hop: Option<Box<Hop>>,
+    hop: Option<Box<NextHop>>,
     fault: Option<Fault>,
     /// The registration under way is an update of one that there is.
     updating: bool,
@@ -340,7 +340,7 @@ impl Ue {
     pub fn new(usim: Usim) -> Self {
         Ue {
             usim,
-            mm: Mm::Deregistered,
+            mm: MmState::Deregistered,
             secured: false,
             security: None,
             guti: None,
@@ -356,7 +356,7 @@ impl Ue {
     }
 
     /// Its 5GMM state.
-    pub fn mm(&self) -> Mm {
+    pub fn mm(&self) -> MmState {
         self.mm
     }
 
@@ -390,14 +390,14 @@ impl Ue {
         self.secured = false;
         self.pending = None;
         self.mm = match self.mm {
-            Mm::ServiceRequested => Mm::Registered,
+            MmState::ServiceRequested => MmState::Registered,
             // TS 24.501 5.5.1.3.7: it stays registered and may try again
-            Mm::Registering if self.updating => Mm::Registered,
-            Mm::Registering | Mm::Deregistering => Mm::Deregistered,
+            MmState::Registering if self.updating => MmState::Registered,
+            MmState::Registering | MmState::Deregistering => MmState::Deregistered,
             settled => settled,
         };
         self.sessions.retain(|session| session.state == SessionState::Active);
-        if self.mm == Mm::Deregistered {
+        if self.mm == MmState::Deregistered {
             self.sessions.clear();
         }
     }
@@ -410,7 +410,7 @@ impl Ue {
     /// The UE takes itself for deregistered without telling the network; identity and keys stay.
     pub fn detach(&mut self) {
         self.connection_released();
-        self.mm = Mm::Deregistered;
+        self.mm = MmState::Deregistered;
         self.sessions.clear();
     }
 
@@ -423,7 +423,7 @@ impl Ue {
     /// Compares the key that the gNB was given with the UE's own K_gNB. Of a SECURITY MODE COMMAND that came twice, because T3560
     /// expired before the answer was there, the network goes on with the first answer that it gets (TS 24.501 5.4.2.4), and
     /// derives the key from that one's COUNT (TS 33.501 6.8.1.2.2).
-    pub fn check_access_key(&mut self, key: &[u8], out: &mut Out) {
+    pub fn check_access_key(&mut self, key: &[u8], out: &mut UeOutput) {
         let mut counts = self.first_complete.unwrap_or(self.access_count)..=self.access_count;
         let is_own = |count: &u32| self.security.as_ref().and_then(|s| s.k_gnb(*count)).is_some_and(|own| own == key);
         match counts.find(is_own) {
@@ -434,7 +434,7 @@ impl Ue {
 
     /// Compares the NH that the gNB of a handover was given with the UE's own of that chaining counter, which is 2 at the
     /// first handover of a connection (TS 33.501 6.9.2.3.3 note) and 0 after 7.
-    pub fn check_next_hop(&mut self, key: &[u8], chaining: u8, out: &mut Out) {
+    pub fn check_next_hop(&mut self, key: &[u8], chaining: u8, out: &mut UeOutput) {
         let last = self.hop.as_deref().copied();
         let own = self.security.as_ref().and_then(|security| security.next_hop(self.access_count, chaining, last));
         match own {
@@ -444,7 +444,7 @@ impl Ue {
     }
 
     /// Protects `plain` by the current context and sends it.
-    fn send(&mut self, kind: u8, plain: &[u8], out: &mut Out) -> Result<(), CommandError> {
+    fn send(&mut self, kind: u8, plain: &[u8], out: &mut UeOutput) -> Result<(), CommandError> {
         let security = self.security.as_mut().ok_or(CommandError::NoContext)?;
         security.protect(kind, plain, &mut out.octets).map_err(|_| CommandError::NoContext)?;
         out.ends.push(out.octets.len());
@@ -452,7 +452,7 @@ impl Ue {
     }
 
     /// Takes one downlink NAS message.
-    pub fn receive(&mut self, profile: &Profile, message: &[u8], out: &mut Out) {
+    pub fn receive(&mut self, profile: &Profile, message: &[u8], out: &mut UeOutput) {
         use security::{EPD_5GMM, header};
         let violation = match message {
             [EPD_5GMM, kind, ..] if kind & 0xf == header::PLAIN => self.receive_plain(profile, message, out),
@@ -467,7 +467,7 @@ impl Ue {
         }
     }
 
-    fn receive_protected(&mut self, profile: &Profile, message: &[u8], out: &mut Out) -> Result<(), Violation> {
+    fn receive_protected(&mut self, profile: &Profile, message: &[u8], out: &mut UeOutput) -> Result<(), Violation> {
         let security = self.security.as_mut().ok_or(Violation::NoContext)?;
         let mut plain = std::mem::take(&mut out.scratch);
         plain.clear();
@@ -484,7 +484,7 @@ impl Ue {
     }
 
     /// What may come without protection before secure exchange is established (TS 24.501 4.4.4.2).
-    fn receive_plain(&mut self, profile: &Profile, message: &[u8], out: &mut Out) -> Result<(), Violation> {
+    fn receive_plain(&mut self, profile: &Profile, message: &[u8], out: &mut UeOutput) -> Result<(), Violation> {
         let kind = message.get(2).copied().unwrap_or(0);
         if self.secured || !nas::allowed_unprotected(kind) {
             return Err(Violation::Unprotected(kind));

@@ -1,6 +1,6 @@
 //! The dispatch of decoded NAS messages, and the octets of those parts that the codec does not write at once.
 
-use super::{CommandError, Event, Out, Profile, Ue, Violation};
+use super::{CommandError, Event, Profile, Ue, UeOutput, Violation};
 use crate::ue::Cause;
 use vireo_types::{Guami, Guti, Plmn, Tmsi};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage};
@@ -73,7 +73,7 @@ impl Ue {
         profile: &Profile,
         plain: &[u8],
         protected: bool,
-        out: &mut Out,
+        out: &mut UeOutput,
     ) -> Result<(), Violation> {
         let kind = plain.get(2).copied().unwrap_or(0);
         let message = match Nas5gsMessage::decode(plain) {

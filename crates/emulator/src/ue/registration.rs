@@ -2,7 +2,7 @@
 
 use super::nas::{self, kind};
 use super::security::header;
-use super::{CommandError, Event, Mm, Out, Pending, Profile, Registration, Ue, Violation};
+use super::{CommandError, Event, MmState, Pending, Profile, Registration, Ue, UeOutput, Violation};
 use vireo_types::{Guami, Guti, Tmsi};
 use vireo_wire::nas::{
     KeySetIdentifier, NasFGmmCapability, NasFGsMobileIdentity, NasFGsRegistrationType, NasIdentityRequest,
@@ -34,9 +34,14 @@ fn identity_octets(octets: &[u8]) -> NasFGsMobileIdentity {
 
 impl Ue {
     /// Starts a registration.
-    pub fn register(&mut self, p: &Profile, registration: Registration, out: &mut Out) -> Result<(), CommandError> {
+    pub fn register(
+        &mut self,
+        p: &Profile,
+        registration: Registration,
+        out: &mut UeOutput,
+    ) -> Result<(), CommandError> {
         let initial = !matches!(registration, Registration::Mobility | Registration::Periodic);
-        let fits = if initial { Mm::Deregistered } else { Mm::Registered };
+        let fits = if initial { MmState::Deregistered } else { MmState::Registered };
         if self.mm != fits {
             return Err(CommandError::State(self.mm));
         }
@@ -65,7 +70,7 @@ impl Ue {
             _ => out.plain(&clear),
         }
         self.pending = Some(Box::new(Pending { complete, ..Pending::default() }));
-        self.mm = Mm::Registering;
+        self.mm = MmState::Registering;
         self.updating = !initial;
         Ok(())
     }
@@ -116,7 +121,7 @@ impl Ue {
         p: &Profile,
         request: &NasIdentityRequest,
         protected: bool,
-        out: &mut Out,
+        out: &mut UeOutput,
     ) -> Result<(), Violation> {
         // TS 24.501 9.11.3.3: 1 SUCI, 2 5G-GUTI, 3 IMEI, 4 5G-S-TMSI, 5 IMEISV
         let asked = request.identity_type.value & 7;
@@ -135,7 +140,7 @@ impl Ue {
     }
 
     /// Sends an answer protected if secure exchange is established, else plain.
-    pub(super) fn answer(&mut self, plain: &[u8], out: &mut Out) -> Result<(), Violation> {
+    pub(super) fn answer(&mut self, plain: &[u8], out: &mut UeOutput) -> Result<(), Violation> {
         if self.secured {
             self.send(header::CIPHERED, plain, out).map_err(|_| Violation::NoContext)
         } else {
@@ -152,15 +157,16 @@ impl Ue {
     pub(super) fn registration_accept(
         &mut self,
         accept: &NasRegistrationAccept,
-        out: &mut Out,
+        out: &mut UeOutput,
     ) -> Result<(), Violation> {
-        let reply =
-            |ue: &mut Self, out: &mut Out| ue.send(header::CIPHERED, &COMPLETE, out).map_err(|_| Violation::NoContext);
-        if self.mm == Mm::Registered && accept.fg_guti.is_some() {
+        let reply = |ue: &mut Self, out: &mut UeOutput| {
+            ue.send(header::CIPHERED, &COMPLETE, out).map_err(|_| Violation::NoContext)
+        };
+        if self.mm == MmState::Registered && accept.fg_guti.is_some() {
             // a repeat after T3550: the COMPLETE was lost (TS 24.501 5.5.1.2.8)
             return reply(self, out);
         }
-        if self.mm != Mm::Registering {
+        if self.mm != MmState::Registering {
             return Err(Violation::Unexpected(kind::REGISTRATION_ACCEPT));
         }
         let given = match &accept.fg_guti {
@@ -178,7 +184,7 @@ impl Ue {
         if let Some(status) = &accept.pdu_session_status {
             self.drop_sessions(|psi| status.is_active(psi), out);
         }
-        self.mm = Mm::Registered;
+        self.mm = MmState::Registered;
         self.pending = None;
         if given || accept.configured_nssai.is_some() || accept.network_slicing_indication.is_some() {
             reply(self, out)?;
@@ -190,14 +196,14 @@ impl Ue {
     pub(super) fn registration_reject(
         &mut self,
         reject: &NasRegistrationReject,
-        out: &mut Out,
+        out: &mut UeOutput,
     ) -> Result<(), Violation> {
-        if self.mm != Mm::Registering {
+        if self.mm != MmState::Registering {
             return Err(Violation::Unexpected(kind::REGISTRATION_REJECT));
         }
         let cause = reject.fgmm_cause.value;
         let retry_after_s = reject.t3346_value.as_ref().and_then(|t| t.to_seconds()).map(|s| s as u32);
-        self.mm = Mm::Deregistered;
+        self.mm = MmState::Deregistered;
         self.pending = None;
         self.sessions.clear();
         // congestion leaves the identity and the keys valid (TS 24.501 5.5.1.2.5)

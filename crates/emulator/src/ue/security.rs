@@ -58,7 +58,7 @@ pub struct NasSecurity {
 
 /// One link of the chain of next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hop {
+pub struct NextHop {
     /// How many there were since the K_gNB, which is 0. The chaining counter is its last 3 bits.
     number: u32,
     /// NH.
@@ -103,17 +103,19 @@ impl NasSecurity {
 
     /// The NH of chaining counter `ncc`, a number of 3 bits: the next one that has it, `last` itself or later. Without
     /// `last` the first one after the K_gNB of `uplink_count`, which counts as 0 (TS 33.501 6.9.2.1.1, A.10).
-    pub fn next_hop(&self, uplink_count: u32, ncc: u8, last: Option<Hop>) -> Option<Hop> {
+    pub fn next_hop(&self, uplink_count: u32, ncc: u8, last: Option<NextHop>) -> Option<NextHop> {
         let mut hop = match last {
             Some(hop) => hop,
-            None => Hop { number: 1, nh: *derive_nh(&self.k_amf, &KGnb::new(&self.k_gnb(uplink_count)?)).as_octets() },
+            None => {
+                NextHop { number: 1, nh: *derive_nh(&self.k_amf, &KGnb::new(&self.k_gnb(uplink_count)?)).as_octets() }
+            }
         };
         for _ in 0..=8 {
             // 1 belongs to the K_gNB's own connection; a handover takes 2 first (6.9.2.3.3 note)
             if hop.number > 1 && hop.number & 7 == u32::from(ncc) {
                 return Some(hop);
             }
-            hop = Hop { number: hop.number + 1, nh: *derive_nh(&self.k_amf, &Nh::new(&hop.nh)).as_octets() };
+            hop = NextHop { number: hop.number + 1, nh: *derive_nh(&self.k_amf, &Nh::new(&hop.nh)).as_octets() };
         }
         None
     }

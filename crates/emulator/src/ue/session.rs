@@ -3,7 +3,7 @@
 use super::nas::{self, kind};
 use super::registration::sd_octets;
 use super::security::header;
-use super::{Address, Cause, CommandError, Event, Mm, Out, Profile, Session, SessionState, Ue, Violation};
+use super::{Address, Cause, CommandError, Event, MmState, Profile, Session, SessionState, Ue, UeOutput, Violation};
 use vireo_types::PduSessionType;
 use vireo_wire::nas::{
     Nas5gsMessage, Nas5gsmMessage, NasDlNasTransport, NasDnn, NasExtendedProtocolConfigurationOptions,
@@ -50,8 +50,14 @@ impl Ue {
     }
 
     /// Starts the establishment of PDU session `psi`.
-    pub fn establish(&mut self, p: &Profile, psi: u8, kind: PduSessionType, out: &mut Out) -> Result<(), CommandError> {
-        if self.mm != Mm::Registered || !self.secured {
+    pub fn establish(
+        &mut self,
+        p: &Profile,
+        psi: u8,
+        kind: PduSessionType,
+        out: &mut UeOutput,
+    ) -> Result<(), CommandError> {
+        if self.mm != MmState::Registered || !self.secured {
             return Err(CommandError::State(self.mm));
         }
         if !(1..=15).contains(&psi) || self.sessions.iter().any(|session| session.psi == psi) {
@@ -76,8 +82,8 @@ impl Ue {
     }
 
     /// Starts the release of PDU session `psi`.
-    pub fn release(&mut self, psi: u8, out: &mut Out) -> Result<(), CommandError> {
-        if self.mm != Mm::Registered || !self.secured {
+    pub fn release(&mut self, psi: u8, out: &mut UeOutput) -> Result<(), CommandError> {
+        if self.mm != MmState::Registered || !self.secured {
             return Err(CommandError::State(self.mm));
         }
         let pti = self.next_pti();
@@ -86,12 +92,16 @@ impl Ue {
         self.send_5gsm(psi, &[0x2e, psi, pti, RELEASE_REQUEST], out)
     }
 
-    fn send_5gsm(&mut self, psi: u8, message: &[u8], out: &mut Out) -> Result<(), CommandError> {
+    fn send_5gsm(&mut self, psi: u8, message: &[u8], out: &mut UeOutput) -> Result<(), CommandError> {
         let transport = nas::encode(uplink_transport(message, psi))?;
         self.send(header::CIPHERED, &transport, out)
     }
 
-    pub(super) fn downlink_transport(&mut self, transport: &NasDlNasTransport, out: &mut Out) -> Result<(), Violation> {
+    pub(super) fn downlink_transport(
+        &mut self,
+        transport: &NasDlNasTransport,
+        out: &mut UeOutput,
+    ) -> Result<(), Violation> {
         let incomplete = Violation::Incomplete(kind::DL_NAS_TRANSPORT);
         if transport.payload_container_type.kind() != Some(PayloadContainerKind::N1SmInformation) {
             return Err(Violation::Unexpected(kind::DL_NAS_TRANSPORT));
@@ -118,7 +128,7 @@ impl Ue {
         pti: u8,
         message: Nas5gsmMessage,
         kind: u8,
-        out: &mut Out,
+        out: &mut UeOutput,
     ) -> Result<(), Violation> {
         let sent = |sent: Result<(), CommandError>| sent.map_err(|_| Violation::NoContext);
         let Some(session) = self.session(psi) else {
@@ -164,7 +174,7 @@ impl Ue {
     }
 
     /// Ends locally the active sessions that the network does not have (TS 24.501 5.5.1.3.4, 5.6.1.4).
-    pub(super) fn drop_sessions(&mut self, kept: impl Fn(u8) -> bool, out: &mut Out) {
+    pub(super) fn drop_sessions(&mut self, kept: impl Fn(u8) -> bool, out: &mut UeOutput) {
         self.sessions.retain(|session| {
             let keep = session.state != SessionState::Active || kept(session.psi);
             if !keep {

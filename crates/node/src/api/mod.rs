@@ -13,7 +13,9 @@ mod status;
 mod token;
 
 pub use listen::ApiSocket;
-pub use slices::{Move, MoveError, Moved, SliceCounted, SliceStatus, SliceWorkerStatus, SlicesStatus, Who};
+pub use slices::{
+    MoveError, MoveRequest, MoveResult, SliceCounted, SliceStatus, SliceWorkerStatus, SlicesStatus, UserSelector,
+};
 pub use status::{
     BalancerStatus, Counts, DrainError, GnbStatus, HostStatus, LatencyStatus, NfStatus, OverloadStatus, RelocateError,
     SessionStatus, Status, StatusFilter, StatusSource, UeStatus, UpfStatus, WorkerStatus,
@@ -366,7 +368,7 @@ async fn move_users(
     State(shared): State<Shared>,
     request: Result<Query<slices::MoveQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
-    let order = request.map_err(|error| error.body_text()).and_then(|Query(query)| Ok(Move::try_from(query)?));
+    let order = request.map_err(|error| error.body_text()).and_then(|Query(query)| Ok(MoveRequest::try_from(query)?));
     let order = match order {
         Ok(order) => order,
         Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
@@ -383,7 +385,7 @@ async fn move_users(
 /// What `POST /sessions/move` says.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Relocate {
+struct RelocateRequest {
     /// `imsi-` and digits, or digits.
     supi: String,
     /// The name of the UPF.
@@ -392,7 +394,7 @@ struct Relocate {
 
 async fn relocate(
     State(shared): State<Shared>,
-    request: Result<Query<Relocate>, axum::extract::rejection::QueryRejection>,
+    request: Result<Query<RelocateRequest>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
     let request = request.map_err(|error| error.body_text());
     let request = request.and_then(|Query(r)| Ok((r.supi.parse::<Supi>().map_err(|e| e.to_string())?, r.to)));
@@ -410,14 +412,14 @@ async fn relocate(
 /// What `POST /cluster/drain` says.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Drain {
+struct DrainRequest {
     /// The number of the host.
     host: u16,
 }
 
 async fn drain(
     State(shared): State<Shared>,
-    request: Result<Query<Drain>, axum::extract::rejection::QueryRejection>,
+    request: Result<Query<DrainRequest>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
     match request.map(|Query(drain)| shared.source.drain(drain.host)) {
         Ok(Ok(())) => (StatusCode::ACCEPTED, "ok\n").into_response(),

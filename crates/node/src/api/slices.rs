@@ -71,7 +71,7 @@ pub struct SliceWorkerStatus {
 
 /// Who is to be moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum UserSelector {
     /// The session of this SEID of the UPF.
     Seid(u64),
     /// The sessions of these addresses, from the first to the last; IPv6 addresses stand for their /64.
@@ -87,9 +87,9 @@ pub enum Who {
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Move {
+pub struct MoveRequest {
     /// Who.
-    pub who: Who,
+    pub who: UserSelector,
     /// The slice that they go to.
     pub to: String,
     /// Which of its workers, from 0; none = each to the one with the fewest users.
@@ -98,7 +98,7 @@ pub struct Move {
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moved {
+pub struct MoveResult {
     /// Users that were meant.
     pub users: u64,
     /// Those that had another worker before.
@@ -152,17 +152,17 @@ pub(super) struct MoveQuery {
     worker: Option<u8>,
 }
 
-impl TryFrom<MoveQuery> for Move {
+impl TryFrom<MoveQuery> for MoveRequest {
     type Error = &'static str;
 
     fn try_from(query: MoveQuery) -> Result<Self, &'static str> {
         let MoveQuery { seid, address, last, slice, count, to, worker } = query;
         let who = match (seid, address, slice) {
-            (Some(seid), None, None) if last.is_none() && count.is_none() => Who::Seid(seid),
-            (None, Some(first), None) if count.is_none() => Who::Addresses(first, last.unwrap_or(first)),
-            (None, None, Some(name)) if last.is_none() => Who::Slice { name, count },
+            (Some(seid), None, None) if last.is_none() && count.is_none() => UserSelector::Seid(seid),
+            (None, Some(first), None) if count.is_none() => UserSelector::Addresses(first, last.unwrap_or(first)),
+            (None, None, Some(name)) if last.is_none() => UserSelector::Slice { name, count },
             _ => return Err("say who by one of seid, address (to last), or slice (so many: count)"),
         };
-        Ok(Move { who, to, worker })
+        Ok(MoveRequest { who, to, worker })
     }
 }

@@ -1,6 +1,6 @@
 //! What the status says, as plain data.
 
-use super::slices::{Move, MoveError, Moved, SlicesStatus};
+use super::slices::{MoveError, MoveRequest, MoveResult, SlicesStatus};
 use serde::{Deserialize, Serialize};
 use vireo_types::Supi;
 
@@ -47,7 +47,7 @@ pub trait StatusSource: Send + Sync {
     }
 
     /// Moves users between them.
-    fn move_users(&self, _: &Move) -> Result<Moved, MoveError> {
+    fn move_users(&self, _: &MoveRequest) -> Result<MoveResult, MoveError> {
         Err(MoveError::NoSlices)
     }
 

@@ -5,32 +5,32 @@
 //! hold the RAN back. The host is in the same process, or there are several behind the fabric ([`fleet`]).
 
 mod admission;
-mod edge;
+mod assoc_ids;
 pub(crate) mod fleet;
-pub(crate) mod handover;
+pub(crate) mod hot_restart;
 mod outbound;
 #[cfg(test)]
 mod tests;
 
-pub use handover::HandoverError;
-pub use outbound::{Command, Outbound};
-pub(crate) use outbound::{Commands, channel};
+pub use hot_restart::HotRestartError;
+pub use outbound::{Command, CommandSender};
+pub(crate) use outbound::{CommandReceiver, channel};
 
 use crate::clock::clock;
-use crate::cluster::Unsent;
+use crate::cluster::UnackedMessage;
 use crate::config::N2Config;
-use crate::host::{Door, Input};
+use crate::host::{HostSender, Input};
 use crate::metrics::{Fault, Flow, Metrics};
 use crate::n4;
+use crate::priority_boost::PriorityBoost;
 use crate::privileges;
-use crate::punctual::Punctual;
 use crate::reload::AllowLists;
 use crate::ue_peers::UePeers;
 use admission::Admission;
+use assoc_ids::AssocIdMap;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use edge::Edge;
 use fleet::Fleet;
-use handover::Desk;
+use hot_restart::HotRestartListener;
 use rand::RngCore;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -61,7 +61,7 @@ const DESK_TOKEN: u64 = 3;
 #[derive(Debug)]
 enum Hosts {
     /// The host of this process.
-    Here(Box<Door>),
+    Here(Box<HostSender>),
     /// Those behind the fabric.
     Fabric(Box<Fleet>),
 }
@@ -75,15 +75,15 @@ impl Hosts {
                 Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
                 Err(TrySendError::Full(input)) => Err(input),
             },
-            Hosts::Fabric(fleet) => fleet.give(input),
+            Hosts::Fabric(fleet) => fleet.route_input(input),
         }
     }
 
     /// What was given leaves.
     #[inline]
-    fn ring(&mut self) {
+    fn flush(&mut self) {
         match self {
-            Hosts::Here(door) => door.ring(),
+            Hosts::Here(door) => door.wake(),
             Hosts::Fabric(fleet) => fleet.flush(),
         }
     }
@@ -100,8 +100,8 @@ pub struct Balancer {
     hosts: Hosts,
     /// What the host's queue had no room for. While it is not empty, nothing is read.
     held: VecDeque<Input>,
-    commands: Commands,
-    edge: Edge,
+    commands: CommandReceiver,
+    edge: AssocIdMap,
     /// By the driver's names.
     associations: FxHashMap<AssocId, Association>,
     admission: Admission,
@@ -114,7 +114,7 @@ pub struct Balancer {
     /// Lists of peers that were read again.
     lists: Receiver<AllowLists>,
     /// Where it is asked to hand over, and whether it has.
-    desk: Option<Desk>,
+    desk: Option<HotRestartListener>,
     followed: Arc<AtomicBool>,
 }
 
@@ -136,14 +136,14 @@ struct Association {
 
 /// Ends a balancer from another thread, or changes whom it takes.
 #[derive(Clone, Debug)]
-pub struct Stopper {
+pub struct StopHandle {
     stop: Arc<AtomicBool>,
     lists: Sender<AllowLists>,
     waker: Waker,
     followed: Arc<AtomicBool>,
 }
 
-impl Stopper {
+impl StopHandle {
     /// Lets the balancer end: associations are shut down in order.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
@@ -159,7 +159,7 @@ impl Stopper {
     }
 
     /// Whether another process has taken its place.
-    pub(crate) fn is_followed(&self) -> bool {
+    pub(crate) fn has_successor(&self) -> bool {
         self.followed.load(Ordering::SeqCst)
     }
 }
@@ -169,9 +169,9 @@ impl Balancer {
     pub fn new(
         endpoint: Box<dyn Endpoint>,
         n4: n4::Endpoint,
-        host: Door,
+        host: HostSender,
         metrics: Arc<Metrics>,
-    ) -> std::io::Result<(Self, Outbound, Stopper)> {
+    ) -> std::io::Result<(Self, CommandSender, StopHandle)> {
         Balancer::over(endpoint, n4, Hosts::Here(Box::new(host)), metrics)
     }
 
@@ -181,12 +181,12 @@ impl Balancer {
         n4: n4::Endpoint,
         fleet: Fleet,
         metrics: Arc<Metrics>,
-    ) -> std::io::Result<(Self, Stopper)> {
+    ) -> std::io::Result<(Self, StopHandle)> {
         endpoint.watch(fleet.fd(), FABRIC_TOKEN)?;
-        let edge = Edge::new(fleet.balancer(), rand::rng().next_u32());
+        let edge = AssocIdMap::new(fleet.balancer(), rand::rng().next_u32());
         let mut n4 = n4;
         // Until a map says that it is this one that talks to UPFs.
-        n4.let_go(clock());
+        n4.deactivate(clock());
         let (balancer, _, stopper) = Balancer::over(endpoint, n4, Hosts::Fabric(Box::new(fleet)), metrics)?;
         Ok((Balancer { edge, ..balancer }, stopper))
     }
@@ -198,9 +198,9 @@ impl Balancer {
         fleet: Fleet,
         first: u32,
         metrics: Arc<Metrics>,
-    ) -> std::io::Result<(Self, Stopper)> {
+    ) -> std::io::Result<(Self, StopHandle)> {
         endpoint.watch(fleet.fd(), FABRIC_TOKEN)?;
-        let edge = Edge::new(fleet.balancer(), first);
+        let edge = AssocIdMap::new(fleet.balancer(), first);
         let (balancer, _, stopper) = Balancer::over(endpoint, n4, Hosts::Fabric(Box::new(fleet)), metrics)?;
         Ok((Balancer { edge, ..balancer }, stopper))
     }
@@ -210,13 +210,13 @@ impl Balancer {
         n4: n4::Endpoint,
         hosts: Hosts,
         metrics: Arc<Metrics>,
-    ) -> std::io::Result<(Self, Outbound, Stopper)> {
+    ) -> std::io::Result<(Self, CommandSender, StopHandle)> {
         endpoint.watch(n4.as_raw_fd(), N4_TOKEN)?;
         let (outbound, commands) = outbound::channel(COMMANDS, endpoint.waker());
         let stop = Arc::new(AtomicBool::new(false));
         let followed = Arc::new(AtomicBool::new(false));
         let (sender, lists) = bounded(RELOADS);
-        let stopper = Stopper {
+        let stopper = StopHandle {
             stop: Arc::clone(&stop),
             lists: sender,
             waker: endpoint.waker(),
@@ -230,7 +230,7 @@ impl Balancer {
             hosts,
             held: VecDeque::new(),
             commands,
-            edge: Edge::default(),
+            edge: AssocIdMap::default(),
             associations: FxHashMap::default(),
             admission: Admission::default(),
             ue_peers,
@@ -260,7 +260,7 @@ impl Balancer {
         self.admission.limit(config);
         let Hosts::Fabric(fleet) = &self.hosts else { return };
         for assoc in self.associations.keys() {
-            if let Some((peer, is_node)) = fleet.known(self.edge.out(*assoc)) {
+            if let Some((peer, is_node)) = fleet.known(self.edge.to_cluster(*assoc)) {
                 self.admission.resume(*assoc, peer.ip(), is_node, clock());
             }
         }
@@ -274,7 +274,7 @@ impl Balancer {
         for (assoc, peer) in self.admission.late(clock()) {
             let reason = Refusal::NoSetup;
             self.metrics.n2_refused(reason);
-            tracing::warn!(%peer, assoc = self.edge.out(assoc).0, reason = reason.label(), "association ended");
+            tracing::warn!(%peer, assoc = self.edge.to_cluster(assoc).0, reason = reason.label(), "association ended");
             self.endpoint.abort(assoc);
         }
     }
@@ -295,12 +295,12 @@ impl Balancer {
             privileges::confine_thread(matches!(&self.hosts, Hosts::Fabric(_)));
         }
         let mut punctual = match &self.hosts {
-            Hosts::Fabric(fleet) => Some(Punctual::new(fleet.heartbeat(), Monotonic::now())),
+            Hosts::Fabric(fleet) => Some(PriorityBoost::new(fleet.heartbeat(), Monotonic::now())),
             Hosts::Here(_) => None,
         };
         while !self.stop.load(Ordering::SeqCst) {
             punctual.iter_mut().for_each(|punctual| punctual.look(Monotonic::now()));
-            self.turn()?;
+            self.run_once()?;
             // What hosts have given has been carried out.
             if self.is_followed() {
                 self.leave();
@@ -310,17 +310,17 @@ impl Balancer {
         self.drain()
     }
 
-    fn turn(&mut self) -> std::io::Result<()> {
+    fn run_once(&mut self) -> std::io::Result<()> {
         self.commands();
         while let Ok(AllowLists { n2, n4 }) = self.lists.try_recv() {
             self.admission.set_allow(n2);
             self.n4.set_allow(n4);
         }
         let given = self.fabric()?;
-        self.let_go_if_cut_off();
+        self.drop_associations_if_isolated();
         self.end_late();
         self.release_held();
-        self.hosts.ring();
+        self.hosts.flush();
         if !self.held.is_empty() {
             // Nothing is read until the host has room; it wakes nobody for that, so look again soon.
             std::thread::sleep(Duration::from_micros(100));
@@ -339,20 +339,20 @@ impl Balancer {
         let readable = self.poll(wait)?;
         self.commands.awake();
         if let Hosts::Fabric(fleet) = &mut self.hosts {
-            fleet.went_out();
+            fleet.acknowledge_sent();
         }
         // Heartbeats are answered by whoever does not hold N4, too.
         if readable || self.n4_due.is_some_and(|due| due <= clock()) {
             self.poll_n4()?;
         }
         // Once for all that came: on the same processor the host would run at once, for each of them.
-        self.hosts.ring();
+        self.hosts.flush();
         Ok(())
     }
 
     /// RAN nodes go on by other balancers at once, instead of speaking to one that can hand nothing on.
-    fn let_go_if_cut_off(&mut self) {
-        if matches!(&self.hosts, Hosts::Fabric(fleet) if fleet.is_cut_off()) {
+    fn drop_associations_if_isolated(&mut self) {
+        if matches!(&self.hosts, Hosts::Fabric(fleet) if fleet.is_isolated()) {
             for assoc in self.associations.keys().copied().collect::<Vec<_>>() {
                 self.endpoint.abort(assoc);
             }
@@ -360,20 +360,20 @@ impl Balancer {
     }
 
     /// Holds N4 or lets it go, as the map says: of several balancers, one talks to the UPFs.
-    fn take_or_let_go(&mut self) {
+    fn update_n4_role(&mut self) {
         let Hosts::Fabric(fleet) = &mut self.hosts else { return };
         let (holds, takes_over, now) = (fleet.holds_n4(), !fleet.is_first_map(), clock());
         match (holds, self.n4.n4().holds()) {
             (true, false) => {
                 tracing::info!(takes_over, "this balancer talks to the UPFs from now on");
                 let (hosts, held) = (&mut self.hosts, &mut self.held);
-                self.n4.hold(now, takes_over, &mut |event| n4_event(hosts, held, event));
+                self.n4.activate(now, takes_over, &mut |event| n4_event(hosts, held, event));
                 self.n4_due = Some(now);
             }
             (false, true) => {
                 tracing::warn!("another balancer talks to the UPFs from now on");
                 fleet.forget_upfs();
-                self.n4.let_go(now);
+                self.n4.deactivate(now);
             }
             _ => {}
         }
@@ -383,11 +383,11 @@ impl Balancer {
     fn fabric(&mut self) -> std::io::Result<bool> {
         let Hosts::Fabric(fleet) = &mut self.hosts else { return Ok(false) };
         fleet.pump();
-        if let Some(end) = fleet.take_end() {
+        if let Some(end) = fleet.take_exit_reason() {
             return Err(std::io::Error::other(end));
         }
         // Before what hosts say by the map that has been adopted.
-        self.take_or_let_go();
+        self.update_n4_role();
         let mut sent = 0;
         while let Hosts::Fabric(fleet) = &mut self.hosts
             && let Some(command) = fleet.next_command()
@@ -427,20 +427,20 @@ impl Balancer {
                     let peer_of = nodes.is_some().then(|| peer.ip());
                     let new = Association { streams: outbound_streams, peer: peer_of, ..Association::default() };
                     associations.insert(assoc, new);
-                    Input::Up { assoc: edge.out(assoc), peer }
+                    Input::Up { assoc: edge.to_cluster(assoc), peer }
                 }
                 Event::Restarted { assoc } => {
                     let (streams, peer) = associations.get(&assoc).map_or((1, None), |a| (a.streams, a.peer));
                     associations.insert(assoc, Association { streams, peer, ..Association::default() });
                     admission.waits(assoc, clock());
-                    Input::Down { assoc: edge.out(assoc), restarted: true }
+                    Input::Down { assoc: edge.to_cluster(assoc), restarted: true }
                 }
-                Event::Alive { assoc } => Input::Alive { assoc: edge.out(assoc) },
+                Event::Alive { assoc } => Input::Alive { assoc: edge.to_cluster(assoc) },
                 Event::Down { assoc, reason } => {
                     admission.down(assoc);
                     let Some(gone) = associations.remove(&assoc) else { return };
                     nodes.iter().zip(gone.peer).for_each(|(tell, peer)| tell(peer, false));
-                    let assoc = edge.out(assoc);
+                    let assoc = edge.to_cluster(assoc);
                     tracing::debug!(assoc = assoc.0, reason, "an association ended");
                     Input::Down { assoc, restarted: false }
                 }
@@ -459,7 +459,7 @@ impl Balancer {
                 }
                 Event::Message { assoc, data, .. } => {
                     received += 1;
-                    let (view, at, assoc) = (n2::view(data), clock(), edge.out(assoc));
+                    let (view, at, assoc) = (n2::peek(data), clock(), edge.to_cluster(assoc));
                     Input::Ngap { assoc, view, pdu: data.to_vec(), at, number: 0, answers: true, bucket: None }
                 }
                 Event::Writable { assoc } => {
@@ -468,8 +468,8 @@ impl Balancer {
                 }
                 Event::Unacknowledged { assoc, data, .. } => match n2::route(data) {
                     Ok(Route::Ue(id)) => {
-                        let (assoc, ue) = (edge.out(assoc), id.ltmsi());
-                        Input::Unsent(Box::new(Unsent { assoc, ue, key: 0, pdu: data.to_vec() }))
+                        let (assoc, ue) = (edge.to_cluster(assoc), id.ltmsi());
+                        Input::Unsent(Box::new(UnackedMessage { assoc, ue, key: 0, pdu: data.to_vec() }))
                     }
                     // What is not about a UE is about the association.
                     _ => return,
@@ -487,7 +487,7 @@ impl Balancer {
         polled?;
         refused.into_iter().for_each(|assoc| self.endpoint.abort(assoc));
         if let Some(desk) = self.desk.as_ref().filter(|_| asked) {
-            desk.hear(&self.endpoint.waker());
+            desk.accept(&self.endpoint.waker());
         }
         for assoc in writable {
             self.send_unsent(assoc);
@@ -569,16 +569,16 @@ impl Balancer {
                 if let Hosts::Fabric(fleet) = &mut self.hosts {
                     fleet.ends(assoc);
                 }
-                if let Some(assoc) = self.edge.back(assoc) {
+                if let Some(assoc) = self.edge.to_driver(assoc) {
                     self.endpoint.abort(assoc);
                 }
             }
             Command::Probe { assoc } => {
-                if let Some(assoc) = self.edge.back(assoc) {
+                if let Some(assoc) = self.edge.to_driver(assoc) {
                     self.endpoint.probe(assoc);
                 }
             }
-            Command::Sync { host, number } => {
+            Command::Barrier { host, number } => {
                 if let Hosts::Fabric(fleet) = &mut self.hosts {
                     fleet.synced(host, number);
                 }
@@ -589,19 +589,19 @@ impl Balancer {
             | Command::Report { .. }
             | Command::Epoch { .. }
             | Command::CaughtUp { .. }
-            | Command::Back { .. }
+            | Command::ReturnInput { .. }
             | Command::Introduce { .. }
-            | Command::Return { .. }
+            | Command::ReturnAddress { .. }
             | Command::Node(_)
-            | Command::Unreached(_)
-            | Command::Parts { .. }
+            | Command::UnreachablePeers(_)
+            | Command::PoolPartitions { .. }
             | Command::Leave => {}
         }
     }
 
     /// A message that is about no UE says how far an association is.
     fn sends_node(&mut self, assoc: AssocId, pdu: &[u8]) {
-        if let Some(own) = self.edge.back(assoc) {
+        if let Some(own) = self.edge.to_driver(assoc) {
             self.admission.sends(own, pdu, clock());
         }
         if let Hosts::Fabric(fleet) = &mut self.hosts {
@@ -611,7 +611,7 @@ impl Balancer {
 
     /// Sends an NGAP PDU: on stream 0 if it is about no UE, else on the UE's (TS 38.412 clause 7).
     fn send(&mut self, assoc: AssocId, ue: Option<Ltmsi>, pdu: Vec<u8>) {
-        let Some(assoc) = self.edge.back(assoc) else { return };
+        let Some(assoc) = self.edge.to_driver(assoc) else { return };
         let Some(association) = self.associations.get_mut(&assoc) else { return };
         let others = u32::from(association.streams.saturating_sub(1));
         let stream = match ue {
@@ -657,8 +657,8 @@ impl Balancer {
     fn drain(mut self) -> std::io::Result<()> {
         let until = Monotonic::now() + DRAIN;
         match &mut self.hosts {
-            Hosts::Here(door) => drop(door.call(Input::Stop)),
-            Hosts::Fabric(fleet) => fleet.fall_silent(),
+            Hosts::Here(door) => drop(door.send_urgent(Input::Stop)),
+            Hosts::Fabric(fleet) => fleet.stop_heartbeats(),
         }
         self.commands();
         // Another balancer goes on with what the UPFs have.

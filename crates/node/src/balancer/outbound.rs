@@ -1,6 +1,6 @@
 //! What goes from the host to the balancer, and how the balancer is woken for it.
 
-use crate::fabric::message::{OfNode, PoolLoad};
+use crate::fabric::message::{AssociationOwner, PoolLoad};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ pub enum Command {
         host: HostId,
     },
     /// To a cluster's balancer: the host is to be told when all before this is done.
-    Sync {
+    Barrier {
         /// The host that asks.
         host: HostId,
         /// The number of the question.
@@ -100,28 +100,28 @@ pub enum Command {
         number: u64,
     },
     /// To a cluster's balancer: an input is for a UE of another host.
-    Back {
+    ReturnInput {
         /// The balancer's number of it.
         number: u64,
     },
     /// To a cluster's balancer: nobody has these addresses of another host's part any more.
-    Return {
+    ReturnAddress {
         /// That host.
         to: HostId,
         /// The data network and the addresses.
         of: Box<(Dnn, SessionAddress)>,
     },
     /// To the controller: of which parts of the UE addresses, whose hosts are gone, this host's UEs have some in an epoch.
-    Parts {
+    PoolPartitions {
         /// The epoch.
         epoch: u64,
         /// The parts.
         parts: Vec<u16>,
     },
     /// To a cluster's controller: these hosts do not take this one's copies.
-    Unreached(Vec<HostId>),
+    UnreachablePeers(Vec<HostId>),
     /// To the balancer of a further association: which node it is of.
-    Node(Box<OfNode>),
+    Node(Box<AssociationOwner>),
     /// To a cluster's balancer: the host wants to leave.
     Leave,
 }
@@ -129,7 +129,7 @@ pub enum Command {
 /// The host's end: a bounded queue. It waits when the balancer is behind; the balancer never waits for the host, so
 /// that the two cannot wait for each other.
 #[derive(Debug)]
-pub struct Outbound {
+pub struct CommandSender {
     queue: Sender<Command>,
     sleeping: Arc<AtomicBool>,
     waker: Waker,
@@ -138,21 +138,21 @@ pub struct Outbound {
 
 /// The balancer's end.
 #[derive(Debug)]
-pub(crate) struct Commands {
+pub(crate) struct CommandReceiver {
     pub(crate) queue: Receiver<Command>,
     sleeping: Arc<AtomicBool>,
 }
 
 /// Both ends of a queue of at most `capacity` commands.
-pub(crate) fn channel(capacity: usize, waker: Waker) -> (Outbound, Commands) {
+pub(crate) fn channel(capacity: usize, waker: Waker) -> (CommandSender, CommandReceiver) {
     let (sender, receiver) = bounded(capacity);
     let sleeping = Arc::new(AtomicBool::new(false));
-    let outbound = Outbound { queue: sender, sleeping: Arc::clone(&sleeping), waker, unflushed: false };
-    (outbound, Commands { queue: receiver, sleeping })
+    let outbound = CommandSender { queue: sender, sleeping: Arc::clone(&sleeping), waker, unflushed: false };
+    (outbound, CommandReceiver { queue: receiver, sleeping })
 }
 
-impl Outbound {
-    /// Queues a command. It may stay there until [`Outbound::flush`].
+impl CommandSender {
+    /// Queues a command. It may stay there until [`CommandSender::flush`].
     pub fn send(&mut self, command: Command) {
         self.unflushed = true;
         if let Err(error) = self.queue.try_send(command) {
@@ -168,7 +168,7 @@ impl Outbound {
         if !std::mem::take(&mut self.unflushed) {
             return;
         }
-        // Pairs with the fence of `Commands::sleep`: either it sees the command, or this sees that it sleeps.
+        // Pairs with the fence of `CommandReceiver::sleep`: either it sees the command, or this sees that it sleeps.
         fence(Ordering::SeqCst);
         if self.sleeping.swap(false, Ordering::SeqCst) {
             self.waker.wake();
@@ -186,7 +186,7 @@ impl Outbound {
     }
 }
 
-impl Commands {
+impl CommandReceiver {
     /// Says that the balancer is about to sleep; `false` if there is something to do first.
     pub(crate) fn sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);

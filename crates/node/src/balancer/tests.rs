@@ -37,7 +37,7 @@ fn association_from_ue_pool_is_aborted() {
     let local = (Ipv4Addr::LOCALHOST, 0).into();
     let config = n4::Config::new(Ipv4Addr::LOCALHOST.into(), vec![], RecoveryTimeStamp(1), 1);
     let n4 = n4::Endpoint::bind(local, n4::Config { ue_pools: vec![POOL], ..config }, None).expect("a UDP port");
-    let (door, inputs) = Door::alone();
+    let (door, inputs) = HostSender::alone();
     let metrics = Arc::new(Metrics::new());
     let (mut balancer, _outbound, _) = Balancer::new(endpoint, n4, door, Arc::clone(&metrics)).expect("it starts");
     let (named, nodes) = crossbeam_channel::bounded(16);

@@ -4,20 +4,20 @@
 //! the cluster goes on without this host, the host ends: others have its UEs then.
 
 use super::ClusterConfig;
-use super::asked::Asked;
-use super::caller::{Caller, Me, Told};
+use super::controller_client::{ControllerClient, JoinReply, LocalMember};
+use super::heartbeat::{HeartbeatHandle, HeartbeatTargets, ProgressCounter};
 use super::introductions::Introductions;
-use super::pulse::{Audience, Pulse, Turns};
-use super::unsent::{Given, Unsent};
-use crate::balancer::{Command, Commands};
+use super::pending_pfcp::PendingPfcp;
+use super::unacked::{UnackedMessage, UnackedQueue};
+use crate::balancer::{Command, CommandReceiver};
 use crate::clock::clock;
 use crate::fabric::frame::{self, FrameError};
 use crate::fabric::membership::{ToController, ToMember};
-use crate::fabric::message::{Map, OfNode, ToBalancer, ToHost, Welcome};
+use crate::fabric::message::{AssociationOwner, ClusterMap, ToBalancer, ToHost, Welcome};
 use crate::fabric::stream::Stream;
 use crate::fabric::{Role, Security};
-use crate::host::{Door, Input};
-use crate::punctual::Punctual;
+use crate::host::{HostSender, Input};
+use crate::priority_boost::PriorityBoost;
 use crossbeam_channel::TrySendError;
 use rustix::event::{PollFd, PollFlags, poll};
 use smallvec::{SmallVec, smallvec};
@@ -82,20 +82,20 @@ pub enum LinkError {
 #[derive(Debug)]
 pub(crate) struct Link {
     host: HostId,
-    caller: Caller,
+    caller: ControllerClient,
     security: Security,
-    balancers: BTreeMap<BalancerId, Way>,
+    balancers: BTreeMap<BalancerId, BalancerConnection>,
     /// The epoch of the last map that was put before the host, and whether the host is in one of them.
     epoch: u64,
     was_in: bool,
     /// The balancer that holds N4, and what it has not answered.
     holder: Option<BalancerId>,
-    asked: Asked,
+    asked: PendingPfcp,
     /// Whether there may be several balancers.
     several: bool,
     /// Maps that the host has not said to have adopted, and the last that it has.
-    maps: VecDeque<Box<Map>>,
-    adopted: Option<Box<Map>>,
+    maps: VecDeque<Box<ClusterMap>>,
+    adopted: Option<Box<ClusterMap>>,
     /// By the numbers of the host's questions: the balancers that have not answered.
     syncs: BTreeMap<u64, BTreeSet<BalancerId>>,
     /// Questions that balancers which are not connected yet have to answer, too.
@@ -106,13 +106,13 @@ pub(crate) struct Link {
     left: bool,
     /// Inputs that the host has no room for. While there are some, nothing is read of balancers.
     held: VecDeque<Input>,
-    turns: Turns,
+    turns: ProgressCounter,
     ended: Arc<AtomicBool>,
 }
 
 /// The way to a balancer.
 #[derive(Debug)]
-struct Way {
+struct BalancerConnection {
     address: SocketAddr,
     stream: Option<Stream>,
     again: Instant,
@@ -120,30 +120,30 @@ struct Way {
     up: BTreeSet<AssocId>,
     endpoints: Vec<IpAddr>,
     /// What it has not said to have sent.
-    given: Given,
+    given: UnackedQueue,
 }
 
 /// What a balancer that is gone leaves to others.
 #[derive(Debug)]
-pub struct Left {
+pub struct LostBalancer {
     /// Its associations.
     pub(crate) associations: BTreeSet<AssocId>,
     /// The addresses of the AMF at which they ended.
     pub(crate) endpoints: Vec<IpAddr>,
     /// What it may not have sent by them.
-    pub(crate) unsent: Vec<Unsent>,
+    pub(crate) unsent: Vec<UnackedMessage>,
 }
 
-impl Way {
+impl BalancerConnection {
     fn new(address: SocketAddr, again: Instant) -> Self {
-        let (up, endpoints, given) = (BTreeSet::new(), Vec::new(), Given::default());
-        Way { address, stream: None, again, up, endpoints, given }
+        let (up, endpoints, given) = (BTreeSet::new(), Vec::new(), UnackedQueue::default());
+        BalancerConnection { address, stream: None, again, up, endpoints, given }
     }
 
     /// Nobody is there any more.
-    fn end(&mut self) -> Left {
+    fn end(&mut self) -> LostBalancer {
         self.stream = None;
-        Left {
+        LostBalancer {
             associations: std::mem::take(&mut self.up),
             endpoints: std::mem::take(&mut self.endpoints),
             unsent: self.given.end(),
@@ -153,9 +153,9 @@ impl Way {
 
 /// What is seen of a link from other threads.
 #[derive(Clone, Debug)]
-pub(crate) struct Ended(Arc<AtomicBool>);
+pub(crate) struct LinkStatus(Arc<AtomicBool>);
 
-impl Ended {
+impl LinkStatus {
     pub(crate) fn has_ended(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -168,8 +168,8 @@ impl Link {
         security: &Security,
         copies: SocketAddr,
     ) -> Result<(Self, Welcome), LinkError> {
-        let (caller, told) = Caller::join(config, security, Me::Host(copies))?;
-        let Told::Host(welcome) = told else {
+        let (caller, told) = ControllerClient::join(config, security, LocalMember::Host(copies))?;
+        let JoinReply::Host(welcome) = told else {
             return Err(LinkError::Refused("it was given the number of a balancer".into()));
         };
         let link = Link {
@@ -180,7 +180,7 @@ impl Link {
             epoch: 0,
             was_in: false,
             holder: None,
-            asked: Asked::default(),
+            asked: PendingPfcp::default(),
             several: !config.controllers.is_empty(),
             maps: VecDeque::new(),
             adopted: None,
@@ -189,30 +189,30 @@ impl Link {
             broken: None,
             left: false,
             held: VecDeque::new(),
-            turns: Turns::default(),
+            turns: ProgressCounter::default(),
             ended: Arc::default(),
         };
         Ok((link, welcome))
     }
 
-    pub(crate) fn ended(&self) -> Ended {
-        Ended(Arc::clone(&self.ended))
+    pub(crate) fn ended(&self) -> LinkStatus {
+        LinkStatus(Arc::clone(&self.ended))
     }
 
     /// Says that the host is ready, and carries until the cluster goes on without it, or copies are carried by nobody.
     pub(crate) fn run(
         mut self,
-        door: &Door,
-        commands: &Commands,
+        door: &HostSender,
+        commands: &CommandReceiver,
         waker: &Waker,
-        copying: Turns,
+        copying: ProgressCounter,
     ) -> Result<(), LinkError> {
         self.caller.ready();
         let watched = vec![door.turns(), self.turns.clone(), copying];
         let (me, heartbeat) = (Member::Host(self.host), self.caller.heartbeat());
-        let carried = Pulse::start(me, heartbeat, &self.security, watched, Some(door.clone()))
+        let carried = HeartbeatHandle::start(me, heartbeat, &self.security, watched, Some(door.clone()))
             .map_err(LinkError::System)
-            .and_then(|pulse| self.carry(door, commands, waker, &pulse));
+            .and_then(|pulse| self.run_loop(door, commands, waker, &pulse));
         if let Err(error) = &carried {
             tracing::error!(%error, "this host is in its cluster no longer");
         }
@@ -220,9 +220,15 @@ impl Link {
         carried
     }
 
-    fn carry(&mut self, door: &Door, commands: &Commands, waker: &Waker, pulse: &Pulse) -> Result<(), LinkError> {
-        let mut punctual = Punctual::new(self.caller.heartbeat(), Instant::now());
-        let mut told = Audience::default();
+    fn run_loop(
+        &mut self,
+        door: &HostSender,
+        commands: &CommandReceiver,
+        waker: &Waker,
+        pulse: &HeartbeatHandle,
+    ) -> Result<(), LinkError> {
+        let mut punctual = PriorityBoost::new(self.caller.heartbeat(), Instant::now());
+        let mut told = HeartbeatTargets::default();
         loop {
             self.turns.turn();
             self.take(commands, door);
@@ -239,49 +245,49 @@ impl Link {
             }
             self.flush(door);
             if self.hear(door)? {
-                door.ring();
+                door.wake();
             }
             self.sleep(commands, waker, self.caller.heartbeat())?;
         }
     }
 
     /// Who listens to the host's heartbeat.
-    fn audience(&self) -> Audience {
+    fn audience(&self) -> HeartbeatTargets {
         let balancers = self.balancers.values().map(|way| way.address).collect();
-        Audience { controller: self.caller.controller(), balancers }
+        HeartbeatTargets { controller: self.caller.controller(), balancers }
     }
 
-    fn is_news_to(&self, told: &Audience) -> bool {
+    fn is_news_to(&self, told: &HeartbeatTargets) -> bool {
         let balancers = self.balancers.values().map(|way| way.address);
         self.caller.controller() != told.controller || !balancers.eq(told.balancers.iter().copied())
     }
 
     /// Hears the controller, if there is one.
-    fn controller(&mut self, now: Instant, door: &Door) -> Result<(), LinkError> {
+    fn controller(&mut self, now: Instant, door: &HostSender) -> Result<(), LinkError> {
         let (mut maps, mut left) = (Vec::new(), false);
-        let heard = self.caller.turn(now, &mut |message| match message {
+        let heard = self.caller.poll(now, &mut |message| match message {
             ToMember::Map(map) => maps.push(map),
-            ToMember::Left => left = true,
+            ToMember::LeaveGranted => left = true,
             _ => {}
         });
         if left && !self.left {
             self.left = true;
-            self.offer(Input::Left, door);
-            door.ring();
+            self.offer(Input::LeaveGranted, door);
+            door.wake();
         }
         if let Err(error) = heard {
             // Whoever has left is a member no longer, and ends by itself.
             return if self.left { Ok(()) } else { Err(error) };
         }
         for map in maps {
-            self.told(map, door)?;
+            self.on_map(map, door)?;
         }
         Ok(())
     }
 
     /// Takes a map, whoever tells it, if it is newer than what the host has.
-    fn told(&mut self, map: Box<Map>, door: &Door) -> Result<(), LinkError> {
-        if map.epoch() <= self.epoch || !map.buckets.is_whole() {
+    fn on_map(&mut self, map: Box<ClusterMap>, door: &HostSender) -> Result<(), LinkError> {
+        if map.epoch() <= self.epoch || !map.buckets.is_complete() {
             return Ok(());
         }
         if !map.has_host(self.host) {
@@ -293,23 +299,23 @@ impl Link {
         self.caller.knows(&map);
         self.offer(Input::Map(map.clone()), door);
         let now = Instant::now();
-        let same = |id: &BalancerId, way: &Way| map.balancers.contains(&(*id, way.address));
+        let same = |id: &BalancerId, way: &BalancerConnection| map.balancers.contains(&(*id, way.address));
         let gone: Vec<BalancerId> =
             self.balancers.iter().filter(|(id, way)| !same(id, way)).map(|(id, _)| *id).collect();
         for balancer in gone {
             if let Some(mut way) = self.balancers.remove(&balancer) {
                 tracing::warn!(balancer = balancer.0, epoch = map.epoch(), "a balancer is gone");
-                self.breaks(true);
+                self.on_undelivered(true);
                 self.introductions.gone(balancer);
                 self.down(way.end(), door);
                 self.answered(balancer, None, door);
             }
         }
         for (balancer, address) in &map.balancers {
-            self.balancers.entry(*balancer).or_insert_with(|| Way::new(*address, now));
+            self.balancers.entry(*balancer).or_insert_with(|| BalancerConnection::new(*address, now));
         }
         if holder != self.holder {
-            self.asked.untold();
+            self.asked.mark_undelivered();
             // A connection that is there: one that is made says by which map it comes.
             self.tell_holder(&ToBalancer::Map(map.clone()));
             let count = self.ask_again();
@@ -319,7 +325,7 @@ impl Link {
         }
         self.maps.push_back(map);
         self.connect(now);
-        door.ring();
+        door.wake();
         Ok(())
     }
 
@@ -327,7 +333,7 @@ impl Link {
     fn ask_again(&mut self) -> usize {
         let way = self.holder.and_then(|holder| self.balancers.get_mut(&holder));
         let Some(stream) = way.and_then(|way| way.stream.as_mut()) else { return 0 };
-        self.asked.again(clock()).map(|request| stream.put(&request)).count()
+        self.asked.take_for_resend(clock()).map(|request| stream.put(&request)).count()
     }
 
     /// Connects to balancers where there is no connection.
@@ -359,7 +365,7 @@ impl Link {
     }
 
     /// Puts what the host wants sent into the connections, as far as they keep up: beyond, the host waits.
-    fn take(&mut self, commands: &Commands, door: &Door) {
+    fn take(&mut self, commands: &CommandReceiver, door: &HostSender) {
         for _ in 0..BATCH {
             if self.is_behind() {
                 return;
@@ -370,7 +376,7 @@ impl Link {
                 Command::Pfcp { upf, key, seid, message } => {
                     let told = self.tell_holder(&ToBalancer::Pfcp { upf: *upf, key: *key, seid: *seid, message });
                     self.asked.add(clock(), (*upf, *key, *seid), message, told);
-                    self.breaks(!told);
+                    self.on_undelivered(!told);
                 }
                 Command::RefuseReport { upf, message } => {
                     // If it is not told, the UPF reports again.
@@ -395,19 +401,19 @@ impl Link {
                 }
                 Command::Epoch { epoch } => self.adopt(*epoch),
                 Command::CaughtUp { epoch, host } => self.caller.caught_up(*epoch, *host),
-                Command::Sync { number, .. } => self.sync(*number, door),
+                Command::Barrier { number, .. } => self.sync(*number, door),
                 Command::Introduce { number } => self.introduce(*number, door),
-                Command::Back { number } => {
+                Command::ReturnInput { number } => {
                     self.tell(BalancerId::of_input(*number).0, &ToBalancer::Back { number: *number });
                 }
-                Command::Return { to, of } => {
+                Command::ReturnAddress { to, of } => {
                     self.tell_holder(&ToBalancer::Return { to: *to, dnn: of.0.clone(), address: of.1 });
                 }
                 Command::Node(of) => {
-                    self.tell(of.assoc.balancer(), &ToBalancer::Node(OfNode::clone(of)));
+                    self.tell(of.assoc.balancer(), &ToBalancer::Node(AssociationOwner::clone(of)));
                 }
-                Command::Unreached(hosts) => self.caller.put(&ToController::Unreached(hosts.clone())),
-                Command::Parts { epoch, parts } => self.caller.parts(*epoch, parts.clone()),
+                Command::UnreachablePeers(hosts) => self.caller.put(&ToController::UnreachablePeers(hosts.clone())),
+                Command::PoolPartitions { epoch, parts } => self.caller.parts(*epoch, parts.clone()),
                 Command::Leave => self.caller.leave(),
             }
         }
@@ -415,26 +421,26 @@ impl Link {
 
     /// Puts a message to a RAN node into a connection. What is about a UE and finds none is given back: other associations of
     /// the node take it.
-    fn ngap(&mut self, command: Command, door: &Door) {
+    fn ngap(&mut self, command: Command, door: &HostSender) {
         let Command::Ngap { assoc, ue, key, pdu } = command else { return };
         let key = if ue.is_some() { key } else { 0 };
         let told = self.tell(assoc.balancer(), &ToBalancer::Ngap { assoc, ue, key, pdu: &pdu });
-        self.breaks(!told);
+        self.on_undelivered(!told);
         // Without other balancers there is nobody who would take it.
-        let unsent = ue.filter(|_| self.several).map(|ue| Unsent { assoc, ue, key, pdu });
+        let unsent = ue.filter(|_| self.several).map(|ue| UnackedMessage { assoc, ue, key, pdu });
         match self.balancers.get_mut(&BalancerId(assoc.balancer())).filter(|_| told) {
             Some(way) => way.given.add(unsent),
             None => {
                 if let Some(unsent) = unsent {
                     self.offer(Input::Unsent(Box::new(unsent)), door);
-                    door.ring();
+                    door.wake();
                 }
             }
         }
     }
 
     /// Something has come to nobody, or may have.
-    fn breaks(&mut self, broken: bool) {
+    fn on_undelivered(&mut self, broken: bool) {
         if broken {
             self.broken = Some(Instant::now());
         }
@@ -463,7 +469,7 @@ impl Link {
     }
 
     /// The host asks to be told when all that it has said is done: each balancer that there is does its part.
-    fn sync(&mut self, number: u64, door: &Door) {
+    fn sync(&mut self, number: u64, door: &HostSender) {
         self.tell_all(&ToBalancer::Sync { number });
         let asked = self.balancers.iter().filter(|(_, way)| way.stream.is_some()).map(|(id, _)| *id);
         self.syncs.insert(number, asked.collect());
@@ -472,14 +478,14 @@ impl Link {
 
     /// The host asks to be told when all balancers of the map have sent what they know: one that is not connected is asked when
     /// it is.
-    fn introduce(&mut self, number: u64, door: &Door) {
+    fn introduce(&mut self, number: u64, door: &HostSender) {
         self.introductions.ask(number, self.balancers.keys().copied());
         self.tell_all(&ToBalancer::Sync { number });
         self.answered_all(door);
     }
 
     /// A balancer has done its part of a question, or of all because it is gone.
-    fn answered(&mut self, balancer: BalancerId, number: Option<u64>, door: &Door) {
+    fn answered(&mut self, balancer: BalancerId, number: Option<u64>, door: &HostSender) {
         for (question, waits) in &mut self.syncs {
             if number.is_none_or(|number| number == *question) {
                 waits.remove(&balancer);
@@ -489,17 +495,17 @@ impl Link {
         self.answered_all(door);
     }
 
-    fn answered_all(&mut self, door: &Door) {
+    fn answered_all(&mut self, door: &HostSender) {
         while let Some(first) = self.syncs.first_entry().filter(|first| first.get().is_empty()) {
             let (number, _) = first.remove_entry();
             // What came to nobody may be one of the effects of which copies know, as long as they know of them.
             let whole = self.broken.is_none_or(|broken| broken.elapsed() > Duration::from(DONE_AGAIN));
-            self.offer(Input::Synced { number, whole }, door);
-            door.ring();
+            self.offer(Input::BarrierReply { number, whole }, door);
+            door.wake();
         }
         while let Some(number) = self.introductions.take_answered() {
-            self.offer(Input::Synced { number, whole: false }, door);
-            door.ring();
+            self.offer(Input::BarrierReply { number, whole: false }, door);
+            door.wake();
         }
     }
 
@@ -513,7 +519,7 @@ impl Link {
         }
     }
 
-    fn flush(&mut self, door: &Door) {
+    fn flush(&mut self, door: &HostSender) {
         let mut lost = Vec::new();
         for (balancer, way) in &mut self.balancers {
             if let Some(Err(error)) = way.stream.as_mut().map(Stream::flush) {
@@ -524,7 +530,7 @@ impl Link {
     }
 
     /// A connection to a balancer is over. Its associations are, too: it is dead, or has given this host up.
-    fn lose(&mut self, balancer: BalancerId, why: &FrameError, door: &Door) {
+    fn lose(&mut self, balancer: BalancerId, why: &FrameError, door: &HostSender) {
         let Some(way) = self.balancers.get_mut(&balancer) else { return };
         if !way.up.is_empty() {
             tracing::warn!(balancer = balancer.0, %why, "the connection to a balancer is lost");
@@ -532,23 +538,23 @@ impl Link {
         let left = way.end();
         self.broken = Some(Instant::now());
         if self.holder == Some(balancer) {
-            self.asked.untold();
+            self.asked.mark_undelivered();
         }
         self.down(left, door);
         self.answered(balancer, None, door);
     }
 
-    fn down(&mut self, mut left: Left, door: &Door) {
+    fn down(&mut self, mut left: LostBalancer, door: &HostSender) {
         // Where others are found, too, nobody is told that there is none.
         let elsewhere = |address: &IpAddr| self.balancers.values().any(|way| way.endpoints.contains(address));
         left.endpoints.retain(|address| !elsewhere(address));
         if !left.associations.is_empty() {
             self.offer(Input::BalancerGone(Box::new(left)), door);
-            door.ring();
+            door.wake();
         }
     }
 
-    fn offer(&mut self, input: Input, door: &Door) {
+    fn offer(&mut self, input: Input, door: &HostSender) {
         if !self.held.is_empty() {
             self.held.push_back(input);
         } else if let Err(TrySendError::Full(input)) = door.try_put(input) {
@@ -557,7 +563,7 @@ impl Link {
     }
 
     /// Gives the host what the balancers have said. Whether there was something.
-    fn hear(&mut self, door: &Door) -> Result<bool, LinkError> {
+    fn hear(&mut self, door: &HostSender) -> Result<bool, LinkError> {
         while let Some(input) = self.held.pop_front() {
             if let Err(TrySendError::Full(input)) = door.try_put(input) {
                 self.held.push_front(input);
@@ -582,10 +588,12 @@ impl Link {
         Ok(some)
     }
 
-    fn hear_one(&mut self, balancer: BalancerId, door: &Door) -> Result<bool, LinkError> {
+    fn hear_one(&mut self, balancer: BalancerId, door: &HostSender) -> Result<bool, LinkError> {
         let mut some = false;
         loop {
-            let Some(Way { up, endpoints, given, stream: Some(stream), .. }) = self.balancers.get_mut(&balancer) else {
+            let Some(BalancerConnection { up, endpoints, given, stream: Some(stream), .. }) =
+                self.balancers.get_mut(&balancer)
+            else {
                 return Ok(some);
             };
             let Some(octets) = stream.frame()? else {
@@ -602,17 +610,17 @@ impl Link {
                 ToHost::PfcpTimeout { seid, .. } => self.asked.timed_out(*seid),
                 ToHost::UpfLost { upf } => self.asked.void(*upf),
                 ToHost::Endpoints(addresses) => endpoints.clone_from(addresses),
-                ToHost::Sent { count } => given.sent(*count),
+                ToHost::SentCount { count } => given.sent(*count),
                 _ => {}
             }
             let input = match message {
-                ToHost::Beat | ToHost::Sent { .. } => continue,
+                ToHost::Heartbeat | ToHost::SentCount { .. } => continue,
                 ToHost::Refused(why) => return Err(FrameError::Refused(why).into()),
                 ToHost::Map(map) => {
-                    self.told(map, door)?;
+                    self.on_map(map, door)?;
                     continue;
                 }
-                ToHost::Synced { number } => {
+                ToHost::BarrierReply { number } => {
                     self.answered(balancer, Some(number), door);
                     some = true;
                     continue;
@@ -628,7 +636,7 @@ impl Link {
         }
     }
 
-    fn sleep(&mut self, commands: &Commands, waker: &Waker, wait: Duration) -> Result<(), LinkError> {
+    fn sleep(&mut self, commands: &CommandReceiver, waker: &Waker, wait: Duration) -> Result<(), LinkError> {
         let held = !self.held.is_empty();
         let nothing = self.is_behind() || commands.sleep();
         let mut wait = if nothing { wait } else { Duration::ZERO };
@@ -673,12 +681,16 @@ impl Link {
 /// What a message of a balancer is to the host.
 pub(crate) fn input(message: ToHost<'_>) -> Option<Input> {
     Some(match message {
-        ToHost::Refused(_) | ToHost::Beat | ToHost::Map(_) | ToHost::Synced { .. } | ToHost::Sent { .. } => {
+        ToHost::Refused(_)
+        | ToHost::Heartbeat
+        | ToHost::Map(_)
+        | ToHost::BarrierReply { .. }
+        | ToHost::SentCount { .. } => {
             return None;
         }
         ToHost::Ngap { number, assoc, answers, bucket, view, pdu } => {
             // One at fault is looked at again: what is wrong with it is said in the answer.
-            let view = view.map_or_else(|| n2::view(pdu), Ok);
+            let view = view.map_or_else(|| n2::peek(pdu), Ok);
             Input::Ngap { assoc, view, pdu: pdu.to_vec(), at: clock(), number, answers, bucket }
         }
         ToHost::Pfcp { number, upf, seid, request, message } => {
@@ -691,9 +703,11 @@ pub(crate) fn input(message: ToHost<'_>) -> Option<Input> {
         ToHost::Up { assoc, peer } => Input::Up { assoc, peer },
         ToHost::Down { assoc, restarted } => Input::Down { assoc, restarted },
         ToHost::Alive { assoc } => Input::Alive { assoc },
-        ToHost::Returned { dnn, address } => Input::Returned { of: Box::new((dnn, address)) },
+        ToHost::AddressReturned { dnn, address } => Input::Returned { of: Box::new((dnn, address)) },
         ToHost::Node(of) => Input::Node(Box::new(of)),
         ToHost::Endpoints(addresses) => Input::Endpoints(addresses),
-        ToHost::Unsent { assoc, ue, pdu } => Input::Unsent(Box::new(Unsent { assoc, ue, key: 0, pdu: pdu.to_vec() })),
+        ToHost::Undelivered { assoc, ue, pdu } => {
+            Input::Unsent(Box::new(UnackedMessage { assoc, ue, key: 0, pdu: pdu.to_vec() }))
+        }
     })
 }

@@ -2,47 +2,49 @@
 //! controller, which says who is there and whose the UEs are. They are the parts of [`crate::control`], started apart and
 //! joined by the fabric.
 
-mod asked;
-mod caller;
 pub(crate) mod config;
+mod controller_client;
+mod heartbeat;
 mod introductions;
 mod link;
-mod pulse;
+mod pending_pfcp;
 pub(crate) mod replicator;
-mod unsent;
+mod unacked;
 
-pub(crate) use caller::{Caller, Carried as CarriedCaller, Me, PATIENCE, Told};
 pub use config::{Ack, ClusterConfig, EtcdTls, Mode, ReplicationConfig, ScalingConfig};
+pub(crate) use controller_client::{
+    ControllerClient, ControllerClientSnapshot as CarriedCaller, JoinReply, LocalMember, PATIENCE,
+};
+pub(crate) use heartbeat::{HeartbeatHandle, HeartbeatTargets, ProgressCounter};
 pub(crate) use link::input;
-pub use link::{Left, LinkError};
-pub(crate) use pulse::{Audience, Pulse, Turns};
-pub(crate) use replicator::Watch;
-pub use unsent::Unsent;
+pub use link::{LinkError, LostBalancer};
+pub(crate) use replicator::ReplicatorStatus;
+pub use unacked::UnackedMessage;
 
 use crate::api::{self, BalancerStatus, DrainError, HostStatus, Status, StatusFilter, StatusSource};
-use crate::balancer::fleet::{Fleet, View};
-use crate::balancer::handover::{Desk, ResumeError, Successor, Taken};
-use crate::balancer::{Balancer, COMMANDS, HandoverError, Stopper, channel};
+use crate::balancer::fleet::{Fleet, FleetView};
+use crate::balancer::hot_restart::{HotRestartListener, ReceivedState, ResumeError, SuccessorConfig};
+use crate::balancer::{Balancer, COMMANDS, HotRestartError, StopHandle, channel};
 use crate::config::{ApiConfig, N2Config, N4Config, SliceRuntime};
-use crate::control::{Source, StartError, bind_n4, n4_settings, sctp, start_udm, upfs};
-use crate::controller::{self, Beside};
-use crate::fabric::message::Map;
+use crate::control::{ControlStatus, StartError, bind_n4, n4_settings, sctp, start_udm, upfs};
+use crate::controller::{self, EmbeddedController};
+use crate::fabric::message::ClusterMap;
 use crate::fabric::{Role, Security};
-use crate::host::{Door, Frame, Host, HostConfig, Input, Membership};
+use crate::host::{Host, HostBuilder, HostConfig, HostSender, Input, Membership};
 use crate::identity::TlsError;
 use crate::metrics::Metrics;
 use crate::reload::Reload;
 use crate::sbi::SbiConfig;
 use crate::sbi::amf::SmfLink;
 use crate::upf::UpfHandle;
-use link::{Ended, Link};
+use link::{Link, LinkStatus};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vireo_core::config::CoreConfig;
-use vireo_sctp::{BindError, Endpoint, Handover, Waker};
+use vireo_sctp::{BindError, Endpoint, EndpointHandoff, Waker};
 use vireo_subscribers::{Store, UdmConfig};
 use vireo_types::{Bucket, Supi};
 
@@ -76,10 +78,10 @@ pub struct BalancerConfig {
 /// A cluster's balancer that runs.
 #[derive(Debug)]
 pub struct BalancerNode {
-    stopper: Stopper,
+    stopper: StopHandle,
     thread: Option<JoinHandle<std::io::Result<()>>>,
     /// The controller, where the only balancer is that, too.
-    controller: Option<Arc<Beside>>,
+    controller: Option<Arc<EmbeddedController>>,
     api: Option<api::Server>,
     driver: String,
 }
@@ -107,7 +109,7 @@ impl BalancerNode {
         let driver = endpoint.driver().to_owned();
         if config.cluster.handover.is_some() {
             can_hand_over(&config)?;
-            endpoint.hand_over().map_err(HandoverError::from)?;
+            endpoint.hand_over().map_err(HotRestartError::from)?;
         }
         let mut cluster = config.cluster;
         let security = secured_balancer(&cluster)?;
@@ -118,7 +120,7 @@ impl BalancerNode {
             // It is found where hosts look for the balancer, and the balancer has another port.
             let fabric = |error| StartError::Fabric { address: cluster.balancer, error };
             let listener = TcpListener::bind(cluster.balancer).map_err(fabric)?;
-            let controller = Arc::new(Beside::new(listener, (&cluster, &security), &config.slices));
+            let controller = Arc::new(EmbeddedController::new(listener, (&cluster, &security), &config.slices));
             controller.begin(None).map_err(fabric)?;
             cluster.controllers = vec![cluster.balancer];
             (running, address) = (Some(controller), SocketAddr::new(cluster.balancer.ip(), 0));
@@ -132,10 +134,10 @@ impl BalancerNode {
             Arc::clone(&metrics),
         )?;
         if !several {
-            fleet.stays_alone();
+            fleet.is_only_balancer();
         }
         // Another one may take over, or another process if it is the only one.
-        let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (fleet.seat().recovery, true))?;
+        let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (fleet.assignment().recovery, true))?;
         let controller = running.clone();
         let (view, beside) = (fleet.view(), config.upf.clone());
         let source = BalancerSource { view, controller, upf: config.upf, started: Instant::now() };
@@ -146,7 +148,7 @@ impl BalancerNode {
         }
         let api = api::Server::start(&config.api, Arc::new(source), metrics)?;
         if let Some(path) = &cluster.handover {
-            let desk = Desk::open(path, listens_by(api.as_ref())?, running.clone())?;
+            let desk = HotRestartListener::open(path, listens_by(api.as_ref())?, running.clone())?;
             balancer.hand_over_at(desk)?;
         }
         let thread = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
@@ -170,26 +172,26 @@ impl BalancerNode {
     ///
     /// As [`BalancerNode::take_over`].
     pub fn take_over_by(
-        adopt: impl FnOnce(Handover) -> Result<Box<dyn Endpoint>, BindError>,
+        adopt: impl FnOnce(EndpointHandoff) -> Result<Box<dyn Endpoint>, BindError>,
         config: BalancerConfig,
         metrics: Arc<Metrics>,
     ) -> Result<Self, StartError> {
         can_hand_over(&config)?;
         let security = secured_balancer(&config.cluster)?;
-        let path = config.cluster.handover.as_ref().ok_or(HandoverError::NoPath)?;
-        let mut taken = Taken::ask(path)?;
+        let path = config.cluster.handover.as_ref().ok_or(HotRestartError::NoPath)?;
+        let mut taken = ReceivedState::ask(path)?;
         let endpoint = adopt(taken.sctp()?)?;
         let driver = endpoint.driver().to_owned();
         let (listener, controller) = (taken.api(), taken.controller());
         // As it was: who has a controller elsewhere has none to go on with.
         let several = !config.cluster.controllers.is_empty();
         if several == controller.is_some() {
-            return Err(HandoverError::Controller.into());
+            return Err(HotRestartError::Controller.into());
         }
         let controller = controller.map(|(listener, record)| {
-            (Arc::new(Beside::new(listener, (&config.cluster, &security), &config.slices)), record)
+            (Arc::new(EmbeddedController::new(listener, (&config.cluster, &security), &config.slices)), record)
         });
-        let by = Successor {
+        let by = SuccessorConfig {
             endpoint,
             n4: n4_settings(&config.core, &config.n4, (taken.recovery(), true)),
             core: &config.core,
@@ -200,7 +202,7 @@ impl BalancerNode {
         };
         let (ready, stopper) = taken.resume(by, Arc::clone(&metrics)).map_err(|error| match error {
             ResumeError::Link(error) => StartError::from(error),
-            ResumeError::Io(error) => HandoverError::from(error).into(),
+            ResumeError::Io(error) => HotRestartError::from(error).into(),
         })?;
         let beside = controller.as_ref().map(|(beside, _)| Arc::clone(beside));
         let (view, controller_of) = (ready.view(), beside.clone());
@@ -215,7 +217,7 @@ impl BalancerNode {
 
     /// Whether another process has taken this one's place: nothing is left to be stopped.
     pub fn is_followed(&self) -> bool {
-        self.stopper.is_followed()
+        self.stopper.has_successor()
     }
 
     /// The SCTP driver and why it was chosen.
@@ -262,10 +264,10 @@ fn secured_balancer(cluster: &ClusterConfig) -> Result<Security, TlsError> {
 }
 
 /// Whether what such a balancer has can go on in another process.
-fn can_hand_over(config: &BalancerConfig) -> Result<(), HandoverError> {
+fn can_hand_over(config: &BalancerConfig) -> Result<(), HotRestartError> {
     match config {
-        BalancerConfig { upf: Some(_), .. } => Err(HandoverError::Upf),
-        BalancerConfig { cluster: ClusterConfig { tls: Some(_), .. }, .. } => Err(HandoverError::Tls),
+        BalancerConfig { upf: Some(_), .. } => Err(HotRestartError::Upf),
+        BalancerConfig { cluster: ClusterConfig { tls: Some(_), .. }, .. } => Err(HotRestartError::Tls),
         _ => Ok(()),
     }
 }
@@ -276,12 +278,12 @@ fn listens_by(api: Option<&api::Server>) -> std::io::Result<Option<OwnedFd>> {
 }
 
 /// What is told of a map.
-pub(crate) fn told(map: &Map) -> (Vec<HostStatus>, Vec<BalancerStatus>) {
+pub(crate) fn told(map: &ClusterMap) -> (Vec<HostStatus>, Vec<BalancerStatus>) {
     let buckets = || (0..Bucket::COUNT).map(|bucket| map.buckets.owners(Bucket::new(bucket)));
     let hosts = map.hosts.iter().map(|(host, address)| HostStatus {
         host: host.0,
         address: address.to_string(),
-        buckets: buckets().filter(|owners| owners.primary() == Some(*host)).count(),
+        buckets: buckets().filter(|owners| owners.owner() == Some(*host)).count(),
         replicas: buckets().filter(|owners| owners.replicas().any(|replica| replica == *host)).count(),
         epoch: map.epoch(),
     });
@@ -309,7 +311,7 @@ pub struct ControllerConfig {
 /// A cluster's controller that runs apart from balancers.
 #[derive(Debug)]
 pub struct ControllerNode {
-    running: controller::Running,
+    running: controller::ControllerHandle,
     api: Option<api::Server>,
 }
 
@@ -334,9 +336,9 @@ impl ControllerNode {
         let fabric = |error| StartError::Fabric { address: addresses[0], error };
         let running = if cluster.etcd.is_empty() {
             let listener = TcpListener::bind(&addresses[..]).map_err(fabric)?;
-            controller::Running::start(listener, (cluster, &security), slices, false).map_err(fabric)?
+            controller::ControllerHandle::start(listener, (cluster, &security), slices, false).map_err(fabric)?
         } else {
-            controller::Running::stand_by((cluster, &security), slices, name).map_err(fabric)?
+            controller::ControllerHandle::start_standby((cluster, &security), slices, name).map_err(fabric)?
         };
         let source = ControllerSource { view: running.view(), drainer: running.drainer(), started: Instant::now() };
         let api = api::Server::start(api, Arc::new(source), metrics)?;
@@ -363,7 +365,7 @@ impl ControllerNode {
 #[derive(Debug)]
 struct ControllerSource {
     view: controller::View,
-    drainer: controller::Drainer,
+    drainer: controller::DrainHandle,
     started: Instant,
 }
 
@@ -388,9 +390,9 @@ impl StatusSource for ControllerSource {
 /// Answers the status interface of a balancer.
 #[derive(Debug)]
 struct BalancerSource {
-    view: View,
+    view: FleetView,
     /// Where it is the controller, too.
-    controller: Option<Arc<Beside>>,
+    controller: Option<Arc<EmbeddedController>>,
     upf: Option<Arc<UpfHandle>>,
     started: Instant,
 }
@@ -445,11 +447,11 @@ pub struct HostNodeConfig {
 /// A cluster's host that runs.
 #[derive(Debug)]
 pub struct HostNode {
-    inputs: Door,
+    inputs: HostSender,
     host: Option<JoinHandle<()>>,
     link: Option<JoinHandle<Result<(), LinkError>>>,
-    ended: Ended,
-    watch: Watch,
+    ended: LinkStatus,
+    watch: ReplicatorStatus,
     api: Option<api::Server>,
     number: u16,
 }
@@ -476,7 +478,7 @@ impl HostNode {
         let (replicator, copier) =
             replicator::replicator(welcome.host, patience, (listener, security), Arc::clone(&metrics))?;
         let watch = replicator.watch();
-        let mut frame = Frame::new(&config.host)?;
+        let mut frame = HostBuilder::new(&config.host)?;
         let replication = config.cluster.replication;
         let replicas = replication.of_slices(config.host.slices.iter().map(|slice| slice.replicas));
         frame.join(Membership { welcome, replication, replicas, replicator });
@@ -485,7 +487,7 @@ impl HostNode {
             frame.ask(SmfLink::start(sbi, &config.host.core, &config.host.state, inputs.clone(), true)?);
         }
         let udm = start_udm(store, config.udm, inputs.clone())?;
-        let source = Source {
+        let source = ControlStatus {
             inputs: inputs.clone(),
             upf: None,
             upfs: upfs(&config.host.core),
@@ -520,7 +522,7 @@ impl HostNode {
     /// Takes what can change while it runs.
     pub fn reload(&self, reload: Reload) {
         // A host that is gone is reported by itself.
-        let _ = self.inputs.call(Input::Reload(Box::new(reload)));
+        let _ = self.inputs.send_urgent(Input::Reload(Box::new(reload)));
     }
 
     /// Whether it is in its cluster no longer.
@@ -540,12 +542,12 @@ impl HostNode {
     /// Why it is in its cluster no longer, if that was so before.
     pub fn stop(mut self) -> Result<(), LinkError> {
         let ended = self.ended.has_ended();
-        let _ = self.inputs.call(Input::Leave);
+        let _ = self.inputs.send_urgent(Input::Leave);
         let until = Instant::now() + LEAVES_WITHIN;
         while !self.has_failed() && Instant::now() < until {
             std::thread::sleep(LOOKS);
         }
-        let _ = self.inputs.call(Input::Stop);
+        let _ = self.inputs.send_urgent(Input::Stop);
         let until = Instant::now() + LEAVES_WITHIN;
         while !self.host.as_ref().is_none_or(JoinHandle::is_finished) && Instant::now() < until {
             std::thread::sleep(LOOKS);

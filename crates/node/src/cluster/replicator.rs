@@ -1,13 +1,13 @@
 //! The connections between hosts, on a thread of their own: copies of this host's UEs to others, others' to here. Copies
 //! that nobody has said to have are kept and sent again when a connection was lost.
 
-use super::pulse::Turns;
+use super::heartbeat::ProgressCounter;
 use crate::clock::clock;
 use crate::fabric::frame::{self, FrameError};
-use crate::fabric::message::{Map, ToPrimary, ToReplica};
+use crate::fabric::message::{ClusterMap, ToOwner, ToReplica};
 use crate::fabric::stream::Stream;
 use crate::fabric::{Role, Security};
-use crate::host::Door;
+use crate::host::HostSender;
 use crate::metrics::{Flow, Metrics};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use rustc_hash::FxHashMap;
@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use vireo_core::balance::HostId;
-use vireo_core::context::Record;
-use vireo_core::replica::{Acknowledged, Copy, Fenced, Kept, Shadows, Taken};
+use vireo_core::context::EncodedContext;
+use vireo_core::replica::{ApplyResult, Fenced, ReplicaAcks, ReplicaStore, ReplicaUpdate, TakeoverSet};
 use vireo_sctp::Waker;
 use vireo_types::Ltmsi;
 
@@ -49,7 +49,7 @@ const SAID: usize = 4096;
 
 /// What a host says beside copies: of addresses that UEs have taken along, and of copies that it has of others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum PeerMessage {
     /// It asks which of its part this one's UEs have.
     Asks {
         /// The host.
@@ -83,7 +83,7 @@ pub(crate) enum Said {
 
 /// What the thread is told.
 #[derive(Debug)]
-enum Order {
+enum ReplicatorCommand {
     /// Copies for a host.
     Send(HostId, Batch),
     /// These other hosts are there, in this epoch.
@@ -98,12 +98,12 @@ struct Batch {
     /// The number of the last of them.
     last: u64,
     /// A frame for each.
-    frames: frame::Outbox,
+    frames: frame::FrameWriter,
 }
 
 #[derive(Debug)]
 struct Shared {
-    shadows: Mutex<Shadows>,
+    shadows: Mutex<ReplicaStore>,
     /// By the numbers of hosts: the last copy that each has said to have, and whether it has said nothing of some for too long.
     kept: Box<[AtomicU64]>,
     unreached: Box<[AtomicBool]>,
@@ -112,20 +112,20 @@ struct Shared {
     /// Something was handed over and not taken yet.
     handed: AtomicBool,
     /// What was said beside copies and not taken yet, and whether there is something.
-    said: Mutex<Vec<Said>>,
+    said: Mutex<Vec<PeerMessage>>,
     has_said: AtomicBool,
     /// The host has left its cluster in good order.
     left: AtomicBool,
 }
 
 impl Shared {
-    fn shadows(&self) -> MutexGuard<'_, Shadows> {
+    fn shadows(&self) -> MutexGuard<'_, ReplicaStore> {
         // What is done under the lock leaves it whole at each step.
         self.shadows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes what a host says beside copies, unless too much waits.
-    fn says(&self, said: Said) -> Result<(), FrameError> {
+    fn says(&self, said: PeerMessage) -> Result<(), FrameError> {
         let mut all = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= SAID {
             return Err(FrameError::Refused("it says more than it is asked".into()));
@@ -141,7 +141,7 @@ impl Shared {
 pub(crate) struct Replicator {
     own: HostId,
     shared: Arc<Shared>,
-    orders: Sender<Order>,
+    orders: Sender<ReplicatorCommand>,
     waker: Waker,
     /// What the thread is to be given of each host's copies.
     gathered: RefCell<SmallVec<[(HostId, Batch); 4]>>,
@@ -149,9 +149,9 @@ pub(crate) struct Replicator {
 
 /// What others see of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Watch(Arc<Shared>);
+pub(crate) struct ReplicatorStatus(Arc<Shared>);
 
-impl Watch {
+impl ReplicatorStatus {
     /// How many UEs of other hosts there are copies of.
     pub(crate) fn copies(&self) -> usize {
         self.0.shadows().len()
@@ -170,10 +170,10 @@ impl Watch {
 
 /// The thread, before it runs.
 #[derive(Debug)]
-pub(crate) struct Thread {
+pub(crate) struct ReplicatorThread {
     own: HostId,
     shared: Arc<Shared>,
-    orders: Receiver<Order>,
+    orders: Receiver<ReplicatorCommand>,
     waker: Waker,
     listener: TcpListener,
     security: Security,
@@ -182,10 +182,10 @@ pub(crate) struct Thread {
     patience: Duration,
     epoch: u64,
     peers: FxHashMap<HostId, Peer>,
-    incoming: Vec<Incoming>,
+    incoming: Vec<OwnerConnection>,
     /// Somebody waits at the listener.
     knocked: bool,
-    turns: Turns,
+    turns: ProgressCounter,
 }
 
 /// A host that keeps copies of this one's UEs, or may have to.
@@ -204,7 +204,7 @@ struct Peer {
 
 /// A host that sends copies here.
 #[derive(Debug)]
-struct Incoming {
+struct OwnerConnection {
     stream: Stream,
     from: Option<(HostId, u64)>,
     since: Instant,
@@ -216,12 +216,12 @@ pub(crate) fn replicator(
     patience: Duration,
     (listener, security): (TcpListener, Security),
     metrics: Arc<Metrics>,
-) -> std::io::Result<(Replicator, Thread)> {
+) -> std::io::Result<(Replicator, ReplicatorThread)> {
     listener.set_nonblocking(true)?;
     let (sender, orders) = bounded(ORDERS);
     let waker = Waker::new()?;
     let shared = Arc::new(Shared {
-        shadows: Mutex::new(Shadows::new(own)),
+        shadows: Mutex::new(ReplicaStore::new(own)),
         // Numbers of hosts are given once.
         kept: (0..HOSTS).map(|_| AtomicU64::new(0)).collect(),
         unreached: (0..HOSTS).map(|_| AtomicBool::new(false)).collect(),
@@ -232,7 +232,7 @@ pub(crate) fn replicator(
         has_said: AtomicBool::new(false),
         left: AtomicBool::new(false),
     });
-    let thread = Thread {
+    let thread = ReplicatorThread {
         own,
         shared: Arc::clone(&shared),
         orders,
@@ -245,21 +245,21 @@ pub(crate) fn replicator(
         peers: FxHashMap::default(),
         incoming: Vec::new(),
         knocked: false,
-        turns: Turns::default(),
+        turns: ProgressCounter::default(),
     };
     Ok((Replicator { own, shared, orders: sender, waker, gathered: RefCell::default() }, thread))
 }
 
-impl Acknowledged for Replicator {
+impl ReplicaAcks for Replicator {
     #[inline]
-    fn kept(&self, host: HostId) -> u64 {
+    fn acked_up_to(&self, host: HostId) -> u64 {
         self.shared.kept.get(host.index()).map_or(0, |kept| kept.load(Ordering::Acquire))
     }
 }
 
 impl Replicator {
     /// Sends a copy of a UE to a host; its octets. It stays here until [`Replicator::flush`].
-    pub(crate) fn send_copy(&self, to: HostId, copy: Copy<'_>) -> usize {
+    pub(crate) fn send_copy(&self, to: HostId, copy: ReplicaUpdate<'_>) -> usize {
         self.send(to, copy.number, &ToReplica::Copy(copy))
     }
 
@@ -273,7 +273,7 @@ impl Replicator {
     pub(crate) fn send(&self, to: HostId, number: u64, message: &ToReplica<'_>) -> usize {
         let mut gathered = self.gathered.borrow_mut();
         let place = gathered.iter().position(|(host, _)| *host == to).unwrap_or_else(|| {
-            gathered.push((to, Batch { last: number, frames: frame::Outbox::with_room(ROOM) }));
+            gathered.push((to, Batch { last: number, frames: frame::FrameWriter::with_room(ROOM) }));
             gathered.len() - 1
         });
         let batch = &mut gathered[place].1;
@@ -282,12 +282,12 @@ impl Replicator {
         let octets = batch.frames.put(message).unwrap_or(0);
         if batch.frames.len() >= GATHERED {
             let (to, batch) = gathered.swap_remove(place);
-            self.tell(Order::Send(to, batch));
+            self.tell(ReplicatorCommand::Send(to, batch));
         }
         octets
     }
 
-    fn tell(&self, order: Order) {
+    fn tell(&self, order: ReplicatorCommand) {
         if let Err(error) = self.orders.try_send(order) {
             // Full: the thread is waked to make room. It ends with the host.
             self.wake();
@@ -303,7 +303,7 @@ impl Replicator {
 
     /// Gives the thread what was gathered.
     fn give(&self) {
-        self.gathered.borrow_mut().drain(..).for_each(|(to, batch)| self.tell(Order::Send(to, batch)));
+        self.gathered.borrow_mut().drain(..).for_each(|(to, batch)| self.tell(ReplicatorCommand::Send(to, batch)));
     }
 
     /// Wakes the thread, if there is something for it.
@@ -319,13 +319,13 @@ impl Replicator {
     }
 
     /// A new epoch; what this host takes over.
-    pub(crate) fn adopt(&self, map: &Map) -> Taken {
+    pub(crate) fn adopt(&self, map: &ClusterMap) -> TakeoverSet {
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
         let taken = self.shared.shadows().adopt(&map.buckets, &hosts);
         let others = map.hosts.iter().copied().filter(|(host, _)| *host != self.own).collect();
         // What was sent by the map before leaves by that.
         self.give();
-        self.tell(Order::Peers(others, map.buckets.epoch()));
+        self.tell(ReplicatorCommand::Peers(others, map.buckets.epoch()));
         self.flush();
         taken
     }
@@ -342,7 +342,7 @@ impl Replicator {
     }
 
     /// What hosts have handed over since.
-    pub(crate) fn take_handed(&self) -> Taken {
+    pub(crate) fn take_handed(&self) -> TakeoverSet {
         self.shared.handed.store(false, Ordering::Release);
         self.shared.shadows().take_handed()
     }
@@ -354,7 +354,7 @@ impl Replicator {
     }
 
     /// What they have said since.
-    pub(crate) fn take_said(&self) -> Vec<Said> {
+    pub(crate) fn take_peer_messages(&self) -> Vec<PeerMessage> {
         if !self.has_said() {
             return Vec::new();
         }
@@ -363,55 +363,55 @@ impl Replicator {
     }
 
     /// Keeps copies of what this host hands over.
-    pub(crate) fn keep_own<'a>(&self, ues: impl Iterator<Item = (Ltmsi, Record<'a>)>) {
+    pub(crate) fn keep_own<'a>(&self, ues: impl Iterator<Item = (Ltmsi, EncodedContext<'a>)>) {
         let mut shadows = self.shared.shadows();
         ues.for_each(|(ltmsi, parts)| shadows.keep_own(ltmsi, &parts));
     }
 
     /// What others may see of it.
-    pub(crate) fn watch(&self) -> Watch {
-        Watch(Arc::clone(&self.shared))
+    pub(crate) fn watch(&self) -> ReplicatorStatus {
+        ReplicatorStatus(Arc::clone(&self.shared))
     }
 }
 
 impl Drop for Replicator {
     fn drop(&mut self) {
-        self.tell(Order::Stop);
+        self.tell(ReplicatorCommand::Stop);
         self.waker.wake();
     }
 }
 
-impl Thread {
+impl ReplicatorThread {
     /// How it shows that it does not hang.
-    pub(crate) fn turns(&self) -> Turns {
+    pub(crate) fn turns(&self) -> ProgressCounter {
         self.turns.clone()
     }
 
     /// Runs until its host is gone, waking that by its door when there is news.
-    pub(crate) fn run(mut self, door: &Door) {
+    pub(crate) fn run(mut self, door: &HostSender) {
         loop {
             self.turns.turn();
             while let Ok(order) = self.orders.try_recv() {
                 match order {
-                    Order::Send(to, batch) => {
+                    ReplicatorCommand::Send(to, batch) => {
                         if let Some(peer) = self.peers.get_mut(&to) {
                             peer.unkept.push_back(batch);
                             peer.since.get_or_insert_with(Instant::now);
                         }
                     }
-                    Order::Peers(peers, epoch) => self.meet(peers, epoch),
-                    Order::Stop => return,
+                    ReplicatorCommand::Peers(peers, epoch) => self.update_peers(peers, epoch),
+                    ReplicatorCommand::Stop => return,
                 }
             }
             if self.knocked {
                 self.accept();
             }
             self.send();
-            let news = self.hear_replicas();
+            let news = self.receive_acks();
             self.look_at_replicas();
-            self.hear_primaries();
+            self.receive_copies();
             if news || self.shared.handed.load(Ordering::Relaxed) || self.shared.has_said.load(Ordering::Relaxed) {
-                door.ring();
+                door.wake();
             }
             if let Err(error) = self.sleep() {
                 return tracing::error!(%error, "the connections between hosts are not heard any more");
@@ -419,7 +419,7 @@ impl Thread {
         }
     }
 
-    fn meet(&mut self, peers: Vec<(HostId, SocketAddr)>, epoch: u64) {
+    fn update_peers(&mut self, peers: Vec<(HostId, SocketAddr)>, epoch: u64) {
         self.epoch = epoch;
         // Numbers are given once: who is gone is not late.
         self.shared.unreached.iter().for_each(|unreached| unreached.store(false, Ordering::Relaxed));
@@ -435,7 +435,7 @@ impl Thread {
             };
             let peer = self.peers.entry(host).or_insert_with(new);
             if let Some(stream) = &mut peer.stream {
-                stream.put(&ToReplica::From { host: self.own, epoch });
+                stream.put(&ToReplica::Hello { host: self.own, epoch });
             }
         }
     }
@@ -447,7 +447,7 @@ impl Thread {
                 continue;
             }
             match Stream::accepted(socket, &self.security, Role::Peer, &[Role::Peer]) {
-                Ok(stream) => self.incoming.push(Incoming { stream, from: None, since: Instant::now() }),
+                Ok(stream) => self.incoming.push(OwnerConnection { stream, from: None, since: Instant::now() }),
                 Err(error) => tracing::warn!(%peer, %error, "a connection of another host"),
             }
         }
@@ -462,7 +462,7 @@ impl Thread {
                 peer.given = 0;
                 match Stream::connect(peer.address, &self.security, Role::Peer, &[Role::Peer]) {
                     Ok(mut stream) => {
-                        stream.put(&ToReplica::From { host: own, epoch });
+                        stream.put(&ToReplica::Hello { host: own, epoch });
                         peer.stream = Some(stream);
                     }
                     Err(error) => tracing::debug!(host = host.0, %error, "no connection to another host"),
@@ -480,10 +480,10 @@ impl Thread {
     }
 
     /// Hears which copies others have. Whether there is something new.
-    fn hear_replicas(&mut self) -> bool {
+    fn receive_acks(&mut self) -> bool {
         let mut news = false;
         for (host, peer) in &mut self.peers {
-            let mut heard = Heard::default();
+            let mut heard = PeerAcks::default();
             let result = peer.hear(*host, &self.shared, &mut heard);
             if let Some(number) = heard.kept {
                 if let Some(kept) = self.shared.kept.get(host.index()) {
@@ -515,7 +515,7 @@ impl Thread {
     }
 
     /// Keeps others' copies.
-    fn hear_primaries(&mut self) {
+    fn receive_copies(&mut self) {
         let (shared, metrics) = (&self.shared, &self.metrics);
         self.incoming.retain_mut(|incoming| match incoming.hear(shared, metrics) {
             Ok(()) => incoming.from.is_some() || incoming.since.elapsed() < PATIENCE,
@@ -562,19 +562,19 @@ impl Thread {
 
 /// What a host that keeps copies has said: up to which number it has them, or that this one's epoch is over.
 #[derive(Debug, Default)]
-struct Heard {
+struct PeerAcks {
     kept: Option<u64>,
     fenced: Option<u64>,
 }
 
 impl Peer {
     /// What it has said, until the connection is lost or there is no more.
-    fn hear(&mut self, host: HostId, shared: &Shared, heard: &mut Heard) -> Result<(), FrameError> {
+    fn hear(&mut self, host: HostId, shared: &Shared, heard: &mut PeerAcks) -> Result<(), FrameError> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         let read = stream.fill();
         while let Some(octets) = stream.frame()? {
             match frame::decode(octets)? {
-                ToPrimary::Kept { number } => {
+                ToOwner::CopyAck { number } => {
                     while self.unkept.front().is_some_and(|batch| batch.last <= number) {
                         self.unkept.pop_front();
                         self.given = self.given.saturating_sub(1);
@@ -582,9 +582,11 @@ impl Peer {
                     self.since = (!self.unkept.is_empty()).then(Instant::now);
                     heard.kept = Some(number);
                 }
-                ToPrimary::Fenced { epoch } => heard.fenced = Some(epoch),
+                ToOwner::Fenced { epoch } => heard.fenced = Some(epoch),
                 // It has said so before it says to have the question: a connection that is lost brings it again.
-                ToPrimary::Others { number, ues } => shared.says(Said::Others { from: host, number, ues })?,
+                ToOwner::ReconcileReply { number, ues } => {
+                    shared.says(PeerMessage::Others { from: host, number, ues })?
+                }
             }
         }
         read.map(|_| ())
@@ -598,57 +600,61 @@ impl Peer {
 }
 
 /// Up to which number another host has been heard, and what it is answered.
-type Answered = (Option<u64>, Option<ToPrimary>);
+type Answered = (Option<u64>, Option<ToOwner>);
 
 /// Does what another host says of its copies, unless its epoch is over.
 fn take(
     message: ToReplica<'_>,
     from: (HostId, u64),
-    shadows: &mut Shadows,
+    shadows: &mut ReplicaStore,
     shared: &Shared,
 ) -> Result<Result<Answered, Fenced>, FrameError> {
     let heard = |number: u64| (Some(number), None);
     Ok(match message {
         // Its connection keeps that.
-        ToReplica::From { .. } => Ok((None, None)),
-        ToReplica::Copy(copy) => shadows.keep(from, &copy, clock()).map(|of| {
-            if of == Kept::Baseless {
+        ToReplica::Hello { .. } => Ok((None, None)),
+        ToReplica::Copy(copy) => shadows.apply(from, &copy, clock()).map(|of| {
+            if of == ApplyResult::MissingBase {
                 tracing::error!(ltmsi = %copy.ltmsi, "a copy builds on none: please report it");
             }
             heard(copy.number)
         }),
-        ToReplica::Yours { number, epoch } => shadows.yours(from, number, epoch).map(|awaited| {
+        ToReplica::BucketHandoff { number, epoch } => shadows.on_handoff(from, number, epoch).map(|awaited| {
             shared.handed.fetch_or(awaited, Ordering::Release);
             heard(number)
         }),
-        ToReplica::Whole { number, buckets } => {
-            let others = shadows.others(from, number, &buckets);
-            others.map(|ues| (Some(number), Some(ToPrimary::Others { number, ues })))
+        ToReplica::ReconcileRequest { number, buckets } => {
+            let others = shadows.foreign_entries(from, number, &buckets);
+            others.map(|ues| (Some(number), Some(ToOwner::ReconcileReply { number, ues })))
         }
-        ToReplica::Gone { number, ues } => shadows.gone(from, number, &ues).map(|()| heard(number)),
-        ToReplica::Left { number, until } => shadows.left(from, number, until).map(|()| heard(number)),
-        ToReplica::Asks { number, epoch } => match shadows.says(from, number) {
+        ToReplica::ReconcileRemove { number, ues } => {
+            shadows.remove_orphans(from, number, &ues).map(|()| heard(number))
+        }
+        ToReplica::EffectWatermark { number, until } => shadows.left(from, number, until).map(|()| heard(number)),
+        ToReplica::AddressAuditRequest { number, epoch } => match shadows.check_sequence(from, number) {
             Ok(first) => {
                 if first {
-                    shared.says(Said::Asks { from: from.0, epoch })?;
+                    shared.says(PeerMessage::Asks { from: from.0, epoch })?;
                 }
                 Ok(heard(number))
             }
             Err(error) => Err(error),
         },
-        ToReplica::Has { number, epoch, table, numbers, last } => match shadows.says(from, number) {
-            Ok(first) => {
-                if first {
-                    shared.says(Said::Has { from: from.0, epoch, table, numbers, last })?;
+        ToReplica::AddressAuditReply { number, epoch, table, numbers, last } => {
+            match shadows.check_sequence(from, number) {
+                Ok(first) => {
+                    if first {
+                        shared.says(PeerMessage::Has { from: from.0, epoch, table, numbers, last })?;
+                    }
+                    Ok(heard(number))
                 }
-                Ok(heard(number))
+                Err(error) => Err(error),
             }
-            Err(error) => Err(error),
-        },
+        }
     })
 }
 
-impl Incoming {
+impl OwnerConnection {
     fn hear(&mut self, shared: &Shared, metrics: &Metrics) -> Result<(), FrameError> {
         let mut kept = None;
         let mut count = 0;
@@ -658,7 +664,7 @@ impl Incoming {
             let mut fenced = None;
             while let Some(octets) = self.stream.frame()? {
                 let message = frame::decode(octets)?;
-                if let ToReplica::From { host, epoch } = message {
+                if let ToReplica::Hello { host, epoch } = message {
                     self.from = Some((host, epoch));
                     continue;
                 }
@@ -676,7 +682,7 @@ impl Incoming {
             }
             drop(shadows);
             if let Some(error) = fenced {
-                self.stream.put(&ToPrimary::Fenced { epoch: error.epoch });
+                self.stream.put(&ToOwner::Fenced { epoch: error.epoch });
             }
             if read? == 0 {
                 break;
@@ -684,7 +690,7 @@ impl Incoming {
         }
         if let Some(number) = kept {
             // Once for all that came.
-            self.stream.put(&ToPrimary::Kept { number });
+            self.stream.put(&ToOwner::CopyAck { number });
             metrics.messages(Flow::CopiesIn, count);
         }
         self.stream.flush()

@@ -179,7 +179,7 @@ impl Etcd {
     }
 
     /// Makes a key by a lease if there is none: since which revision it is there, and the value of another key.
-    pub(super) fn claim(
+    pub(super) fn campaign(
         &mut self,
         key: &str,
         name: &str,

@@ -1,31 +1,32 @@
 //! The controller of a cluster as it runs: connections of the members, and what [`vireo_core::cluster`] decides of them.
 //! One thread; it carries no signalling, and nothing waits for it.
 
-mod beside;
+mod drain;
+mod embedded;
 mod etcd;
-mod executor;
-mod keeper;
+mod leader_store;
 mod member;
+mod provisioner;
 
-pub(crate) use beside::Beside;
+pub(crate) use drain::DrainHandle;
+pub(crate) use embedded::EmbeddedController;
 pub use etcd::{EtcdError, EtcdTls};
-pub use keeper::{kept, record};
+pub use leader_store::{kept, record};
 
-use crate::api::DrainError;
 use crate::clock::clock;
 use crate::cluster::ClusterConfig;
 use crate::config::{NF_KINDS, SliceRuntime};
 use crate::control::recovery;
 use crate::fabric::frame::FrameError;
-use crate::fabric::membership::{Seat, ToController, ToMember};
-use crate::fabric::message::{Map, PoolLoad, Welcome};
+use crate::fabric::membership::{BalancerAssignment, ToController, ToMember};
+use crate::fabric::message::{ClusterMap, PoolLoad, Welcome};
 use crate::fabric::stream::Stream;
 use crate::fabric::{Role, Security};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use etcd::Etcd;
-use executor::{Program, Recruiter};
-use keeper::{Keeper, News};
+use leader_store::{LeaderEvent, LeaderStore};
 use member::Connection;
+use provisioner::{HostProvisioner, ProgramLauncher};
 use rand::RngCore;
 use rustix::event::epoll;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +37,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use vireo_core::balance::HostId;
-use vireo_core::cluster::{self, Load, Member, Record, Refusal, Secrets, Settings, Step};
+use vireo_core::cluster::{
+    self, ControllerSettings, DurableState, HostUtilisation, Member, Refusal, ScalingDecision, Secrets,
+};
 use vireo_sctp::Waker;
 use vireo_types::Instant;
 
@@ -59,11 +62,11 @@ const LISTENER: u64 = 0;
 const WAKER: u64 = 1;
 
 /// What other threads see of a controller: the map that holds, if this one leads and there is one.
-pub(crate) type View = Arc<Mutex<Option<Box<Map>>>>;
+pub(crate) type View = Arc<Mutex<Option<Box<ClusterMap>>>>;
 
 /// A controller that runs.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct ControllerHandle {
     view: View,
     drains: Sender<HostId>,
     stop: Arc<AtomicBool>,
@@ -73,33 +76,12 @@ pub(crate) struct Running {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What drains hosts from other threads.
-#[derive(Clone, Debug)]
-pub(crate) struct Drainer {
-    view: View,
-    drains: Sender<HostId>,
-    waker: Waker,
-}
-
-impl Drainer {
-    /// Has a host leave, if the map has it.
-    pub(crate) fn drain(&self, host: u16) -> Result<(), DrainError> {
-        // Poisoned by nobody: what is done under the lock does not panic.
-        let has = self.view.lock().is_ok_and(|map| map.as_ref().is_some_and(|map| map.has_host(HostId(host))));
-        if !has || self.drains.try_send(HostId(host)).is_err() {
-            return Err(DrainError::NoHost);
-        }
-        self.waker.wake();
-        Ok(())
-    }
-}
-
 /// What the thread is started with.
 #[derive(Debug)]
-struct Setup {
+struct ControllerSetup {
     config: ClusterConfig,
     security: Security,
-    settings: Settings,
+    settings: ControllerSettings,
     /// How long a procedure of each pool may take, in microseconds.
     objectives: Vec<f32>,
     waker: Waker,
@@ -113,14 +95,14 @@ struct Setup {
 
 /// Why a shell ends.
 #[derive(Debug, PartialEq, Eq)]
-enum End {
+enum ControllerExit {
     /// It was told to.
     Stopped,
     /// Another controller leads, or may.
     Deposed,
 }
 
-impl Running {
+impl ControllerHandle {
     /// Starts one that keeps nothing, and learns from its members if there is a cluster already. One `beside` the cluster's only
     /// balancer takes the balancer before for dead.
     ///
@@ -133,7 +115,7 @@ impl Running {
         slices: &[SliceRuntime],
         beside: bool,
     ) -> std::io::Result<Self> {
-        Running::shell(listener, Setup::new((config, security), slices, beside)?, None)
+        ControllerHandle::shell(listener, ControllerSetup::new((config, security), slices, beside)?, None)
     }
 
     /// Starts one beside the cluster's only balancer that goes on from a record.
@@ -145,20 +127,20 @@ impl Running {
         listener: TcpListener,
         (config, security): (&ClusterConfig, &Security),
         slices: &[SliceRuntime],
-        record: Record,
+        record: DurableState,
     ) -> std::io::Result<Self> {
-        Running::shell(listener, Setup::new((config, security), slices, true)?, Some(record))
+        ControllerHandle::shell(listener, ControllerSetup::new((config, security), slices, true)?, Some(record))
     }
 
-    fn shell(listener: TcpListener, setup: Setup, record: Option<Record>) -> std::io::Result<Self> {
-        Running::spawn(setup, move |setup| {
+    fn shell(listener: TcpListener, setup: ControllerSetup, record: Option<DurableState>) -> std::io::Result<Self> {
+        ControllerHandle::spawn(setup, move |setup| {
             let (settings, now) = (setup.settings.clone(), clock());
             let controller = match record {
                 None => cluster::Controller::new(settings, secrets(now), now),
                 Some(record) => cluster::Controller::restore(settings, record, now),
             };
             setup.show(controller.map());
-            if let Err(error) = Shell::new(setup, listener, controller, None).and_then(Shell::run) {
+            if let Err(error) = ControllerLoop::new(setup, listener, controller, None).and_then(ControllerLoop::run) {
                 tracing::error!(%error, "the controller ends: its connections are not heard any more");
             }
         })
@@ -170,33 +152,33 @@ impl Running {
     /// # Errors
     ///
     /// When the system refuses something.
-    pub(crate) fn stand_by(
+    pub(crate) fn start_standby(
         (config, security): (&ClusterConfig, &Security),
         slices: &[SliceRuntime],
         name: &str,
     ) -> std::io::Result<Self> {
-        let setup = Setup::new((config, security), slices, false)?;
+        let setup = ControllerSetup::new((config, security), slices, false)?;
         let own = format!("process {}", std::process::id());
         let etcd = Etcd::new(config.etcd.clone(), config.etcd_tls.clone()).map_err(std::io::Error::other)?;
-        let keeper = Keeper::start(etcd, name, own, setup.waker.clone())?;
-        Running::spawn(setup, move |setup| {
+        let keeper = LeaderStore::start(etcd, name, own, setup.waker.clone())?;
+        ControllerHandle::spawn(setup, move |setup| {
             if let Err(error) = setup.lead_in_turn(keeper) {
                 tracing::error!(%error, "the controller ends");
             }
         })
     }
 
-    fn spawn(setup: Setup, run: impl FnOnce(&Setup) + Send + 'static) -> std::io::Result<Self> {
+    fn spawn(setup: ControllerSetup, run: impl FnOnce(&ControllerSetup) + Send + 'static) -> std::io::Result<Self> {
         let (stop, waker, view) = (Arc::clone(&setup.stop), setup.waker.clone(), Arc::clone(&setup.view));
         let leaves = Arc::clone(&setup.leaves);
         let drains = setup.drains.0.clone();
         let thread = std::thread::Builder::new().name("controller".into()).spawn(move || run(&setup))?;
-        Ok(Running { view, drains, stop, leaves, waker, thread: Some(thread) })
+        Ok(ControllerHandle { view, drains, stop, leaves, waker, thread: Some(thread) })
     }
 
     /// What drains hosts from other threads.
-    pub(crate) fn drainer(&self) -> Drainer {
-        Drainer { view: self.view(), drains: self.drains.clone(), waker: self.waker.clone() }
+    pub(crate) fn drainer(&self) -> DrainHandle {
+        DrainHandle { view: self.view(), drains: self.drains.clone(), waker: self.waker.clone() }
     }
 
     /// What other threads see of it.
@@ -229,7 +211,7 @@ impl Running {
     }
 }
 
-impl Setup {
+impl ControllerSetup {
     fn new(
         (config, security): (&ClusterConfig, &Security),
         slices: &[SliceRuntime],
@@ -237,7 +219,7 @@ impl Setup {
     ) -> std::io::Result<Self> {
         let silence = vireo_types::Duration::from(config.heartbeat * config.misses);
         let wanted = || slices.iter().map(|slice| slice.replicas);
-        let settings = Settings {
+        let settings = ControllerSettings {
             hosts: config.hosts.into(),
             most_hosts: config.address_parts,
             lossless: config.replication.is_lossless(wanted()),
@@ -255,10 +237,21 @@ impl Setup {
         let objectives = objectives(slices);
         let security = security.clone();
         let leaves = Arc::default();
-        Ok(Setup { config: config.clone(), security, settings, objectives, waker, stop, leaves, view, drains, beside })
+        Ok(ControllerSetup {
+            config: config.clone(),
+            security,
+            settings,
+            objectives,
+            waker,
+            stop,
+            leaves,
+            view,
+            drains,
+            beside,
+        })
     }
 
-    fn show(&self, map: Option<&Map>) {
+    fn show(&self, map: Option<&ClusterMap>) {
         // Poisoned by nobody: what is done under the lock does not panic.
         if let Ok(mut view) = self.view.lock() {
             *view = map.cloned().map(Box::new);
@@ -270,12 +263,12 @@ impl Setup {
     }
 
     /// Leads whenever the keeper says so, until it is stopped.
-    fn lead_in_turn(&self, keeper: Keeper) -> std::io::Result<()> {
+    fn lead_in_turn(&self, keeper: LeaderStore) -> std::io::Result<()> {
         let mut keeper = Some(keeper);
         while let Some(kept) = keeper.take().filter(|_| !self.is_stopped()) {
             let record = match kept.news.recv_timeout(STOPPED_WITHIN) {
-                Ok(News::Leads(record)) => *record,
-                Ok(News::Written(_) | News::Deposed(_)) | Err(RecvTimeoutError::Timeout) => {
+                Ok(LeaderEvent::Leads(record)) => *record,
+                Ok(LeaderEvent::Written(_) | LeaderEvent::Deposed(_)) | Err(RecvTimeoutError::Timeout) => {
                     keeper = Some(kept);
                     continue;
                 }
@@ -291,12 +284,12 @@ impl Setup {
                 None => cluster::Controller::new(self.settings.clone(), secrets(now), now),
             };
             let Some(listener) = self.listen()? else { return Ok(()) };
-            let mut shell = Shell::new(self, listener, controller, Some(kept))?;
+            let mut shell = ControllerLoop::new(self, listener, controller, Some(kept))?;
             self.show(shell.controller.map());
             let end = shell.carry()?;
             self.show(None);
             keeper = shell.keeper.take();
-            if end == End::Deposed {
+            if end == ControllerExit::Deposed {
                 tracing::warn!("this controller leads no longer, and stands by");
             }
         }
@@ -342,8 +335,8 @@ fn secrets(now: Instant) -> Secrets {
 }
 
 #[derive(Debug)]
-struct Shell<'a> {
-    setup: &'a Setup,
+struct ControllerLoop<'a> {
+    setup: &'a ControllerSetup,
     listener: TcpListener,
     epoll: OwnedFd,
     /// By their tokens.
@@ -353,22 +346,22 @@ struct Shell<'a> {
     next_token: u64,
     controller: cluster::Controller,
     /// Where maps are written; without one they hold at once.
-    keeper: Option<Keeper>,
+    keeper: Option<LeaderStore>,
     /// The epoch that is being written.
     writes: Option<u64>,
     /// That of the last map that was told.
     told: u64,
     beaten: Instant,
     /// What has hosts started that are missing.
-    recruiter: Option<Recruiter>,
+    recruiter: Option<HostProvisioner>,
 }
 
-impl<'a> Shell<'a> {
+impl<'a> ControllerLoop<'a> {
     fn new(
-        setup: &'a Setup,
+        setup: &'a ControllerSetup,
         listener: TcpListener,
         controller: cluster::Controller,
-        keeper: Option<Keeper>,
+        keeper: Option<LeaderStore>,
     ) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -376,8 +369,8 @@ impl<'a> Shell<'a> {
         epoll::add(&epoll, &setup.waker, epoll::EventData::new_u64(WAKER), epoll::EventFlags::IN)?;
         tracing::info!(address = ?listener.local_addr().ok(), "the controller takes members");
         let start = setup.config.scaling.as_ref().map(|scaling| &scaling.start).filter(|start| !start.is_empty());
-        let recruiter = start.map(|start| Recruiter::new(Box::new(Program::new(start.clone()))));
-        Ok(Shell {
+        let recruiter = start.map(|start| HostProvisioner::new(Box::new(ProgramLauncher::new(start.clone()))));
+        Ok(ControllerLoop {
             setup,
             listener,
             epoll,
@@ -397,7 +390,7 @@ impl<'a> Shell<'a> {
         self.carry().map(|_| ())
     }
 
-    fn carry(&mut self) -> std::io::Result<End> {
+    fn carry(&mut self) -> std::io::Result<ControllerExit> {
         while !self.setup.is_stopped() {
             self.turn()?;
             if self.controller.is_ignorant() {
@@ -406,7 +399,7 @@ impl<'a> Shell<'a> {
                 return Err(std::io::Error::other(why));
             }
             if !self.hear_keeper() {
-                return Ok(End::Deposed);
+                return Ok(ControllerExit::Deposed);
             }
         }
         if self.setup.beside && !self.setup.leaves.load(Ordering::SeqCst) {
@@ -416,24 +409,24 @@ impl<'a> Shell<'a> {
                 let _ = connection.stream.flush();
             }
         }
-        Ok(End::Stopped)
+        Ok(ControllerExit::Stopped)
     }
 
     /// Hears what is written; whether this controller still leads.
     fn hear_keeper(&mut self) -> bool {
         while let Some(news) = self.keeper.as_ref().and_then(|keeper| keeper.news.try_recv().ok()) {
             match news {
-                News::Written(epoch) => {
+                LeaderEvent::Written(epoch) => {
                     self.writes = None;
                     self.controller.written(epoch);
                     self.tell();
                     self.flush();
                 }
-                News::Deposed(why) => {
+                LeaderEvent::Deposed(why) => {
                     tracing::warn!(why, "this controller is deposed");
                     return false;
                 }
-                News::Leads(_) => {}
+                LeaderEvent::Leads(_) => {}
             }
         }
         true
@@ -453,7 +446,7 @@ impl<'a> Shell<'a> {
         };
         // Before anything that has happened: it sees whether it was held up itself.
         let now = clock();
-        self.controller.wake(now);
+        self.controller.begin_tick(now);
         for event in &events[..ready] {
             match event.data.u64() {
                 LISTENER => self.accept(),
@@ -465,22 +458,24 @@ impl<'a> Shell<'a> {
         while let Ok(host) = self.setup.drains.1.try_recv() {
             self.drain(host);
         }
-        self.controller.look(now);
+        self.controller.check_liveness(now);
         match self.controller.take_scaled() {
-            Some(Step::Out) => tracing::info!("one more host is to work: those that do have too much to do"),
-            Some(Step::In(host)) => {
+            Some(ScalingDecision::ScaleOut) => {
+                tracing::info!("one more host is to work: those that do have too much to do")
+            }
+            Some(ScalingDecision::ScaleIn(host)) => {
                 tracing::info!(host = host.0, "the others have room for what this host does: it leaves")
             }
             None => {}
         }
         self.dismiss();
-        self.let_go();
+        self.release_drained_hosts();
         self.write();
         self.tell();
         if now.since(self.beaten) >= vireo_types::Duration::from(heartbeat) {
             self.beaten = now;
             self.beat(now);
-            self.recruit();
+            self.start_missing_hosts();
         }
         self.flush();
         Ok(())
@@ -549,21 +544,23 @@ impl<'a> Shell<'a> {
                 self.controller.ready(member, now);
                 connection.since = now;
             }
-            (ToController::Unheard(hosts), Some(Member::Balancer(balancer))) => {
-                self.controller.unheard(balancer, hosts);
+            (ToController::SilentHosts(hosts), Some(Member::Balancer(balancer))) => {
+                self.controller.report_silent_hosts(balancer, hosts);
             }
             (ToController::CaughtUp { epoch, host }, Some(Member::Host(owner))) => {
                 self.controller.caught_up(owner, epoch, host);
             }
-            (ToController::Unreached(hosts), Some(Member::Host(host))) => self.controller.unreached(host, hosts),
-            (ToController::Parts { epoch, parts }, Some(Member::Host(host))) => {
-                self.controller.has_addresses(host, epoch, parts);
+            (ToController::UnreachablePeers(hosts), Some(Member::Host(host))) => {
+                self.controller.report_unreachable_peers(host, hosts)
+            }
+            (ToController::PoolPartitions { epoch, parts }, Some(Member::Host(host))) => {
+                self.controller.report_used_partitions(host, epoch, parts);
             }
             (ToController::Leave, Some(Member::Host(host))) => self.drain(host),
             (ToController::Report { cpu, rate, pools }, Some(Member::Host(host))) => {
                 let late = is_late(&pools, &self.setup.objectives);
                 tracing::debug!(host = host.0, cpu, rate, late, "a host's load");
-                self.controller.reported(host, Load { cpu, late, rate }, now);
+                self.controller.reported(host, HostUtilisation { cpu, late, rate }, now);
             }
             (ToController::Pulse(of), None) if connection.may_be_pulse(of) => connection.pulse = Some(of),
             (ToController::Beat, Some(_)) => {}
@@ -639,12 +636,14 @@ impl<'a> Shell<'a> {
             Member::Host(host) => ToMember::Welcome(Welcome {
                 host,
                 tmsi_key,
-                part: (cluster::part_of(host, self.setup.config.address_parts), self.setup.config.address_parts),
+                part: (cluster::partition_of(host, self.setup.config.address_parts), self.setup.config.address_parts),
                 heartbeat,
                 report: millis(self.setup.config.report),
                 recovery,
             }),
-            Member::Balancer(balancer) => ToMember::Seat(Seat { balancer, tmsi_key, recovery, heartbeat }),
+            Member::Balancer(balancer) => {
+                ToMember::Assignment(BalancerAssignment { balancer, tmsi_key, recovery, heartbeat })
+            }
         }
     }
 
@@ -667,7 +666,7 @@ impl<'a> Shell<'a> {
 
     /// Sends those away whom the others go on without.
     fn dismiss(&mut self) {
-        for (member, why) in self.controller.take_dismissed() {
+        for (member, why) in self.controller.take_evicted() {
             tracing::warn!(?member, %why, "a member is taken for dead");
             let Some(token) = self.members.remove(&member) else { continue };
             if let Some(connection) = self.connections.get_mut(&token) {
@@ -685,12 +684,12 @@ impl<'a> Shell<'a> {
     }
 
     /// Hosts that have nothing any more may end.
-    fn let_go(&mut self) {
-        for host in self.controller.take_left() {
+    fn release_drained_hosts(&mut self) {
+        for host in self.controller.take_departed() {
             tracing::info!(host = host.0, "a host leaves");
             let Some(token) = self.members.remove(&Member::Host(host)) else { continue };
             if let Some(connection) = self.connections.get_mut(&token) {
-                connection.stream.put(&ToMember::Left);
+                connection.stream.put(&ToMember::LeaveGranted);
                 // A member no longer: it ends this connection itself.
                 (connection.member, connection.left, connection.since) = (None, true, clock());
             }
@@ -698,9 +697,9 @@ impl<'a> Shell<'a> {
     }
 
     /// Has hosts started that are missing. A cluster whose members have to find this controller may have them.
-    fn recruit(&mut self) {
-        if let Some(recruiter) = self.recruiter.as_mut().filter(|_| !self.controller.waits()) {
-            recruiter.look(self.controller.lacks(), std::time::Instant::now());
+    fn start_missing_hosts(&mut self) {
+        if let Some(recruiter) = self.recruiter.as_mut().filter(|_| !self.controller.is_discovering()) {
+            recruiter.look(self.controller.missing_hosts(), std::time::Instant::now());
         }
     }
 
@@ -710,7 +709,7 @@ impl<'a> Shell<'a> {
             return;
         }
         let Some(record) = self.controller.to_write() else { return };
-        let epoch = record.map.as_ref().map_or(0, Map::epoch);
+        let epoch = record.map.as_ref().map_or(0, ClusterMap::epoch);
         match &self.keeper {
             Some(keeper) => {
                 keeper.write(record);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
-use vireo_core::compact;
+use vireo_core::postcard_writer;
 
 /// Octets of a message at most: the largest is the whole context of a UE with what it wants done.
 pub const MOST: usize = 1 << 20;
@@ -24,7 +24,7 @@ pub enum FrameError {
     Greeting(#[from] super::GreetingError),
     /// The peer does not show that it is a member.
     #[error(transparent)]
-    Insecure(super::Insecure),
+    Insecure(super::TlsPeerError),
     /// The connection.
     #[error("{0}")]
     Io(io::Error),
@@ -61,14 +61,14 @@ impl FrameError {
 
 /// What has been received and not been taken.
 #[derive(Debug, Default)]
-pub struct Inbox {
+pub struct FrameReader {
     /// Room, of which `from..end` is taken.
     octets: Vec<u8>,
     from: usize,
     end: usize,
 }
 
-impl Inbox {
+impl FrameReader {
     /// Reads what is there, at most one piece; how many octets. As much is kept as one frame and one piece.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl Inbox {
 
     /// One that has received this.
     pub(crate) fn with(octets: Vec<u8>) -> Self {
-        Inbox { end: octets.len(), octets, from: 0 }
+        FrameReader { end: octets.len(), octets, from: 0 }
     }
 
     /// Whether the last piece took all the room that there was: there may be more.
@@ -159,15 +159,15 @@ pub fn decode<'a, T: Deserialize<'a>>(frame: &'a [u8]) -> Result<T, FrameError> 
 
 /// What is to be sent and was not.
 #[derive(Debug, Default)]
-pub struct Outbox {
+pub struct FrameWriter {
     octets: Vec<u8>,
     from: usize,
 }
 
-impl Outbox {
+impl FrameWriter {
     /// One that has room for so many octets before it takes more memory.
     pub(crate) fn with_room(octets: usize) -> Self {
-        Outbox { octets: Vec::with_capacity(octets), from: 0 }
+        FrameWriter { octets: Vec::with_capacity(octets), from: 0 }
     }
 
     /// Adds octets as they are.
@@ -180,7 +180,7 @@ impl Outbox {
         let start = self.octets.len();
         self.octets.extend_from_slice(&[0; LENGTH]);
         // A message always encodes: its strings and sequences have known lengths.
-        if compact::put(message, &mut self.octets).is_err() {
+        if postcard_writer::to_vec(message, &mut self.octets).is_err() {
             self.octets.truncate(start);
             return None;
         }
@@ -253,13 +253,13 @@ mod tests {
 
     #[test]
     fn frames_arrive_whole_and_in_order_however_they_are_cut() {
-        let mut outbox = Outbox::default();
+        let mut outbox = FrameWriter::default();
         let messages: Vec<Vec<u8>> = [0, 1, 5, 70_000].map(|length| vec![length as u8; length]).into();
         messages.iter().for_each(|message| assert!(outbox.put(message).is_some()));
         let mut wire = Vec::new();
         outbox.drain(&mut wire).unwrap();
         assert!(outbox.is_empty());
-        let (mut slow, mut inbox, mut seen) = (Slow(&wire), Inbox::default(), Vec::new());
+        let (mut slow, mut inbox, mut seen) = (Slow(&wire), FrameReader::default(), Vec::new());
         loop {
             let read = inbox.fill(&mut slow).unwrap();
             while let Some(frame) = inbox.frame().unwrap() {
@@ -274,12 +274,12 @@ mod tests {
 
     #[test]
     fn a_length_beyond_the_bound_and_octets_that_are_too_many_are_refused() {
-        let mut inbox = Inbox::default();
+        let mut inbox = FrameReader::default();
         inbox.fill(&mut &[0x7f, 0xff, 0xff, 0xff, 1][..]).unwrap();
         assert!(matches!(inbox.frame(), Err(FrameError::Length(0x7fff_ffff))));
         assert!(matches!(decode::<u8>(&[1, 2]), Err(FrameError::Message)));
         assert!(matches!(decode::<Vec<u8>>(&[9, 1]), Err(FrameError::Message)));
         assert!(matches!(inbox.fill(&mut &[][..]), Err(FrameError::Closed)));
-        assert!(Outbox::default().put(&vec![0_u8; MOST + 1]).is_none());
+        assert!(FrameWriter::default().put(&vec![0_u8; MOST + 1]).is_none());
     }
 }

@@ -5,11 +5,11 @@ use super::message::{PoolLoad, Welcome};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_core::balance::{BalancerId, HostId};
-use vireo_core::cluster::{Map, Member, Past};
+use vireo_core::cluster::{ClusterMap, Member, RejoinInfo};
 
 /// What a balancer is told when it joins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seat {
+pub struct BalancerAssignment {
     /// Its number.
     pub balancer: BalancerId,
     /// The key of the 5G-TMSIs, by which it finds the bucket of a UE.
@@ -28,21 +28,21 @@ pub enum ToController {
         /// Where it takes other hosts' copies.
         copies: SocketAddr,
         /// What it knows if it was a member before.
-        past: Option<Box<Past<HostId>>>,
+        past: Option<Box<RejoinInfo<HostId>>>,
     },
     /// A balancer wants to join.
     Balancer {
         /// Where it takes hosts.
         address: SocketAddr,
         /// What it knows if it was a member before.
-        past: Option<Box<Past<BalancerId>>>,
+        past: Option<Box<RejoinInfo<BalancerId>>>,
     },
     /// It is ready: a host has started its workers, a balancer takes hosts. From here on it is heard.
     Ready,
     /// Nothing else to say.
     Beat,
     /// The hosts of the map that the balancer does not hear.
-    Unheard(Vec<HostId>),
+    SilentHosts(Vec<HostId>),
     /// How loaded the host is.
     Report {
         /// The part of its processors that is in use, 0 to 1, averaged.
@@ -62,10 +62,10 @@ pub enum ToController {
     /// The host wants to leave: others are to get its UEs.
     Leave,
     /// The hosts of the map that do not take this host's copies.
-    Unreached(Vec<HostId>),
+    UnreachablePeers(Vec<HostId>),
     /// Of which parts of the UE addresses, whose hosts are gone, the host's UEs have some: all of them, each time. While it said
     /// so none were on their way to it or from it.
-    Parts {
+    PoolPartitions {
         /// The epoch.
         epoch: u64,
         /// The parts.
@@ -81,13 +81,13 @@ pub enum ToMember {
     /// The host may join.
     Welcome(Welcome),
     /// The balancer may join.
-    Seat(Seat),
+    Assignment(BalancerAssignment),
     /// It may not, or no longer.
     Refused(String),
     /// Nothing else to say.
     Beat,
     /// From here on this map holds.
-    Map(Box<Map>),
+    Map(Box<ClusterMap>),
     /// The host has nothing any more that others have not, and may end.
-    Left,
+    LeaveGranted,
 }

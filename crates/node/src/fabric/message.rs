@@ -4,10 +4,10 @@
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use vireo_core::balance::HostId;
-pub use vireo_core::cluster::Map;
-use vireo_core::n2::View;
+pub use vireo_core::cluster::ClusterMap;
+use vireo_core::n2::ShallowView;
 use vireo_core::ran::RanNode;
-pub use vireo_core::replica::{Copy, Ways};
+pub use vireo_core::replica::{EffectAssociations, ReplicaUpdate};
 use vireo_types::{AssocId, Bucket, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
 
 /// What a host is told when it joins.
@@ -33,9 +33,9 @@ pub enum ToHost<'a> {
     /// The host is not one of the balancer's map, or no longer.
     Refused(String),
     /// Nothing else to say.
-    Beat,
+    Heartbeat,
     /// What follows is given by this map: a host that has an older one adopts it first, whoever tells it first.
-    Map(Box<Map>),
+    Map(Box<ClusterMap>),
     /// An association came up.
     Up {
         /// Which.
@@ -62,7 +62,7 @@ pub enum ToHost<'a> {
         /// one that has the same hosts, so that the message finds it if it has to be given again.
         bucket: Option<Bucket>,
         /// Where it goes; `None` for a message at fault.
-        view: Option<View>,
+        view: Option<ShallowView>,
         /// The PDU.
         #[serde(borrow, with = "serde_bytes")]
         pdu: &'a [u8],
@@ -111,28 +111,28 @@ pub enum ToHost<'a> {
     },
     /// All that the host had said before it asked by [`ToBalancer::Sync`] is done, and what it is given from now on is by
     /// the balancer's last map.
-    Synced {
+    BarrierReply {
         /// The number of the question.
         number: u64,
     },
     /// Nobody has these addresses of the host's part of the pools any more: the UE that had taken them along to another host.
-    Returned {
+    AddressReturned {
         /// The data network.
         dnn: Dnn,
         /// The addresses.
         address: SessionAddress,
     },
     /// The node of an association that is up, as other hosts have it.
-    Node(OfNode),
+    Node(AssociationOwner),
     /// The addresses of the AMF at which the balancer's associations end, as far as it knows.
     Endpoints(Vec<IpAddr>),
     /// So many of the NGAP PDUs that the host has given on this connection were sent.
-    Sent {
+    SentCount {
         /// How many, those that were left out as repeats included.
         count: u64,
     },
     /// An association is about to end, and a message about a UE was not acknowledged by its node.
-    Unsent {
+    Undelivered {
         /// The association.
         assoc: AssocId,
         /// The UE.
@@ -150,7 +150,7 @@ pub enum ToHost<'a> {
 
 /// Of which RAN node a further association is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OfNode {
+pub struct AssociationOwner {
     /// The association.
     pub assoc: AssocId,
     /// The node's number: the association on which it has set NG up, which need not be up any more.
@@ -177,7 +177,7 @@ pub enum ToBalancer<'a> {
     Host(HostId),
     /// What follows is said by this map: a balancer that has an older one adopts it first, so that all that the owner before
     /// has had sent comes before all that the next one has.
-    Map(Box<Map>),
+    Map(Box<ClusterMap>),
     /// Nothing else to say.
     Beat,
     /// An NGAP PDU to send.
@@ -258,9 +258,9 @@ pub enum ToBalancer<'a> {
         address: SessionAddress,
     },
     /// A further association is this node's: whoever joins later is told.
-    Node(OfNode),
+    Node(AssociationOwner),
     /// Nothing but heartbeats comes by this connection: those of a host, which has another one.
-    Pulse(HostId),
+    HeartbeatOnly(HostId),
     /// The peer of an association is to be asked for a sign of life.
     Probe {
         /// The association.
@@ -272,7 +272,7 @@ pub enum ToBalancer<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToReplica<'a> {
     /// Who it is, and of which epoch its map is; also whenever it has a new one.
-    From {
+    Hello {
         /// The host.
         host: HostId,
         /// The epoch.
@@ -280,24 +280,24 @@ pub enum ToReplica<'a> {
     },
     /// A UE as it is now.
     #[serde(borrow)]
-    Copy(Copy<'a>),
+    Copy(ReplicaUpdate<'a>),
     /// All that the sender has had sent for the UEs of the buckets that an epoch gave to the receiver is done: they are the
     /// receiver's, as the copies before this have them.
-    Yours {
+    BucketHandoff {
         /// Its number, as that of a copy.
         number: u64,
         /// The epoch.
         epoch: u64,
     },
     /// The sender asks which addresses of its part the receiver's UEs have.
-    Asks {
+    AddressAuditRequest {
         /// Its number, as that of a copy.
         number: u64,
         /// The epoch of which it asks: no UEs are on their way when that is answered.
         epoch: u64,
     },
     /// The answer, or a piece of it.
-    Has {
+    AddressAuditReply {
         /// Its number, as that of a copy.
         number: u64,
         /// The epoch.
@@ -310,21 +310,21 @@ pub enum ToReplica<'a> {
         last: bool,
     },
     /// All UEs of these buckets were sent that the sender has, which is their owner: it asks which of them the receiver has of others.
-    Whole {
+    ReconcileRequest {
         /// Its number, as that of a copy.
         number: u64,
         /// The buckets.
         buckets: Vec<Bucket>,
     },
     /// Of these UEs their owner has nothing: what the receiver has of them was never acknowledged.
-    Gone {
+    ReconcileRemove {
         /// Its number, as that of a copy.
         number: u64,
         /// The UEs.
         ues: Vec<Ltmsi>,
     },
     /// All that the sender's copies up to a number want done has left.
-    Left {
+    EffectWatermark {
         /// Its number, as that of a copy.
         number: u64,
         /// That of the copy.
@@ -334,9 +334,9 @@ pub enum ToReplica<'a> {
 
 /// From a host that keeps copies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ToPrimary {
+pub enum ToOwner {
     /// All copies up to this number are kept.
-    Kept {
+    CopyAck {
         /// The number.
         number: u64,
     },
@@ -345,8 +345,8 @@ pub enum ToPrimary {
         /// The epoch that holds.
         epoch: u64,
     },
-    /// The answer to [`ToReplica::Whole`].
-    Others {
+    /// The answer to [`ToReplica::ReconcileRequest`].
+    ReconcileReply {
         /// The number of the question.
         number: u64,
         /// UEs of the buckets of which others have sent copies, and the asking host has not: some, if there are very many.

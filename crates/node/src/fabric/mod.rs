@@ -29,10 +29,10 @@ mod socket;
 pub(crate) mod stream;
 mod tls;
 
-pub use frame::{FrameError, Inbox, Outbox};
+pub use frame::{FrameError, FrameReader, FrameWriter};
 use serde::{Deserialize, Serialize};
-pub use tls::Insecure;
 pub(crate) use tls::Security;
+pub use tls::TlsPeerError;
 
 /// The version that this release speaks.
 pub const VERSION: u16 = 9;

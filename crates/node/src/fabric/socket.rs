@@ -1,6 +1,6 @@
 //! What the octets of a connection go over: TCP as it is, or TLS in it. Nothing here waits.
 
-use super::tls::Insecure;
+use super::tls::TlsPeerError;
 use rustls::Connection;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -117,7 +117,7 @@ impl Secured {
                 // Taken, so that it is not a reset that the other end gets.
                 let _ = self.tcp.read(&mut [0; 4096]);
                 let _ = self.tcp.write(&ALERT);
-                return Err(io::Error::other(Insecure::Plain));
+                return Err(io::Error::other(TlsPeerError::Plain));
             }
             self.begun = true;
         }
@@ -145,7 +145,7 @@ impl Secured {
         let processed = self.connection.process_new_packets();
         // Answers, or the alert that says what is wrong.
         let pushed = self.push();
-        processed.map_err(|error| io::Error::other(Insecure::Tls(error)))?;
+        processed.map_err(|error| io::Error::other(TlsPeerError::Tls(error)))?;
         pushed.map(|()| true)
     }
 }

@@ -1,6 +1,6 @@
 //! One connection of the fabric: greetings, then frames both ways, without waiting.
 
-use super::frame::{FrameError, Inbox, Outbox};
+use super::frame::{FrameError, FrameReader, FrameWriter};
 use super::socket::Socket;
 use super::{GREETING, Greeting, GreetingError, Role, Security, TLS};
 use rustix::event::epoll;
@@ -17,8 +17,8 @@ pub(crate) struct Stream {
     socket: Socket,
     peer: Option<SocketAddr>,
     security: Security,
-    inbox: Inbox,
-    outbox: Outbox,
+    inbox: FrameReader,
+    outbox: FrameWriter,
     /// Who it may be; `None` once it has greeted.
     expected: Option<&'static [Role]>,
     /// Who it is.
@@ -33,7 +33,7 @@ pub(crate) struct Stream {
 
 /// What another process needs to go on with a connection, beside its socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Carried {
+pub(crate) struct StreamSnapshot {
     role: Option<Role>,
     #[serde(with = "serde_bytes")]
     inbox: Vec<u8>,
@@ -43,9 +43,9 @@ pub(crate) struct Carried {
 
 impl Stream {
     /// What another process needs to go on with it: `None` with TLS, whose keys are nobody else's.
-    pub(crate) fn carry(&self) -> Option<Carried> {
+    pub(crate) fn carry(&self) -> Option<StreamSnapshot> {
         let (inbox, outbox) = (self.inbox.rest().to_vec(), self.outbox.rest().to_vec());
-        self.socket.is_plain().then_some(Carried { role: self.role, inbox, outbox })
+        self.socket.is_plain().then_some(StreamSnapshot { role: self.role, inbox, outbox })
     }
 
     /// Goes on with a connection of another process, which was plain. Who has not greeted yet is one of `expected`.
@@ -53,16 +53,16 @@ impl Stream {
         socket: TcpStream,
         security: &Security,
         expected: &'static [Role],
-        carried: Carried,
+        carried: StreamSnapshot,
     ) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
-        let mut outbox = Outbox::default();
+        let mut outbox = FrameWriter::default();
         outbox.raw(&carried.outbox);
         Ok(Stream {
             peer: socket.peer_addr().ok(),
             socket: Socket::new(socket, None),
             security: security.clone(),
-            inbox: Inbox::with(carried.inbox),
+            inbox: FrameReader::with(carried.inbox),
             outbox,
             expected: carried.role.is_none().then_some(expected),
             role: carried.role,
@@ -111,13 +111,13 @@ impl Stream {
         socket.set_nonblocking(true)?;
         // Frames are gathered here; what is written is to leave.
         socket.set_nodelay(true)?;
-        let mut outbox = Outbox::default();
+        let mut outbox = FrameWriter::default();
         outbox.raw(&Greeting::of(own).encode());
         Ok(Stream {
             socket: Socket::new(socket, tls),
             peer,
             security: security.clone(),
-            inbox: Inbox::default(),
+            inbox: FrameReader::default(),
             outbox,
             expected: Some(expected),
             role: None,
@@ -147,7 +147,7 @@ impl Stream {
     }
 
     /// The same for messages that are frames already.
-    pub(crate) fn frames(&mut self, frames: &Outbox) {
+    pub(crate) fn frames(&mut self, frames: &FrameWriter) {
         self.outbox.raw(frames.rest());
     }
 

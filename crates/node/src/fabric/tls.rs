@@ -15,7 +15,7 @@ const ADDRESSES: usize = 64;
 
 /// Why a connection is not secure.
 #[derive(Debug, thiserror::Error)]
-pub enum Insecure {
+pub enum TlsPeerError {
     /// The other side has no TLS.
     #[error("it speaks without TLS, and this member with it: set cluster.tls there too, or for no member")]
     Plain,

@@ -1,11 +1,11 @@
 //! Whose context of a subscriber is the one: what `core::replica`'s claims decide, carried out.
 
-use super::{Host, Parcel};
+use super::{EventMessage, Host};
 use crate::balancer::Command;
 use crate::clock::clock;
 use vireo_core::config::Timers;
 use vireo_core::context::UeContext;
-use vireo_core::replica::{Claim, Claims, Verdict};
+use vireo_core::replica::{Claim, ClaimResolution, Claims};
 use vireo_core::schedule::kind::NfKind;
 use vireo_store::region::{Key, Slot};
 use vireo_types::{Instant, Supi};
@@ -24,7 +24,7 @@ impl Host {
         self.supersede(before.filter(|old| *old != slot), supi);
         if let Some(ue) = ue {
             let claim = self.claims.binds(supi, ue, at, clock());
-            self.say(claim);
+            self.announce_claim(claim);
         }
         if !bound {
             self.bind(slot, Key::Supi, supi.as_u64());
@@ -40,7 +40,7 @@ impl Host {
     }
 
     /// Tells the other hosts of a cluster.
-    fn say(&mut self, Claim { supi, ue, at }: Claim) {
+    fn announce_claim(&mut self, Claim { supi, ue, at }: Claim) {
         if self.cluster.is_some() {
             self.egress.send(Command::Claim { supi, ue, at });
         }
@@ -50,14 +50,14 @@ impl Host {
     fn supersede(&mut self, old: Option<Slot>, supi: Supi) {
         if let Some(old) = old {
             self.region.unbind(old, Key::Supi, supi.as_u64());
-            self.deliver(old, &Parcel::Superseded, NfKind::StateManagement);
+            self.deliver(old, &EventMessage::Superseded, NfKind::StateManagement);
         }
     }
 
     /// The subscriber has registered at another host: the context here is superseded, unless it is that one, handed over
     /// since.
     pub(super) fn claimed(&mut self, claim: Claim) {
-        if self.claims.hear(claim, clock()) {
+        if self.claims.on_remote_claim(claim, clock()) {
             let same = self.region.slot_of(claim.ue);
             let here = self.region.lookup(Key::Supi, claim.supi.as_u64());
             self.supersede(here.filter(|here| same != Some(*here)), claim.supi);
@@ -68,15 +68,17 @@ impl Host {
     pub(super) fn enter_supi(&mut self, slot: Slot, ue: &UeContext, claimed: impl Fn() -> Option<Instant>) {
         let Some(supi) = ue.identity.supi else { return };
         let region = &self.region;
-        let verdict = self.claims.enters(ue, |ue| region.slot_of(ue) == Some(slot), claimed);
+        let verdict = self.claims.resolve(ue, |ue| region.slot_of(ue) == Some(slot), claimed);
         let here = region.lookup(Key::Supi, supi.as_u64()).filter(|here| *here != slot);
         match (verdict, here) {
-            (Verdict::Goes, _) => return self.deliver(slot, &Parcel::Superseded, NfKind::StateManagement),
-            (Verdict::Registers, _) => return,
-            (Verdict::Unknown, Some(_)) => {
+            (ClaimResolution::Goes, _) => {
+                return self.deliver(slot, &EventMessage::Superseded, NfKind::StateManagement);
+            }
+            (ClaimResolution::Registers, _) => return,
+            (ClaimResolution::Unknown, Some(_)) => {
                 return tracing::debug!("two contexts of a subscriber, and no claim says which");
             }
-            (Verdict::Stays | Verdict::Unknown, here) => self.supersede(here, supi),
+            (ClaimResolution::Stays | ClaimResolution::Unknown, here) => self.supersede(here, supi),
         }
         self.bind(slot, Key::Supi, supi.as_u64());
     }
@@ -94,8 +96,8 @@ impl Host {
         let Some(ue) = self.region.ltmsi_of(slot) else { return true };
         let region = &self.region;
         let is_it = |ue| region.slot_of(ue) == Some(slot);
-        let Ok(claim) = self.claims.again((supi, ue), is_it, at, clock()) else { return false };
-        self.say(claim);
+        let Ok(claim) = self.claims.repeat_for_takeover((supi, ue), is_it, at, clock()) else { return false };
+        self.announce_claim(claim);
         let here = self.region.lookup(Key::Supi, supi.as_u64()).filter(|here| *here != slot);
         self.supersede(here, supi);
         self.bind(slot, Key::Supi, supi.as_u64());
@@ -109,6 +111,6 @@ impl Host {
             here.is_some() && here == self.region.slot_of(claim.ue)
         };
         let claims: Vec<Claim> = self.claims.own(clock()).filter(is_there).collect();
-        claims.into_iter().for_each(|claim| self.say(claim));
+        claims.into_iter().for_each(|claim| self.announce_claim(claim));
     }
 }

@@ -6,32 +6,34 @@
 //! over goes on from the copies: it does what the last commit of a UE wanted done once more (the balancer drops what was
 //! sent), and gets the inputs that the dead host was not done with again (it drops those that a copy is the result of).
 
-use super::census::{Census, GoneParts};
+use super::address_audit::{AddressAudit, GoneParts};
+use super::database_takeover::{LoadingBuckets, newly_owned_buckets};
 use super::entry::Unsure;
-use super::nodes::way_to;
-use super::stored::{Loading, gained};
-use super::{Follow, Host, Input};
+use super::nodes::select_association;
+use super::{DeferredEvent, Host, Input};
 use crate::balancer::Command;
 use crate::clock::clock;
 use crate::cluster::config::ReplicationConfig;
 use crate::cluster::replicator::Replicator;
 use crate::config::NF_KINDS;
-use crate::crew::quota;
-use crate::fabric::message::{Map, PoolLoad, Ways, Welcome};
+use crate::fabric::message::{ClusterMap, EffectAssociations, PoolLoad, Welcome};
 use crate::metrics::{Flow, process};
-use crate::nf::outbox::{Outbox, Summary};
-use crate::nf::references;
+use crate::supervisor::quota;
+use crate::worker::outbox::{Outbox, Summary};
+use crate::worker::references;
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
-use vireo_core::balance::board::Average;
+use vireo_core::balance::load_table::MovingAverage;
 use vireo_core::balance::map::BucketMap;
 use vireo_core::balance::{BalancerId, HostId};
-use vireo_core::cluster::part_of;
+use vireo_core::cluster::partition_of;
 use vireo_core::context::UeContext;
-use vireo_core::replica::{self, ASKED_EVERY, Again, Commit, Origin, Primary, Shadow, Taken, Undone};
+use vireo_core::replica::{
+    self, ASKED_EVERY, BucketOwner, Commit, Origin, ReplicaEntry, ResentCommit, TakeoverSet, UnsentOutbox,
+};
 use vireo_core::schedule::kind::NfKind;
-use vireo_core::turn::Effect;
-use vireo_store::region::{Buffer, Key, Record, Slot, Snapshot};
+use vireo_core::step::Effect;
+use vireo_store::region::{Buffer, CommitRecord, Key, Slot, Snapshot};
 use vireo_types::{Bucket, Duration, Instant, Ltmsi};
 
 /// Records whose effects wait, before nothing more is taken from workers.
@@ -61,7 +63,7 @@ pub(super) struct Pending {
     buffer: Buffer,
     outbox: Outbox,
     /// By which associations its effects go.
-    ways: Ways,
+    ways: EffectAssociations,
 }
 
 /// A host's part in its cluster.
@@ -69,10 +71,10 @@ pub(super) struct Pending {
 pub(super) struct Cluster {
     pub(super) member: Membership,
     /// What other hosts have of this one's UEs, and which buckets come and go.
-    pub(super) primary: Primary<Slot, Pending>,
+    pub(super) primary: BucketOwner<Slot, Pending>,
     awaited: FxHashSet<u64>,
     /// Events of this host itself for UEs that go to other hosts, that came when nothing was to be begun any more.
-    pub(super) late: Vec<Follow>,
+    pub(super) late: Vec<DeferredEvent>,
     /// Inputs for UEs that others have to hand over first.
     pub(super) waiting: VecDeque<Input>,
     /// The number of the last question of all whether the balancers have done all: this host ends when it is answered.
@@ -82,14 +84,14 @@ pub(super) struct Cluster {
     /// UEs that were entered while a node of theirs was unknown.
     pub(super) unsure: Vec<Unsure>,
     /// UEs that come from a database.
-    pub(super) loading: Loading,
+    pub(super) loading: LoadingBuckets,
     /// Inputs that a dead host has carried out.
     carried: FxHashSet<u64>,
     carried_until: Instant,
     /// The balancer that passes claims of subscribers on.
     holder: Option<BalancerId>,
     /// Addresses that UEs have taken along to other hosts.
-    pub(super) census: Census,
+    pub(super) census: AddressAudit,
     balancers: Vec<BalancerId>,
     /// How many numbers hosts were given.
     joined: u16,
@@ -102,17 +104,17 @@ pub(super) struct Cluster {
     /// CPU time of this host's processes, in microseconds, and the processors that cgroups leave them.
     used_us: u64,
     quota: Option<f64>,
-    cpu: Average,
+    cpu: MovingAverage,
     /// Messages of balancers since the last report, and a second.
     pub(super) inputs: u32,
-    rate: Average,
-    backlogs: Vec<Average>,
+    rate: MovingAverage,
+    backlogs: Vec<MovingAverage>,
 }
 
 impl Cluster {
     pub(super) fn new(member: Membership) -> Self {
         Cluster {
-            primary: Primary::new(member.welcome.host, member.replication, member.replicas.clone()),
+            primary: BucketOwner::new(member.welcome.host, member.replication, member.replicas.clone()),
             member,
             awaited: FxHashSet::default(),
             late: Vec::new(),
@@ -120,11 +122,11 @@ impl Cluster {
             last_sync: None,
             has_left: false,
             unsure: Vec::new(),
-            loading: Loading::default(),
+            loading: LoadingBuckets::default(),
             carried: FxHashSet::default(),
             carried_until: Instant::default(),
             holder: None,
-            census: Census::default(),
+            census: AddressAudit::default(),
             balancers: Vec::new(),
             joined: 0,
             parts: GoneParts::default(),
@@ -133,9 +135,9 @@ impl Cluster {
             asked: clock(),
             used_us: process::cpu_us(),
             quota: quota(),
-            cpu: Average::default(),
+            cpu: MovingAverage::default(),
             inputs: 0,
-            rate: Average::default(),
+            rate: MovingAverage::default(),
             backlogs: Vec::new(),
         }
     }
@@ -164,7 +166,7 @@ impl Cluster {
     /// Whether hosts have said that they have copies, and something waits for that; or one has handed something over.
     pub(super) fn is_news(&self) -> bool {
         let said = self.member.replicator.has_handed() || self.member.replicator.has_said();
-        said || self.primary.is_news(&self.member.replicator)
+        said || self.primary.has_released_effects(&self.member.replicator)
     }
 
     /// Whether there is more to do of what is done a little at a time, or is looked at again and again.
@@ -174,7 +176,7 @@ impl Cluster {
 
     /// Which part of the pools of addresses is a host's.
     pub(super) fn part_of(&self, host: HostId) -> u16 {
-        part_of(host, self.member.welcome.part.1)
+        partition_of(host, self.member.welcome.part.1)
     }
 
     /// Parts that hosts have had, and none of the map has.
@@ -190,7 +192,7 @@ impl Cluster {
 
     /// A question to the balancers, to say when all is done that was said so far.
     pub(super) fn question(&self, number: u64) -> Command {
-        Command::Sync { host: self.primary.own(), number }
+        Command::Barrier { host: self.primary.own(), number }
     }
 }
 
@@ -198,7 +200,7 @@ impl Host {
     /// A record whose effects leave when those who are to have a copy have it.
     pub(super) fn copy(&mut self, slot: Slot, buffer: Buffer, outbox: Outbox, snapshot: &Snapshot) {
         let Some(cluster) = self.cluster.as_mut() else {
-            return self.let_go(slot, buffer, outbox, Ways::default());
+            return self.emit_effects(slot, buffer, outbox, EffectAssociations::default());
         };
         // Fixed now: whoever does it again after this host's death does it by the same.
         let ways = self.nodes.ways(slot, &outbox.effects);
@@ -210,17 +212,17 @@ impl Host {
         let commit = Commit { slot, ltmsi, before, input, context, outbox: effects, ways };
         let Cluster { primary, member: Membership { replicator, .. }, awaited, .. } = &mut **cluster;
         let (mut copies, mut octets) = (0, 0);
-        let mut send = |to, copy: replica::Copy<'_>| {
+        let mut send = |to, copy: replica::ReplicaUpdate<'_>| {
             (copies, octets) = (copies + 1, octets + replicator.send_copy(to, copy) as u64);
         };
         let record = Pending { slot, buffer, outbox, ways };
-        let released = primary.commits((&commit, ended), &*replicator, record, &mut send);
+        let released = primary.on_commit((&commit, ended), &*replicator, record, &mut send);
         if copies > 0 {
             self.account.metrics.messages(Flow::CopiesOut, copies);
             self.account.metrics.messages(Flow::CopyOctetsOut, octets);
         }
         match released {
-            Some(Pending { outbox, .. }) => self.let_go(slot, buffer, outbox, ways),
+            Some(Pending { outbox, .. }) => self.emit_effects(slot, buffer, outbox, ways),
             None => drop(awaited.insert(buffer.to_item())),
         }
     }
@@ -232,7 +234,7 @@ impl Host {
         {
             let Pending { slot, buffer, outbox, ways } = pending;
             cluster.awaited.remove(&buffer.to_item());
-            self.let_go(slot, buffer, outbox, ways);
+            self.emit_effects(slot, buffer, outbox, ways);
         }
         let Some(cluster) = self.cluster.as_mut() else { return };
         if !cluster.carried.is_empty() && now > cluster.carried_until {
@@ -242,7 +244,7 @@ impl Host {
         let (since, due) = (now.since(cluster.reported), now.since(cluster.reported) >= every);
         if now.since(cluster.asked) >= ASKED_EVERY {
             cluster.asked = now;
-            let question = cluster.primary.asks_what_left().map(|number| cluster.question(number));
+            let question = cluster.primary.request_watermark().map(|number| cluster.question(number));
             question.into_iter().for_each(|asks| self.egress.send(asks));
         }
         self.catch_up();
@@ -265,7 +267,7 @@ impl Host {
     /// Sends some UEs to hosts that are to have copies from now on.
     fn catch_up(&mut self) {
         let Some(cluster) = self.cluster.as_mut() else { return };
-        let Some((to, from)) = cluster.primary.next_behind(&cluster.member.replicator) else { return };
+        let Some((to, from)) = cluster.primary.next_lagging_replica(&cluster.member.replicator) else { return };
         let mut record = Snapshot::default();
         let slots: Vec<Slot> = self.region.slots_from(from, COPIED_AT_ONCE).map(|(slot, _)| slot).collect();
         let mut next = from + COPIED_AT_ONCE;
@@ -290,7 +292,7 @@ impl Host {
         let unreached: Vec<HostId> = cluster.primary.hosts().iter().copied().filter(unreached).collect();
         if !unreached.is_empty() || cluster.complained {
             cluster.complained = !unreached.is_empty();
-            self.egress.send(Command::Unreached(unreached));
+            self.egress.send(Command::UnreachablePeers(unreached));
         }
         let used =
             process::cpu_us() + self.rings.iter().filter_map(|worker| process::cpu_us_of(worker.pid)).sum::<u64>();
@@ -302,7 +304,7 @@ impl Host {
         cluster.rate.take(f64::from(inputs) * 1e6 / (since.as_micros() as f64).max(1.0));
         let mut pools = Vec::new();
         let slices = self.config.slices.len();
-        cluster.backlogs.resize((slices + 1) * NF_KINDS, Average::default());
+        cluster.backlogs.resize((slices + 1) * NF_KINDS, MovingAverage::default());
         for slice in 0..=slices {
             for kind in NfKind::ALL {
                 let purpose = self.pools.purpose(slice, kind);
@@ -340,10 +342,10 @@ impl Host {
     }
 
     /// A new epoch: other hosts have died or joined, or buckets go from host to host.
-    pub(super) fn adopt(&mut self, map: Map) {
+    pub(super) fn adopt(&mut self, map: ClusterMap) {
         let loads = self.loads();
         let Some(cluster) = self.cluster.as_mut() else { return };
-        if !map.buckets.is_whole() || cluster.primary.map().is_some_and(|old| old.epoch() >= map.buckets.epoch()) {
+        if !map.buckets.is_complete() || cluster.primary.map().is_some_and(|old| old.epoch() >= map.buckets.epoch()) {
             return tracing::error!(epoch = map.buckets.epoch(), "a map that is not the next was refused");
         }
         let own = cluster.primary.own();
@@ -353,7 +355,7 @@ impl Host {
         // From here on a dead host's copies are refused, and its UEs are this host's.
         let taken = cluster.member.replicator.adopt(&map);
         let begins = cluster.primary.map().is_none();
-        let gained = if loads { gained(cluster, &map.buckets) } else { FxHashSet::default() };
+        let gained = if loads { newly_owned_buckets(cluster, &map.buckets) } else { FxHashSet::default() };
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
         let balancers: Vec<BalancerId> = map.balancers.iter().map(|(balancer, _)| *balancer).collect();
         let gone = cluster.primary.hosts().iter().any(|host| !hosts.contains(host))
@@ -378,7 +380,7 @@ impl Host {
         self.enter_taken(taken);
         let Some(primary) = self.cluster.as_ref().map(|cluster| &cluster.primary) else { return };
         let Some(map) = primary.map() else { return };
-        let owned = (0..Bucket::COUNT).filter(|b| map.owners(Bucket::new(*b)).primary() == Some(own)).count();
+        let owned = (0..Bucket::COUNT).filter(|b| map.owners(Bucket::new(*b)).owner() == Some(own)).count();
         tracing::info!(
             epoch,
             hosts = count,
@@ -392,7 +394,7 @@ impl Host {
     }
 
     /// Goes on with UEs that are this host's from now on.
-    pub(super) fn enter_taken(&mut self, mut taken: Taken) {
+    pub(super) fn enter_taken(&mut self, mut taken: TakeoverSet) {
         let Some(cluster) = self.cluster.as_mut() else { return };
         let mut awaited = std::mem::take(&mut taken.awaited);
         awaited.extend(&cluster.loading.buckets);
@@ -401,7 +403,7 @@ impl Host {
         // Workers give numbers in these buckets once those that are given are known.
         self.tell_own();
         if let Some(cluster) = self.cluster.as_mut() {
-            cluster.primary.look_again();
+            cluster.primary.rescan();
         }
         self.release_waiting();
     }
@@ -416,14 +418,22 @@ impl Host {
             let Pending { slot, outbox: Outbox { ltmsi, input, .. }, ways, .. } = *pending;
             let found = region.read_record(pending.buffer, &mut record, true);
             let before = region.ltmsi_of(slot).filter(|before| *before != ltmsi);
-            found.then_some(Again { slot, ltmsi, before, input, context: record.context, outbox: record.outbox, ways })
+            found.then_some(ResentCommit {
+                slot,
+                ltmsi,
+                before,
+                input,
+                context: record.context,
+                outbox: record.outbox,
+                ways,
+            })
         };
-        primary.wait_for_others(read, &mut |to, copy| _ = replicator.send_copy(to, copy));
+        primary.reassign_acks(read, &mut |to, copy| _ = replicator.send_copy(to, copy));
     }
 
     /// Goes on with the UEs of a dead host, and with those that others have handed over. Unless it is `sure` what nodes there are,
     /// UEs of nodes that are unknown are kept back.
-    pub(super) fn take_over_ues(&mut self, taken: Taken, sure: bool) {
+    pub(super) fn take_over_ues(&mut self, taken: TakeoverSet, sure: bool) {
         let began = std::time::Instant::now();
         let now = clock();
         if let Some(cluster) = self.cluster.as_mut().filter(|_| !taken.inputs.is_empty()) {
@@ -462,13 +472,13 @@ impl Host {
         &mut self,
         ltmsi: Ltmsi,
         mut ue: UeContext,
-        shadow: &Shadow,
+        shadow: &ReplicaEntry,
         (lags, now): (bool, Instant),
     ) -> Option<Slot> {
         if lags {
             replica::skip(&mut ue);
         }
-        let Some(octets) = (if lags { shadow.followed_by(&ue) } else { shadow.record() }) else {
+        let Some(octets) = (if lags { shadow.next_version(&ue) } else { shadow.record() }) else {
             tracing::error!(%ltmsi, "a UE was not taken over: its copy has no encoding; please report it");
             return None;
         };
@@ -507,7 +517,12 @@ impl Host {
         }
         let mut seen = Snapshot::default();
         self.region.read(slot, &mut seen);
-        let record = Record { consumed: self.sequence, deadline: ue.deadline(), context: octets, ..Record::default() };
+        let record = CommitRecord {
+            consumed: self.sequence,
+            deadline: ue.deadline(),
+            context: octets,
+            ..CommitRecord::default()
+        };
         let committed = match self.own.commit(slot, &seen, &record) {
             Ok(committed) => committed,
             Err(error) => {
@@ -530,8 +545,8 @@ impl Host {
     }
 
     /// What the last commits of a UE wanted done may not have been: it is done again, under the same names.
-    fn do_again(&mut self, slot: Option<Slot>, shadow: &Shadow, now: Instant) {
-        for Undone { outbox, ways, sent } in shadow.undone(now) {
+    fn do_again(&mut self, slot: Option<Slot>, shadow: &ReplicaEntry, now: Instant) {
+        for UnsentOutbox { outbox, ways, sent } in shadow.unsent_outboxes(now) {
             match Outbox::decode(outbox) {
                 Some(mut outbox) => {
                     if sent {
@@ -544,7 +559,7 @@ impl Host {
         }
     }
 
-    pub(super) fn do_one_again(&mut self, slot: Option<Slot>, outbox: Outbox, ways: Ways) {
+    pub(super) fn do_one_again(&mut self, slot: Option<Slot>, outbox: Outbox, ways: EffectAssociations) {
         let Outbox { at, ltmsi, key, seids, effects, .. } = outbox;
         if let Some(slot) = slot {
             // What follows goes there, too.
@@ -555,7 +570,7 @@ impl Host {
             let key = key | n as u64 & 0xf;
             match effect {
                 Effect::Ngap { assoc: node, pdu } => {
-                    self.send_about((slot, ltmsi), (node, way_to(ways, node)), key, pdu);
+                    self.send_about((slot, ltmsi), (node, select_association(ways, node)), key, pdu);
                 }
                 Effect::Pfcp { upf, message, .. } => {
                     let seid = seids.next().flatten();
@@ -567,7 +582,7 @@ impl Host {
                     }
                 }
                 binds @ (Effect::BindSupi(_) | Effect::BindSupiSince(..)) => {
-                    for (slot, (supi, at)) in slot.into_iter().zip(binds.binds(at)) {
+                    for (slot, (supi, at)) in slot.into_iter().zip(binds.claims_subscriber(at)) {
                         self.claim_again(slot, supi, at);
                     }
                 }
@@ -579,11 +594,11 @@ impl Host {
 }
 
 /// When a copy's last commits have claimed its subscriber, if they have.
-fn claimed(shadow: &Shadow, now: Instant) -> Option<Instant> {
-    shadow.undone(now).filter_map(|undone| Outbox::decode(undone.outbox)?.claims()).max()
+fn claimed(shadow: &ReplicaEntry, now: Instant) -> Option<Instant> {
+    shadow.unsent_outboxes(now).filter_map(|undone| Outbox::decode(undone.outbox)?.claims()).max()
 }
 
 /// A UE that rests, or nearly so, as it is copied to a host that lacks it.
 pub(super) fn as_it_is<'a>(slot: Slot, ltmsi: Ltmsi, context: &'a [u8], outbox: &'a [u8]) -> Commit<'a, Slot> {
-    Commit { slot, ltmsi, before: None, input: 0, context, outbox, ways: Ways::default() }
+    Commit { slot, ltmsi, before: None, input: 0, context, outbox, ways: EffectAssociations::default() }
 }

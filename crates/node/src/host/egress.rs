@@ -1,20 +1,20 @@
 //! The egress: carries out what workers have committed, once. A record's effects leave in the order of commits; the
 //! record is marked then, so that it is never asked for them again, whoever offers it (DESIGN decision 4).
 
-use super::{BATCH, Host, Parcel, nodes};
+use super::{BATCH, EventMessage, Host, nodes};
 use crate::balancer::Command;
 use crate::clock::clock;
-use crate::fabric::message::Ways;
+use crate::fabric::message::EffectAssociations;
 use crate::metrics::TurnedAway;
-use crate::nf::central::Elsewhere;
-use crate::nf::outbox::Outbox;
-use crate::nf::parcel;
-use crate::nf::{Location, OUTBOX};
-use crate::sbi::amf::With;
-use crate::shared::Travels;
-use vireo_core::chain::{Ask, Carried, SessionNumber, Transferred};
+use crate::sbi::amf::RequestExtras;
+use crate::shared_record::DelegatedCommit;
+use crate::worker::context_database::DatabaseRef;
+use crate::worker::event_message;
+use crate::worker::outbox::Outbox;
+use crate::worker::{Location, OUTBOX};
+use vireo_core::sba::{N1N2TransferResult, PiggybackedSmContext, SessionNumber, SmfRequest};
 use vireo_core::schedule::kind::NfKind;
-use vireo_core::turn::Effect;
+use vireo_core::step::Effect;
 use vireo_store::Version;
 use vireo_store::region::{Buffer, InsertError, Key, Packet, Slot, next_version};
 use vireo_types::Ltmsi;
@@ -25,14 +25,14 @@ const REMEMBERED: usize = 1024;
 /// In what order records leave. A UE's come from one worker after another, each in a ring of its own: that of the later
 /// one may be looked at first.
 #[derive(Debug, Default)]
-pub(super) struct Order {
+pub(super) struct CommitOrder {
     /// The version of the last record of each slot that left, or of its having none any more.
     last: Vec<Version>,
     /// Records that came before their predecessors.
     early: Vec<Buffer>,
 }
 
-impl Order {
+impl CommitOrder {
     pub(super) fn last(&mut self, slot: Slot) -> &mut Version {
         let at = slot.number() as usize;
         if at >= self.last.len() {
@@ -131,7 +131,7 @@ impl Host {
                         self.copy(slot, buffer, outbox, &snapshot);
                     } else {
                         self.travels = self.travels(&snapshot.context);
-                        self.let_go(slot, buffer, outbox, Ways::default());
+                        self.emit_effects(slot, buffer, outbox, EffectAssociations::default());
                     }
                 }
                 _ => self.broken_record(buffer),
@@ -141,7 +141,7 @@ impl Host {
     }
 
     /// Carries a record's effects out, once, by these associations as far as they are up.
-    pub(super) fn let_go(&mut self, slot: Slot, buffer: Buffer, outbox: Outbox, ways: Ways) {
+    pub(super) fn emit_effects(&mut self, slot: Slot, buffer: Buffer, outbox: Outbox, ways: EffectAssociations) {
         let forgets = outbox.forgets();
         self.act(slot, outbox, ways);
         self.own.sent(buffer);
@@ -179,7 +179,7 @@ impl Host {
                     self.returned.pop_front();
                 }
                 self.returned.push_back(sequence);
-                self.not_theirs(&octets);
+                self.redeliver(&octets);
             }
         }
         self.own.free(packet);
@@ -194,7 +194,7 @@ impl Host {
         if let Some((_, summary)) = self.private.as_mut().and_then(|private| private.get_mut(&slot)) {
             *summary = after.unwrap_or_default();
         }
-        self.act(slot, outbox, Ways::default());
+        self.act(slot, outbox, EffectAssociations::default());
         if forgets {
             if let Some(private) = &mut self.private {
                 private.remove(&slot);
@@ -204,43 +204,45 @@ impl Host {
     }
 
     /// Deals with an event that is not for the UE that it was posted to.
-    fn not_theirs(&mut self, octets: &[u8]) {
-        let decoded = parcel::Parcel::decode(octets);
+    fn redeliver(&mut self, octets: &[u8]) {
+        let decoded = event_message::EventMessage::decode(octets);
         (self.input, self.bucket) = (decoded.as_ref().map_or(0, |(_, input, _)| *input), None);
         // Parcels name the node.
         match decoded.map(|(_, _, parcel)| parcel) {
-            Some(Parcel::Initial { assoc: node, pdu, .. }) => match vireo_core::n2::view(pdu) {
+            Some(EventMessage::Initial { assoc: node, pdu, .. }) => match vireo_core::n2::peek(pdu) {
                 Err(fault) => self.fault_of(node, &fault),
                 Ok(view) => match vireo_core::n2::ue_message(pdu) {
                     Err(fault) => self.fault_of(node, &fault),
                     Ok(_) => {
                         // By that bucket it came here, and comes if it has to be given again.
                         self.bucket = self.named(&view, pdu).ok().flatten().map(|tmsi| self.ids.bucket_of(tmsi));
-                        self.stranger((None, node), pdu, &view);
+                        self.create_ue((None, node), pdu, &view);
                     }
                 },
             },
-            Some(Parcel::Congested { assoc: node, pdu }) => {
+            Some(EventMessage::Congested { assoc: node, pdu }) => {
                 self.turn_away((None, node), pdu, TurnedAway::Overload);
             }
-            Some(Parcel::Ngap { assoc: node, pdu, .. }) => {
+            Some(EventMessage::Ngap { assoc: node, pdu, .. }) => {
                 if let Some(assoc) = self.nodes.way(node, None) {
                     self.unknown_ue(assoc, pdu);
                 }
                 self.done();
             }
-            Some(Parcel::Pfcp { upf, request: true, message, .. }) => self.unknown_session(upf, message),
-            Some(Parcel::Transfer { transfer, .. }) => self.transferred(transfer.token, Transferred::Unknown, None),
+            Some(EventMessage::Pfcp { upf, request: true, message, .. }) => self.unknown_session(upf, message),
+            Some(EventMessage::Transfer { transfer, .. }) => {
+                self.transferred(transfer.token, N1N2TransferResult::Unknown, None)
+            }
             _ => {}
         }
     }
 
     /// Carries out what a step wants done, in order.
-    fn act(&mut self, slot: Slot, outbox: Outbox, ways: Ways) {
+    fn act(&mut self, slot: Slot, outbox: Outbox, ways: EffectAssociations) {
         let Outbox { at, ltmsi, key, input, before, after, settled, seids, effects, notes, .. } = outbox;
         let travels = self.travels.take();
         // The answer to a question that takes along what is to be committed is when the input was carried out.
-        let asks = effects.iter().any(|effect| matches!(effect, Effect::Smf { .. }));
+        let asks = effects.iter().any(|effect| matches!(effect, Effect::SmfRequest { .. }));
         let later = asks && travels.as_ref().is_some_and(|travels| travels.part.is_some());
         let (asked, input) = if later { (input, 0) } else { (0, input) };
         self.totals.change(before, after);
@@ -259,7 +261,7 @@ impl Host {
         for (n, effect) in effects.into_iter().enumerate() {
             match effect {
                 Effect::Ngap { assoc: node, pdu } => {
-                    let by = nodes::way_to(ways, node);
+                    let by = nodes::select_association(ways, node);
                     self.send_about((Some(slot), ltmsi), (node, by), key | n as u64 & 0xf, pdu);
                 }
                 Effect::ReleaseStale { assoc: node, amf_id, ran_id } => {
@@ -278,14 +280,16 @@ impl Host {
                     // Of another host's part: that one may give it to others again.
                     let part = self.ids.give_back(slot, &dnn, &address);
                     if let Some(to) = part.and_then(|part| self.cluster.as_ref()?.lender(part)) {
-                        self.egress.send(Command::Return { to, of: Box::new((dnn, address)) });
+                        self.egress.send(Command::ReturnAddress { to, of: Box::new((dnn, address)) });
                     }
                 }
-                Effect::Smf { number, ask, carried } => {
-                    let with = With { carried: carried.as_ref(), travels: travels.as_ref(), input: asked };
+                Effect::SmfRequest { number, ask, carried } => {
+                    let with = RequestExtras { carried: carried.as_ref(), travels: travels.as_ref(), input: asked };
                     self.ask_smf((ltmsi, key | n as u64 & 0xf), number, ask, with);
                 }
-                Effect::Transferred { token, result, carried } => self.transferred(token, result, carried.as_ref()),
+                Effect::N1N2TransferReply { token, result, carried } => {
+                    self.transferred(token, result, carried.as_ref())
+                }
                 Effect::Forget => {}
             }
         }
@@ -300,13 +304,19 @@ impl Host {
     }
 
     /// What a UE's questions to the SMF take along, where that commits to its record.
-    fn travels(&self, context: &[u8]) -> Option<Travels> {
-        let elsewhere = Elsewhere::of(context).filter(|_| self.smf_commits())?;
-        Some(Travels { record: elsewhere.id, part: Elsewhere::part(context).map(<[u8]>::to_vec) })
+    fn travels(&self, context: &[u8]) -> Option<DelegatedCommit> {
+        let elsewhere = DatabaseRef::of(context).filter(|_| self.smf_commits())?;
+        Some(DelegatedCommit { record: elsewhere.id, part: DatabaseRef::part(context).map(<[u8]>::to_vec) })
     }
 
     /// Asks the SMF, by the name of the effect.
-    pub(super) fn ask_smf(&self, (ltmsi, key): (Ltmsi, u64), number: SessionNumber, ask: Ask, with: With<'_>) {
+    pub(super) fn ask_smf(
+        &self,
+        (ltmsi, key): (Ltmsi, u64),
+        number: SessionNumber,
+        ask: SmfRequest,
+        with: RequestExtras<'_>,
+    ) {
         match &self.smf {
             Some(smf) => smf.ask((ltmsi, key), number, ask, with),
             None => tracing::error!(%ltmsi, "a step asks an SMF, and there is none: please report it"),
@@ -314,7 +324,7 @@ impl Host {
     }
 
     /// An SMF is told what becomes of what it had for a UE.
-    pub(super) fn transferred(&self, token: u64, result: Transferred, carried: Option<&Carried>) {
+    pub(super) fn transferred(&self, token: u64, result: N1N2TransferResult, carried: Option<&PiggybackedSmContext>) {
         if let Some(smf) = &self.smf {
             smf.transferred(token, result, carried);
         }
@@ -335,7 +345,7 @@ impl Host {
             None => self.udm.submit(u64::from(ltmsi.get()), request, now, rand).err().map(Err),
         };
         if let Some(answer) = answer {
-            self.deliver(slot, &Parcel::Authentication(Box::new(answer)), NfKind::Registration);
+            self.deliver(slot, &EventMessage::Authentication(Box::new(answer)), NfKind::Registration);
         }
     }
 
@@ -355,20 +365,22 @@ impl Host {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vireo_store::region::{Record, Region, RegionConfig, Snapshot};
+    use vireo_store::region::{CommitRecord, Region, RegionConfig, Snapshot};
 
     /// Two workers carry out a UE's steps in turn; the host takes the UE out and the slot is used again.
     #[test]
     fn a_record_waits_for_the_one_before_it() {
         let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
         let (mut host, mut workers) = (region.join(0).unwrap(), [1, 2].map(|n| region.join(n).unwrap()));
-        let mut order = Order::default();
+        let mut order = CommitOrder::default();
         for _ in 0..2 {
             let slot = host.insert(Ltmsi::from_raw(7)).unwrap();
             let mut commit = |worker: usize| {
                 let mut seen = Snapshot::default();
                 region.read(slot, &mut seen);
-                let done = workers[worker].commit(slot, &seen, &Record { outbox: b"x", ..Record::default() }).unwrap();
+                let done = workers[worker]
+                    .commit(slot, &seen, &CommitRecord { outbox: b"x", ..CommitRecord::default() })
+                    .unwrap();
                 region.place_of_buffer(done.buffer).unwrap()
             };
             let records = [commit(0), commit(1), commit(0)];

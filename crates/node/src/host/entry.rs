@@ -3,9 +3,9 @@
 use super::Host;
 use super::cluster::Cluster;
 use crate::balancer::Command;
-use crate::nf::outbox::Summary;
+use crate::worker::outbox::Summary;
 use vireo_core::context::UeContext;
-use vireo_core::replica::{Origin, Shadow};
+use vireo_core::replica::{Origin, ReplicaEntry};
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Ltmsi};
 
@@ -24,7 +24,7 @@ impl Host {
     }
 
     /// Keeps a UE back until the balancers have sent all that they know of nodes.
-    pub(super) fn keep_back(&mut self, ltmsi: Ltmsi, shadow: Shadow, origin: Origin) {
+    pub(super) fn keep_back(&mut self, ltmsi: Ltmsi, shadow: ReplicaEntry, origin: Origin) {
         if let Some(cluster) = self.cluster.as_mut() {
             cluster.primary.keep_back(ltmsi, shadow, origin);
         }
@@ -45,7 +45,7 @@ impl Host {
         self.take_over_ues(taken, true);
         self.tell_own();
         if let Some(cluster) = self.cluster.as_mut() {
-            cluster.primary.look_again();
+            cluster.primary.rescan();
         }
         self.release_waiting();
     }

@@ -1,9 +1,9 @@
 //! Why a host does not start.
 
 use super::keep::KeepError;
-use crate::nf::central::CentralError;
+use crate::worker::context_database::ContextDatabaseError;
 use std::time::Duration;
-use vireo_store::records::SharedError;
+use vireo_store::records::ShmError;
 use vireo_store::region::{JoinError, RegionError};
 
 /// Why a host does not start.
@@ -37,11 +37,11 @@ pub enum HostError {
     Late(Duration),
     /// The file of contexts that outlive the core.
     #[error("state.keep: {0}")]
-    Keep(#[from] SharedError),
+    Keep(#[from] ShmError),
     /// The database that keeps contexts.
     #[error(transparent)]
     KeepDatabase(#[from] KeepError),
     /// The database of contexts.
     #[error(transparent)]
-    Central(#[from] CentralError),
+    Central(#[from] ContextDatabaseError),
 }

@@ -7,7 +7,7 @@
 use super::{Host, WORKERS};
 use crate::clock::{self, clock};
 use crate::metrics::Fault;
-use crate::nf::plan;
+use crate::worker::region_layout;
 use std::sync::atomic::Ordering;
 use vireo_store::region::{Buffer, Slot};
 use vireo_types::{Duration, Instant};
@@ -92,20 +92,20 @@ impl Host {
     pub(super) fn restore(&mut self, number: u8) {
         let plan = self.plan;
         self.region.restore(number, plan.rings(number.min(WORKERS)));
-        let put = |word: u32, value: u64| self.region.board(word).store(value, Ordering::Release);
-        put(plan::BOARD_CLOCK, clock::offset());
-        put(plan::BOARD_STOP, 0);
-        put(plan::BOARD_SLOTS, self.slots.into());
+        let put = |word: u32, value: u64| self.region.shared_word(word).store(value, Ordering::Release);
+        put(region_layout::BOARD_CLOCK, clock::offset());
+        put(region_layout::BOARD_STOP, 0);
+        put(region_layout::BOARD_SLOTS, self.slots.into());
         // One that died at work has left word of it behind, by which its successor would seem stuck; and one of how long it had
         // waited.
-        put(plan.nf_word(number, 0, plan::NF_SERVING), 0);
-        (0..plan.nfs).for_each(|nf| put(plan.nf_word(number, nf, plan::NF_WAITED), 0));
-        let alone = self.region.board(plan::BOARD_ALONE);
+        put(plan.nf_word(number, 0, region_layout::NF_SERVING), 0);
+        (0..plan.nfs).for_each(|nf| put(plan.nf_word(number, nf, region_layout::NF_WAITED), 0));
+        let alone = self.region.shared_word(region_layout::BOARD_ALONE);
         if alone.load(Ordering::Relaxed) > (clock() + super::takeover::ALONE).0 {
             alone.store(0, Ordering::Relaxed);
         }
         let mut octets = Vec::new();
-        self.region.read_bulletin(plan::BULLETIN_CONFIG, &mut octets);
+        self.region.read_published(region_layout::BULLETIN_CONFIG, &mut octets);
         if self.instructions.octets().is_ok_and(|own| own != octets)
             && let Err(error) = self.instructions.publish(&self.region)
         {

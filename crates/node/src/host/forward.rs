@@ -1,18 +1,18 @@
 //! The forwarder: finds the UE of what arrives, puts the event into its mailbox, and gives the UE to an NF if no worker
 //! has it. Events of one UE are worked at one after the other, in their order, by whoever holds it.
 
-use super::{Follow, Host, Workers};
+use super::{DeferredEvent, Host, WorkerRings};
 use crate::balancer::Command;
 use crate::clock::clock;
 use crate::metrics::TurnedAway;
-use crate::nf::parcel::Parcel;
-use crate::nf::plan;
+use crate::worker::event_message::EventMessage;
+use crate::worker::region_layout;
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use vireo_core::engine;
-use vireo_core::n2::{self, Fault, Route, View};
+use vireo_core::n2::{self, Fault, Route, ShallowView};
 use vireo_core::schedule::kind::NfKind;
 use vireo_store::region::{Key, LARGE_PACKET_OCTETS, PACKET_OCTETS, Posted, Slot};
 use vireo_types::{AssocId, Duration, Instant, Ltmsi, RanUeNgapId, Seid, Tmsi};
@@ -24,7 +24,7 @@ pub(super) fn ran_key(node: AssocId, ran_id: RanUeNgapId) -> u64 {
 
 /// Whether an event found its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum PostResult {
     /// It is in the UE's mailbox, or needs none.
     Taken,
     /// No NF is there that could be given the UE.
@@ -40,7 +40,7 @@ const COMES_TO_LIFE: Duration = Duration::from_secs(5);
 pub(super) const MOST_HELD: usize = 16_384;
 
 impl Host {
-    pub(super) fn ngap(&mut self, assoc: AssocId, view: Result<View, Box<Fault>>, pdu: &[u8], answers: bool) {
+    pub(super) fn ngap(&mut self, assoc: AssocId, view: Result<ShallowView, Box<Fault>>, pdu: &[u8], answers: bool) {
         let view = match view {
             Ok(view) => view,
             Err(fault) => {
@@ -61,7 +61,7 @@ impl Host {
             (Route::Ue(amf_id), Some(node)) => match self.region.slot_of(amf_id.ltmsi()) {
                 Some(slot) => {
                     self.nodes.heard(node, assoc, slot);
-                    self.deliver(slot, &Parcel::Ngap { assoc: node, amf_id, pdu }, view.kind);
+                    self.deliver(slot, &EventMessage::Ngap { assoc: node, amf_id, pdu }, view.kind);
                 }
                 None => {
                     self.unknown_ue(assoc, pdu);
@@ -100,7 +100,7 @@ impl Host {
 
     /// The first message of an NG connection: to the context of the UE that it names, which will see whether it is that
     /// UE's; else to a new one.
-    fn initial(&mut self, (assoc, node): (AssocId, AssocId), ran_id: RanUeNgapId, view: &View, pdu: &[u8]) {
+    fn initial(&mut self, (assoc, node): (AssocId, AssocId), ran_id: RanUeNgapId, view: &ShallowView, pdu: &[u8]) {
         self.forget_ran_id(node, ran_id);
         let named = match self.named(view, pdu) {
             Ok(named) => named,
@@ -112,8 +112,8 @@ impl Host {
         let refused = !self.admits(view, true);
         self.nodes.heard(node, assoc, slot);
         match refused {
-            true => self.deliver(slot, &Parcel::Congested { assoc: node, pdu }, view.kind),
-            false => self.deliver(slot, &Parcel::Initial { assoc: node, named: true, pdu }, view.kind),
+            true => self.deliver(slot, &EventMessage::Congested { assoc: node, pdu }, view.kind),
+            false => self.deliver(slot, &EventMessage::Initial { assoc: node, named: true, pdu }, view.kind),
         }
     }
 
@@ -121,7 +121,7 @@ impl Host {
     pub(super) fn forget_ran_id(&mut self, node: AssocId, ran_id: RanUeNgapId) {
         if let Some(before) = self.region.lookup(Key::Ran, ran_key(node, ran_id)) {
             let input = std::mem::take(&mut self.input);
-            self.deliver(before, &Parcel::RanIdReused { assoc: node, ran_id }, NfKind::StateManagement);
+            self.deliver(before, &EventMessage::RanIdReused { assoc: node, ran_id }, NfKind::StateManagement);
             self.input = input;
         }
     }
@@ -131,7 +131,7 @@ impl Host {
     /// # Errors
     ///
     /// What is wrong with it; `None` if it is no first message.
-    pub(super) fn named(&self, view: &View, pdu: &[u8]) -> Result<Option<Tmsi>, Option<Box<Fault>>> {
+    pub(super) fn named(&self, view: &ShallowView, pdu: &[u8]) -> Result<Option<Tmsi>, Option<Box<Fault>>> {
         let ours = |(set, pointer, tmsi): (u16, u8, Tmsi)| {
             (set == self.config.amf_set && pointer == self.config.amf_pointer).then_some(tmsi)
         };
@@ -148,7 +148,7 @@ impl Host {
 
     /// The first message of a UE that is not known, or has not proved to be who it says; with the association that it came
     /// by, if that is known still, and the node.
-    pub(super) fn stranger(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], view: &View) {
+    pub(super) fn create_ue(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], view: &ShallowView) {
         let now = clock();
         if let Err(why) = self.make_room(node, view, now) {
             return self.turn_away((by, node), pdu, why);
@@ -163,20 +163,20 @@ impl Host {
         if let Some(by) = by {
             self.nodes.heard(node, by, slot);
         }
-        self.deliver(slot, &Parcel::Initial { assoc: node, named: false, pdu }, view.kind);
+        self.deliver(slot, &EventMessage::Initial { assoc: node, named: false, pdu }, view.kind);
     }
 
     /// A slot is used from now on.
     pub(super) fn used(&mut self, slot: Slot) {
         if slot.number() >= self.slots {
             self.slots = slot.number() + 1;
-            self.region.board(plan::BOARD_SLOTS).store(self.slots.into(), Ordering::Relaxed);
+            self.region.shared_word(region_layout::BOARD_SLOTS).store(self.slots.into(), Ordering::Relaxed);
         }
     }
 
     /// Frees the slots of UEs that came to nothing: whose first message was none, or ended its workers. One that has a
     /// record goes by its steps.
-    pub(super) fn free_stillborn(&mut self, now: Instant) {
+    pub(super) fn free_unused_slots(&mut self, now: Instant) {
         while let Some((at, slot, ltmsi)) = self.young.front().copied() {
             if now.since(at) < COMES_TO_LIFE {
                 return;
@@ -186,7 +186,7 @@ impl Host {
             if private || self.region.ltmsi_of(slot) != Some(ltmsi) {
                 continue;
             }
-            if self.held.contains_key(&slot) || !self.region.is_at_rest(slot) {
+            if self.held.contains_key(&slot) || !self.region.is_idle_and_empty(slot) {
                 // Its first message still waits.
                 self.young.push_back((now, slot, ltmsi));
                 continue;
@@ -201,7 +201,7 @@ impl Host {
     pub(super) fn pfcp(&mut self, upf: SocketAddr, seid: Seid, request: bool, message: &[u8]) {
         match self.region.slot_of(seid.ltmsi()) {
             Some(slot) => {
-                let parcel = Parcel::Pfcp { upf, seid, request, message };
+                let parcel = EventMessage::Pfcp { upf, seid, request, message };
                 self.deliver(slot, &parcel, NfKind::of_pfcp(message));
             }
             None if request => self.unknown_session(upf, message),
@@ -216,20 +216,20 @@ impl Host {
     }
 
     /// An event for the UE of a number; for one that is not any more, it is nothing.
-    pub(super) fn deliver_to(&mut self, ltmsi: Ltmsi, parcel: &Parcel<'_>, kind: NfKind) {
+    pub(super) fn deliver_to(&mut self, ltmsi: Ltmsi, parcel: &EventMessage<'_>, kind: NfKind) {
         if let Some(slot) = self.region.slot_of(ltmsi) {
             self.deliver(slot, parcel, kind);
         }
     }
 
     /// An event for the UE of a slot.
-    pub(super) fn deliver(&mut self, slot: Slot, parcel: &Parcel<'_>, kind: NfKind) {
+    pub(super) fn deliver(&mut self, slot: Slot, parcel: &EventMessage<'_>, kind: NfKind) {
         let (arrived, input) = (self.arrived, self.input);
         if self.cluster.is_some() {
             let ltmsi = self.region.ltmsi_of(slot);
             let octets = || parcel.encode(arrived, input, Vec::new());
-            let held = || Follow { slot, ltmsi: ltmsi.unwrap_or_default(), kind, octets: octets() };
-            if self.comes_late(held, ltmsi) {
+            let held = || DeferredEvent { slot, ltmsi: ltmsi.unwrap_or_default(), kind, octets: octets() };
+            if self.defer_if_quiesced(held, ltmsi) {
                 return;
             }
         }
@@ -237,10 +237,10 @@ impl Host {
         octets.clear();
         octets = parcel.encode(arrived, input, octets);
         // What waits already of this UE is not overtaken.
-        let waits = self.held.contains_key(&slot) || self.post(slot, &octets, kind) != Place::Taken;
+        let waits = self.held.contains_key(&slot) || self.post(slot, &octets, kind) != PostResult::Taken;
         if let Some(ltmsi) = self.region.ltmsi_of(slot).filter(|_| waits) {
             *self.held.entry(slot).or_default() += 1;
-            self.follow.push_back(Follow { slot, ltmsi, kind, octets: octets.clone() });
+            self.follow.push_back(DeferredEvent { slot, ltmsi, kind, octets: octets.clone() });
         }
         self.scratch = octets;
     }
@@ -258,12 +258,12 @@ impl Host {
             // The slot may be another UE's by now.
             let same = self.region.slot_of(held.ltmsi) == Some(held.slot);
             let place = match same {
-                true if behind.contains(&held.slot) => Place::NoNf,
+                true if behind.contains(&held.slot) => PostResult::NoNf,
                 true => self.post(held.slot, &held.octets, held.kind),
-                false => Place::Taken,
+                false => PostResult::Taken,
             };
-            room = place != Place::NoRoom;
-            if place == Place::Taken {
+            room = place != PostResult::NoRoom;
+            if place == PostResult::Taken {
                 if let Some(count) = self.held.get_mut(&held.slot) {
                     *count -= 1;
                     if *count == 0 {
@@ -280,30 +280,31 @@ impl Host {
     }
 
     /// Posts an event.
-    fn post(&mut self, slot: Slot, octets: &[u8], kind: NfKind) -> Place {
-        let Some(chosen) = self.nf_for(slot, kind) else { return Place::NoNf };
+    fn post(&mut self, slot: Slot, octets: &[u8], kind: NfKind) -> PostResult {
+        let Some(chosen) = self.nf_for(slot, kind) else { return PostResult::NoNf };
         let Some(packet) = self.own.packet(self.sequence + 1, octets) else {
             if octets.len() > LARGE_PACKET_OCTETS {
                 // There never is room for it, and nothing else would come in while it waits.
                 self.account.fault("limit", clock(), format_args!("an event of a UE has {} octets", octets.len()));
-                return Place::Taken;
+                return PostResult::Taken;
             }
             if octets.len() > PACKET_OCTETS {
                 tracing::debug!(octets = octets.len(), "no large packet is free");
             }
-            return Place::NoRoom;
+            return PostResult::NoRoom;
         };
         self.sequence += 1;
         let worker = chosen.place.worker;
-        let posted = self.region.post(&self.own, slot, packet, worker).or_else(|full| match Parcel::decode(octets) {
-            // Nobody stays by sending much.
-            Some((_, _, Parcel::Evicted)) => self.region.post_last(&self.own, slot, packet, worker),
-            _ => Err(full),
-        });
+        let posted =
+            self.region.post(&self.own, slot, packet, worker).or_else(|full| match EventMessage::decode(octets) {
+                // Nobody stays by sending much.
+                Some((_, _, EventMessage::Evicted)) => self.region.post_last(&self.own, slot, packet, worker),
+                _ => Err(full),
+            });
         match posted {
             Ok(Posted::Holder) => {
                 if chosen.violation {
-                    self.pools.violated(chosen.at);
+                    self.pools.record_violation(chosen.at);
                 }
                 if let Some(private) = &mut self.private {
                     private.entry(slot).or_insert_with(|| (chosen.place, Default::default()));
@@ -317,20 +318,20 @@ impl Host {
                 self.account.fault("limit", clock(), "a UE has too many messages waiting");
             }
         }
-        Place::Taken
+        PostResult::Taken
     }
 
     /// The NF that a UE's event goes to if no worker has the UE: the one that runs its procedure, else the one of the
     /// pool that is done first.
-    pub(super) fn nf_for(&mut self, slot: Slot, kind: NfKind) -> Option<super::pools::Chosen> {
+    pub(super) fn nf_for(&mut self, slot: Slot, kind: NfKind) -> Option<super::pools::NfChoice> {
         if let Some(private) = &self.private
             && let Some((place, _)) = private.get(&slot)
         {
             // A stateful worker has its UEs for life.
-            return self.pools.of_pin(super::pin(place.worker, place.nf));
+            return self.pools.by_pin(super::pin(place.worker, place.nf));
         }
         let pin = self.region.pin_of(slot);
-        if let Some(chosen) = self.pools.of_pin(pin) {
+        if let Some(chosen) = self.pools.by_pin(pin) {
             return Some(chosen);
         }
         // A slot that is nobody's by now (a stateful worker took its UE along) still has messages that need an answer.
@@ -339,7 +340,7 @@ impl Host {
     }
 
     /// Gives a UE to an NF.
-    pub(super) fn push(&mut self, place: super::Place, slot: Slot) {
+    pub(super) fn push(&mut self, place: super::NfId, slot: Slot) {
         // A place that is no more: its worker's end is on the way here, and takes the UE along. What waits goes first.
         let full = self.unpushed.contains_key(&place);
         let pushed = !full && self.pools.at(place).is_some_and(|nf| nf.queue.push(u64::from(slot.number())).is_ok());
@@ -381,7 +382,7 @@ impl Host {
 }
 
 /// The worker of a place has been given something.
-fn call(rings: &mut [Workers], place: super::Place) {
+fn call(rings: &mut [WorkerRings], place: super::NfId) {
     if let Some(worker) = rings.iter_mut().find(|w| w.number == place.worker) {
         worker.called = true;
     }

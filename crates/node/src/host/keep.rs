@@ -24,13 +24,13 @@ pub(super) use holder::Renewal;
 use super::{Host, HostConfig, HostError};
 use crate::clock::clock;
 use crate::config::{KeepConfig, KeepFile};
-use crate::nf::plan;
+use crate::worker::region_layout;
 use rustc_hash::FxHasher;
 use std::collections::VecDeque;
 use std::hash::Hasher;
 use vireo_core::config::CoreConfig;
-use vireo_core::context::{self, Counts, Record};
-use vireo_store::records::{KeptContext, KeptContexts, Opened, SharedError};
+use vireo_core::context::{self, Counts, EncodedContext};
+use vireo_store::records::{KeptContext, KeptContexts, Opened, ShmError};
 use vireo_store::region::{Region, Slot, Snapshot};
 use vireo_types::{Duration, Instant};
 
@@ -72,7 +72,7 @@ struct Entry {
 /// in another one.
 pub(super) fn mark(core: &CoreConfig) -> u64 {
     let slices: Vec<_> = core.slices.iter().map(|slice| slice.snssai).collect();
-    let dnns: Vec<_> = core.dnns.iter().map(|dnn| (&dnn.name, plan::ranges(dnn))).collect();
+    let dnns: Vec<_> = core.dnns.iter().map(|dnn| (&dnn.name, region_layout::ranges(dnn))).collect();
     let amf = (&core.plmns, core.amf_region, core.amf_set, core.amf_pointer);
     let mut hasher = FxHasher::default();
     hasher.write(format!("{amf:?} {slices:?} {dnns:?}").as_bytes());
@@ -103,7 +103,7 @@ impl Keep {
         let until = std::time::Instant::now() + TAKEN_WITHIN;
         let opened = loop {
             match KeptContexts::open(&config.path, ues, mark(core), config.key.clone()) {
-                Err(SharedError::Taken(_)) if std::time::Instant::now() < until => {
+                Err(ShmError::Taken(_)) if std::time::Instant::now() < until => {
                     std::thread::sleep(std::time::Duration::from_millis(20));
                 }
                 opened => break opened,
@@ -265,7 +265,7 @@ impl Host {
         tally: &mut Tally,
         now: Instant,
     ) -> bool {
-        let Ok(record) = Record::new(octets) else {
+        let Ok(record) = EncodedContext::new(octets) else {
             tally.unreadable += 1;
             return false;
         };
@@ -345,7 +345,7 @@ mod tests {
             context::encode_after(&self.ue, &before, &mut self.octets).unwrap();
             let mut seen = Snapshot::default();
             self.region.read(slot, &mut seen);
-            let record = vireo_store::region::Record { context: &self.octets, ..Default::default() };
+            let record = vireo_store::region::CommitRecord { context: &self.octets, ..Default::default() };
             let _ = self.worker.commit(slot, &seen, &record).unwrap();
             keep.committed(slot, self.ue.is_registered(), &self.octets, Instant(at));
         }
@@ -360,7 +360,9 @@ mod tests {
     fn next(bench: &Bench) -> Vec<Option<(u32, u32)>> {
         let (keep, opened) = bench.open();
         drop(keep);
-        let of = |found: &KeptContext| Counts::read(found.word, Record::new(&found.octets).unwrap().versions.perpetual);
+        let of = |found: &KeptContext| {
+            Counts::read(found.word, EncodedContext::new(&found.octets).unwrap().versions.perpetual)
+        };
         opened.contexts.iter().map(of).collect()
     }
 

@@ -1,71 +1,70 @@
 //! The host: brings what arrives to the network functions that run the steps, and carries out what they have committed.
-//! The steps run in worker processes (`crate::nf`) over UE contexts in memory that all of them share; this thread is the
+//! The steps run in worker processes (`crate::worker`) over UE contexts in memory that all of them share; this thread is the
 //! forwarder (Algorithm 2 of seed 1), the egress of committed effects, and keeper of what is not one UE's: RAN nodes,
 //! timers, the directory. It never waits for a worker, and it alone enters and takes out UEs and their identifiers.
 //!
 //! It knows nothing of sockets: messages come from and go to the balancer by bounded queues.
 
-mod account;
-mod attained;
-mod census;
+mod address_audit;
+mod builder;
 mod claims;
 mod cluster;
-mod controller;
-mod door;
+mod database_takeover;
 mod egress;
 mod entry;
 mod error;
 mod faults;
 mod forward;
-mod frame;
-mod gauge;
 mod half_open;
-mod handover;
 mod keep;
-mod leftovers;
+mod migration;
+mod nf_scaler;
 mod nodes;
 mod orders;
 mod overload;
 pub(crate) mod pools;
+mod queue;
+mod reconcile;
 mod records;
+mod region_usage;
 mod reload;
+mod slo_tracker;
 mod stale;
 mod status;
-mod stored;
+mod step_metrics;
 mod takeover;
 mod timers;
 
+pub use builder::{HostBuilder, HostConfig};
 pub(crate) use cluster::Membership;
-pub use door::Door;
 pub use error::HostError;
-pub use frame::{Frame, HostConfig};
-pub(crate) use gauge::Gauge;
 pub use keep::KeepError;
 pub(crate) use pools::pin;
+pub use queue::HostSender;
+pub(crate) use region_usage::RegionUsage;
 
 use crate::api::{Status, StatusFilter};
-use crate::balancer::{Command, Outbound};
+use crate::balancer::{Command, CommandSender};
 use crate::clock::{self, clock};
-use crate::cluster::{Left, Unsent};
-use crate::crew::{Crew, Notice, Why};
-use crate::fabric::message::{Map, OfNode};
-use crate::forgotten::Forgotten;
+use crate::cluster::{LostBalancer, UnackedMessage};
+use crate::evicted_claims::EvictedClaims;
+use crate::fabric::message::{AssociationOwner, ClusterMap};
 use crate::metrics::{Metrics, Population, Queue};
-use crate::nf::central;
-use crate::nf::ids::Giver;
-use crate::nf::outbox::Summary;
-use crate::nf::parcel::Parcel;
-use crate::nf::plan::{self, Plan};
-use crate::nf::{Instructions, Location};
 use crate::reload::Reload;
 use crate::sbi::amf::SmfLink;
-use crate::shared::Travels;
-use account::{Account, Totals};
+use crate::shared_record::DelegatedCommit;
+use crate::supervisor::{ExitCause, Supervisor, WorkerEvent};
+use crate::worker::context_database;
+use crate::worker::event_message::EventMessage;
+use crate::worker::ids::IdAllocator;
+use crate::worker::outbox::Summary;
+use crate::worker::region_layout::{self, RegionLayout};
+use crate::worker::{Location, WorkerConfig};
 use cluster::Cluster;
-use controller::Controller;
 use crossbeam_channel::{Sender, TryRecvError};
+use nf_scaler::NfScaler;
 use nodes::Nodes;
-use pools::{Place, Pools};
+use pools::{NfId, Pools};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use rustc_hash::FxHashMap;
@@ -74,11 +73,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use vireo_core::chain::{Answer, Ask, Carried, SessionNumber, Transfer};
+use step_metrics::{StepMetrics, Totals};
 use vireo_core::config::CoreConfig;
-use vireo_core::n2::{Cause, Fault, View};
+use vireo_core::n2::{Cause, Fault, ShallowView};
 use vireo_core::ran;
 use vireo_core::replica::{Claim, Claims};
+use vireo_core::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
 use vireo_store::region::{Bell, Receiver, Region, Slot, Snapshot, Worker};
@@ -120,17 +120,17 @@ pub enum Input {
     /// In a cluster: a balancer is there, at these addresses of the AMF.
     Endpoints(Vec<IpAddr>),
     /// In a cluster: a balancer is gone with its associations.
-    BalancerGone(Box<Left>),
+    BalancerGone(Box<LostBalancer>),
     /// A message for a UE by an association that is gone with its balancer, or that ends and has not carried it.
-    Unsent(Box<Unsent>),
+    Unsent(Box<UnackedMessage>),
     /// An association is of a node that has set NG up on another, as other hosts know.
-    Node(Box<OfNode>),
+    Node(Box<AssociationOwner>),
     /// An NGAP message, looked at.
     Ngap {
         /// Its association.
         assoc: AssocId,
         /// Where it goes and what for.
-        view: Result<View, Box<Fault>>,
+        view: Result<ShallowView, Box<Fault>>,
         /// The PDU.
         pdu: Vec<u8>,
         /// When it came.
@@ -217,11 +217,11 @@ pub enum Input {
         /// Its session.
         number: SessionNumber,
         /// The question.
-        ask: Box<Ask>,
+        ask: Box<SmfRequest>,
         /// The answer.
-        answer: Answer,
+        answer: SmfResponse,
         /// The SM context as it is then, if it travels.
-        carried: Option<Box<Carried>>,
+        carried: Option<Box<PiggybackedSmContext>>,
         /// The input that is carried out by it, if a cluster's balancer has given that a number and the question was asked before.
         input: u64,
     },
@@ -232,7 +232,7 @@ pub enum Input {
         /// By what it is known when it is asked for again; 0: by nothing.
         key: u64,
         /// That.
-        transfer: Box<Transfer>,
+        transfer: Box<N1N2Transfer>,
         /// The input that is carried out by it, as of [`Input::Smf`], where it answers a question.
         input: u64,
     },
@@ -246,16 +246,16 @@ pub enum Input {
         token: u64,
     },
     /// Of the worker processes.
-    Crew(Notice),
+    WorkerEvent(WorkerEvent),
     /// What a dead worker held is free again, its number too.
     Reclaimed {
         /// The worker.
         worker: u8,
     },
     /// In a cluster: from here on these hosts have the buckets.
-    Map(Box<Map>),
+    Map(Box<ClusterMap>),
     /// In a cluster: UEs of a host that is gone, out of the database that has their contexts.
-    Stored(Box<stored::Loaded>),
+    DatabaseLoaded(Box<database_takeover::LoadedBuckets>),
     /// In a cluster: a subscriber's context is at another host now.
     Claimed {
         /// Whose.
@@ -266,7 +266,7 @@ pub enum Input {
         at: Instant,
     },
     /// In a cluster: the balancer has done all that was said before a question of this host.
-    Synced {
+    BarrierReply {
         /// The number of the question.
         number: u64,
         /// Nothing that was said lately can have come to nobody.
@@ -280,7 +280,7 @@ pub enum Input {
     /// In a cluster: other hosts are to get this one's UEs, and it is to end then.
     Leave,
     /// In a cluster: it has nothing any more that others have not.
-    Left,
+    LeaveGranted,
     /// No more input follows: finish what is there and end.
     Stop,
 }
@@ -292,50 +292,50 @@ const START_WITHIN: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Host {
     /// Dropped before `udm`, whose threads end only when no answer of theirs waits for room here.
-    inputs: door::Inputs,
-    door: Door,
+    inputs: queue::HostReceiver,
+    door: HostSender,
     config: Arc<CoreConfig>,
     region: Region,
     /// The host's own place in the region.
     own: Worker,
-    plan: Plan,
+    plan: RegionLayout,
     bell: Bell,
-    ids: Giver,
+    ids: IdAllocator,
     pools: Pools,
-    controller: Controller,
+    controller: NfScaler,
     overload: overload::Overload,
     half_open: half_open::HalfOpen,
-    crew: Crew,
+    crew: Supervisor,
     /// The rings of the workers that are there.
-    rings: Vec<Workers>,
+    rings: Vec<WorkerRings>,
     nodes: Nodes,
     stale: stale::Budgets,
     timers: timers::Timers,
     udm: Udm,
     rng: StdRng,
-    account: Account,
+    account: StepMetrics,
     totals: Totals,
     /// Which UPFs are associated.
     upfs: FxHashMap<SocketAddr, bool>,
     /// Events that wait for room, and those that steps caused for other UEs: they go through the same door.
-    follow: VecDeque<Follow>,
+    follow: VecDeque<DeferredEvent>,
     /// The UEs of `follow`, and how many events of each are there: nothing overtakes them.
     held: FxHashMap<Slot, u32>,
     /// UEs whose worker's queue was full.
-    unpushed: FxHashMap<Place, VecDeque<Slot>>,
+    unpushed: FxHashMap<NfId, VecDeque<Slot>>,
     /// Inputs handed back by workers: a repeat after a worker's death is dropped.
     returned: VecDeque<u64>,
     /// Of a stateful host: what is known of the UEs in its workers' memories.
-    private: Option<FxHashMap<Slot, (Place, Summary)>>,
+    private: Option<FxHashMap<Slot, (NfId, Summary)>>,
     location: Location,
     /// What workers are told.
-    instructions: Instructions,
-    order: egress::Order,
+    instructions: WorkerConfig,
+    order: egress::CommitOrder,
     /// New UEs by the time of their first message.
     young: VecDeque<(Instant, Slot, Ltmsi)>,
     /// A UPF has lost its sessions: how far its UEs were told.
     lost: VecDeque<(SocketAddr, u32)>,
-    egress: Outbound,
+    egress: CommandSender,
     /// One more than the highest slot that was ever used: memory beyond is not touched.
     slots: u32,
     /// The number of the last input.
@@ -347,7 +347,7 @@ pub struct Host {
     bucket: Option<Bucket>,
     /// The last claims of subscribers.
     claims: Claims,
-    forgotten: Forgotten,
+    forgotten: EvictedClaims,
     /// Of a host of a cluster.
     cluster: Option<Box<Cluster>>,
     /// Of the AMF of a service-based chain.
@@ -358,7 +358,7 @@ pub struct Host {
     /// Of contexts in a database that outlive this process.
     renewal: Option<keep::Renewal>,
     /// What the questions take along of the record that is being let go.
-    travels: Option<Travels>,
+    travels: Option<DelegatedCommit>,
     started: std::time::Instant,
     faults: faults::Faults,
     scratch: Vec<u8>,
@@ -367,7 +367,7 @@ pub struct Host {
 
 /// The rings from a worker to the host.
 #[derive(Debug)]
-struct Workers {
+struct WorkerRings {
     number: u8,
     pid: u32,
     committed: Receiver,
@@ -379,7 +379,7 @@ struct Workers {
 
 /// An event for a UE that could not be posted at once.
 #[derive(Debug)]
-struct Follow {
+struct DeferredEvent {
     slot: Slot,
     ltmsi: Ltmsi,
     kind: NfKind,
@@ -393,13 +393,13 @@ impl Host {
     ///
     /// When a worker does not start, or the system refuses something.
     pub fn start(
-        frame: Frame,
+        frame: HostBuilder,
         config: HostConfig,
         udm: Udm,
         metrics: Arc<Metrics>,
-        egress: Outbound,
+        egress: CommandSender,
     ) -> Result<Self, HostError> {
-        let Frame { region, door, inputs, plan, member, smf } = frame;
+        let HostBuilder { region, door, inputs, plan, member, smf } = frame;
         let kept = keep::Keep::of_host(&config, member.is_some())?;
         let mut rng = StdRng::from_os_rng();
         let mut tmsi_key = [0; 16];
@@ -408,11 +408,11 @@ impl Host {
         if let Some(member) = &member {
             (tmsi_key, part) = (member.welcome.tmsi_key, member.welcome.part);
             // None is this host's until a map says so.
-            plan::set_own(&region, |_| false);
+            region_layout::set_own(&region, |_| false);
         }
         let (location, stored) = records::location(&config, member.is_some(), &door, &mut rng)?;
         let stateful = location == Location::Worker;
-        let instructions = Instructions {
+        let instructions = WorkerConfig {
             core: config.core.clone(),
             nfs: plan.nfs,
             tmsi_key,
@@ -421,22 +421,22 @@ impl Host {
             log_level: None,
         };
         instructions.publish(&region).map_err(HostError::Instructions)?;
-        region.board(plan::BOARD_CLOCK).store(clock::offset(), Ordering::Release);
-        let own = region.join(plan::HOST)?;
+        region.shared_word(region_layout::BOARD_CLOCK).store(clock::offset(), Ordering::Release);
+        let own = region.join(region_layout::HOST)?;
         let mut pools = Pools::new(config.pools.clone(), config.slices.clone(), plan);
         if !pools.fits(WORKERS) {
             return Err(HostError::Workers);
         }
-        pools.calibrate(controller::calibrated());
-        let crew = controller::crew(&region, &config, plan, door.clone()).map_err(HostError::Crew)?;
-        let ids = Giver::new(region.clone(), &config.core, (&tmsi_key, part), StdRng::from_os_rng());
+        pools.calibrate(nf_scaler::calibrated());
+        let crew = nf_scaler::crew(&region, &config, plan, door.clone()).map_err(HostError::Crew)?;
+        let ids = IdAllocator::new(region.clone(), &config.core, (&tmsi_key, part), StdRng::from_os_rng());
         let mut host = Host {
             inputs,
             door,
             own,
-            bell: plan.bell(&region, plan::HOST),
+            bell: plan.bell(&region, region_layout::HOST),
             ids,
-            controller: Controller::new(),
+            controller: NfScaler::new(),
             overload: overload::Overload::new(config.overload),
             half_open: half_open::HalfOpen::new(config.overload.half_open),
             crew,
@@ -447,7 +447,7 @@ impl Host {
             timers: timers::Timers::default(),
             udm,
             rng,
-            account: Account::new(metrics, &config.slices),
+            account: StepMetrics::new(metrics, &config.slices),
             totals: Totals::default(),
             upfs: config.core.upfs.iter().map(|u| (u.n4, false)).collect(),
             follow: VecDeque::new(),
@@ -457,7 +457,7 @@ impl Host {
             private: stateful.then(FxHashMap::default),
             location,
             instructions,
-            order: egress::Order::default(),
+            order: egress::CommitOrder::default(),
             young: VecDeque::new(),
             lost: VecDeque::new(),
             egress,
@@ -467,7 +467,7 @@ impl Host {
             input: 0,
             bucket: None,
             claims: claims::claims(&config.core.timers),
-            forgotten: Forgotten::default(),
+            forgotten: EvictedClaims::default(),
             cluster: member.map(|member| Box::new(Cluster::new(member))),
             smf,
             keep: None,
@@ -496,10 +496,10 @@ impl Host {
         let until = std::time::Instant::now() + START_WITHIN;
         while self.pools.iter().any(|nf| matches!(nf.state, pools::State::Starting { .. })) {
             match self.inputs.urgent.recv_deadline(until) {
-                Ok(Input::Crew(Notice::Failed { worker, error })) => {
+                Ok(Input::WorkerEvent(WorkerEvent::Failed { worker, error })) => {
                     return Err(HostError::Worker { worker, error: error.to_string() });
                 }
-                Ok(Input::Crew(Notice::Down { worker, why: why @ Why::Exited(_), .. })) => {
+                Ok(Input::WorkerEvent(WorkerEvent::Down { worker, why: why @ ExitCause::Exited(_), .. })) => {
                     return Err(HostError::Worker { worker, error: format!("it ended: {why:?}") });
                 }
                 // One that was killed is replaced, now as ever.
@@ -602,7 +602,7 @@ impl Host {
         self.egress.flush();
         while self.keep_contexts(true, clock()) {}
         self.gauges();
-        self.region.board(plan::BOARD_STOP).store(1, Ordering::Release);
+        self.region.shared_word(region_layout::BOARD_STOP).store(1, Ordering::Release);
         for worker in &self.rings {
             worker.bell.ring();
         }
@@ -611,7 +611,7 @@ impl Host {
             renewal.end();
         } else if let Location::Central(config) = &self.location
             && !config.shared
-            && let Err(error) = central::clear(config)
+            && let Err(error) = context_database::clear(config)
         {
             tracing::warn!(%error, key = config.records.key, "contexts are left in the database");
         }
@@ -632,7 +632,7 @@ impl Host {
 
     /// Takes one input.
     fn input(&mut self, input: Input) {
-        let Some(input) = self.sorted(input).and_then(|input| self.waits_for_sessions(input)) else { return };
+        let Some(input) = self.admit_input(input).and_then(|input| self.waits_for_sessions(input)) else { return };
         self.arrived = match &input {
             Input::Ngap { at, .. } => *at,
             _ => clock(),
@@ -661,11 +661,11 @@ impl Host {
             Input::Unsent(message) => self.send_again(*message),
             Input::Ngap { assoc, view, pdu, answers, .. } => self.ngap(assoc, view, &pdu, answers),
             Input::Authentication { ltmsi, answer } => {
-                self.deliver_to(ltmsi, &Parcel::Authentication(answer), NfKind::Registration);
+                self.deliver_to(ltmsi, &EventMessage::Authentication(answer), NfKind::Registration);
             }
             Input::Pfcp { upf, seid, request, message, .. } => self.pfcp(upf, seid, request, &message),
             Input::PfcpTimeout { seid, .. } => {
-                self.deliver_to(seid.ltmsi(), &Parcel::PfcpTimeout { seid }, NfKind::Session);
+                self.deliver_to(seid.ltmsi(), &EventMessage::PfcpTimeout { seid }, NfKind::Session);
             }
             Input::Upf { upf, up } => {
                 self.upfs.insert(upf, up);
@@ -680,15 +680,15 @@ impl Host {
                 let _ = reply.try_send(self.status(&filter));
             }
             Input::Deregister { supi, again, reply } => {
-                self.order(supi, &Parcel::Deregister { again }, NfKind::StateManagement, &reply);
+                self.order(supi, &EventMessage::Deregister { again }, NfKind::StateManagement, &reply);
             }
             Input::Relocate { supi, upf, reply } => {
-                self.order(supi, &Parcel::Relocate { upf }, NfKind::Session, &reply);
+                self.order(supi, &EventMessage::Relocate { upf }, NfKind::Session, &reply);
             }
             Input::Smf { ltmsi, key, number, ask, answer, carried, input } => {
                 let carried = carried.map(|carried| *carried);
                 self.input = input;
-                self.deliver_to(ltmsi, &Parcel::Smf { key, number, ask, answer, carried }, NfKind::Session);
+                self.deliver_to(ltmsi, &EventMessage::Smf { key, number, ask, answer, carried }, NfKind::Session);
                 if self.region.slot_of(ltmsi).is_none() {
                     self.done();
                 }
@@ -698,14 +698,14 @@ impl Host {
                 self.transfer(supi, key, transfer);
             }
             Input::SmContextReleased { supi, number, token } => self.released(supi, number, token),
-            Input::Stored(loaded) => self.enter_stored(*loaded),
+            Input::DatabaseLoaded(loaded) => self.enter_stored(*loaded),
             Input::Map(map) => self.adopt(*map),
             Input::Claimed { supi, ue, at } => self.claimed(Claim { supi, ue, at }),
-            Input::Synced { number, whole } => self.synced(number, whole),
+            Input::BarrierReply { number, whole } => self.synced(number, whole),
             Input::Returned { of } => self.ids.returned(&of.0, &of.1),
             Input::Leave => self.egress.send(Command::Leave),
-            Input::Left => self.leave(),
-            Input::Crew(notice) => self.notice(notice),
+            Input::LeaveGranted => self.leave(),
+            Input::WorkerEvent(notice) => self.notice(notice),
             Input::Reclaimed { worker } => self.controller.reclaimed(worker),
             Input::Stop => {}
         }
@@ -721,22 +721,22 @@ impl Host {
             // It may have been moved further off since it was entered, or the UE may be gone.
             match self.region.deadline_of(slot) {
                 Some(deadline) if deadline <= now => {
-                    self.deliver(slot, &Parcel::Deadline, NfKind::StateManagement);
+                    self.deliver(slot, &EventMessage::Deadline, NfKind::StateManagement);
                 }
                 Some(deadline) => self.timers.schedule(slot, deadline, now),
                 // What a worker has in its own memory, it alone can look at.
                 None if self.private.as_ref().is_some_and(|private| private.contains_key(&slot)) => {
-                    self.deliver(slot, &Parcel::Deadline, NfKind::StateManagement);
+                    self.deliver(slot, &EventMessage::Deadline, NfKind::StateManagement);
                 }
                 None => {}
             }
         }
-        self.free_stillborn(now);
+        self.free_unused_slots(now);
         self.tell_lost();
         self.tell_disconnected();
         self.settle_contests(now);
         self.serve_ran_nodes(now);
-        self.control(now);
+        self.scale_nfs(now);
     }
 
     /// Enters deadlines that have come within the horizon, a few UEs at a time.
@@ -758,7 +758,7 @@ impl Host {
         if self.follow.len() < BATCH {
             let slots: Vec<Slot> = self.region.slots_from(from, AT_A_TIME).map(|(slot, _)| slot).collect();
             for slot in slots {
-                self.deliver(slot, &Parcel::UpfLost { upf }, NfKind::StateManagement);
+                self.deliver(slot, &EventMessage::UpfLost { upf }, NfKind::StateManagement);
             }
             if from + AT_A_TIME < self.slots {
                 self.lost.push_front((upf, from + AT_A_TIME));

@@ -6,19 +6,19 @@ mod table;
 pub(super) use table::{Node, Nodes};
 
 use super::forward::ran_key;
-use super::{Host, Parcel};
+use super::{EventMessage, Host};
 use crate::balancer::Command;
 use crate::clock::clock;
-use crate::cluster::{Left, Unsent};
-use crate::fabric::message::{OfNode, Ways};
+use crate::cluster::{LostBalancer, UnackedMessage};
+use crate::fabric::message::{AssociationOwner, EffectAssociations};
 use crate::metrics::{Failure, Procedure};
-use crate::nf::outbox::Summary;
-use crate::nf::plan;
-use crate::nf::ran::Posted;
+use crate::worker::outbox::Summary;
+use crate::worker::ran::PublishedNode;
+use crate::worker::region_layout;
 use std::net::IpAddr;
-use table::{Gone, Lost};
+use table::{AssociationLoss, RemovedNode};
 use vireo_core::context;
-use vireo_core::ran::{self, RanNode, Request, ResetItem};
+use vireo_core::ran::{self, RanNode, RanStepRequest, ResetItem};
 use vireo_core::schedule::kind::NfKind;
 use vireo_store::region::{Key, Slot, Snapshot};
 use vireo_types::{AssocId, Ltmsi};
@@ -29,7 +29,7 @@ const TOLD_AT_ONCE: usize = 64;
 const CALM: f64 = 0.1;
 
 /// The association by which what is for a node goes, if one was meant.
-pub(super) fn way_to(ways: Ways, node: AssocId) -> Option<AssocId> {
+pub(super) fn select_association(ways: EffectAssociations, node: AssocId) -> Option<AssocId> {
     ways.into_iter().flatten().find(|(of, _)| *of == node).map(|(_, by)| by)
 }
 
@@ -37,11 +37,13 @@ impl Host {
     /// An association is gone or void. The UEs of its node are idle if it has no other.
     pub(super) fn association_lost(&mut self, assoc: AssocId, restarted: bool) {
         match self.nodes.lost(assoc, restarted) {
-            Lost::Nothing => tracing::info!(assoc = assoc.0, restarted, "an association without NG Setup is gone"),
-            Lost::Fewer(left) => {
+            AssociationLoss::Nothing => {
+                tracing::info!(assoc = assoc.0, restarted, "an association without NG Setup is gone")
+            }
+            AssociationLoss::Fewer(left) => {
                 tracing::warn!(assoc = assoc.0, restarted, left, "a RAN node has lost an association, and has others");
             }
-            Lost::Last(Gone { node, name, ues, .. }) => {
+            AssociationLoss::Last(RemovedNode { node, name, ues, .. }) => {
                 tracing::info!(assoc = assoc.0, restarted, name, "a RAN node is gone");
                 if restarted {
                     // at once: the next messages of the same association may be of the same UEs
@@ -58,8 +60,8 @@ impl Host {
 
     /// A balancer is gone. Nodes that have an association elsewhere go on by that: they are told, since by themselves they
     /// may take it for alive for seconds, and get what it may not have sent.
-    pub(super) fn balancer_gone(&mut self, left: Left) {
-        let Left { associations, endpoints, unsent } = left;
+    pub(super) fn balancer_gone(&mut self, left: LostBalancer) {
+        let LostBalancer { associations, endpoints, unsent } = left;
         let mut nodes: Vec<AssocId> = Vec::new();
         for assoc in associations {
             nodes.extend(self.nodes.carried_by_another(assoc));
@@ -99,8 +101,8 @@ impl Host {
     }
 
     /// A message for a UE that its association has not carried: another one of the node takes it, if there is one.
-    pub(super) fn send_again(&mut self, message: Unsent) {
-        let Unsent { assoc: gone, ue, key, pdu } = message;
+    pub(super) fn send_again(&mut self, message: UnackedMessage) {
+        let UnackedMessage { assoc: gone, ue, key, pdu } = message;
         if let Some(assoc) = self.nodes.instead_of(gone, self.region.slot_of(ue)) {
             self.egress.send(Command::Ngap { assoc, ue: Some(ue), key, pdu });
         }
@@ -129,7 +131,7 @@ impl Host {
     }
 
     pub(super) fn connection_lost(&mut self, slot: Slot, assoc: AssocId) {
-        self.deliver(slot, &Parcel::ConnectionLost { assoc }, NfKind::StateManagement);
+        self.deliver(slot, &EventMessage::ConnectionLost { assoc }, NfKind::StateManagement);
     }
 
     /// A step has changed the connections of a UE.
@@ -179,14 +181,14 @@ impl Host {
     fn tell_node(&mut self, node: AssocId) {
         let Some(known) = self.nodes.get(node).filter(|_| self.cluster.is_some()) else { return };
         for assoc in known.further(node) {
-            let of = OfNode { assoc, node, record: known.record.clone() };
+            let of = AssociationOwner { assoc, node, record: known.record.clone() };
             self.egress.send(Command::Node(Box::new(of)));
         }
     }
 
     /// Other hosts know which node an association is of, which is up and has said so when this host was not there.
-    pub(super) fn node_told(&mut self, of: OfNode) {
-        let OfNode { assoc, node, record } = of;
+    pub(super) fn node_told(&mut self, of: AssociationOwner) {
+        let AssociationOwner { assoc, node, record } = of;
         if self.nodes.told(assoc, node, record) {
             self.post_nodes();
         }
@@ -196,12 +198,12 @@ impl Host {
     pub(super) fn post_nodes(&self) {
         let of = |(assoc, node): (AssocId, &Node)| {
             let areas = node.record.areas.iter().map(|a| a.tai).collect();
-            Posted { assoc, id: node.record.id, areas }
+            PublishedNode { assoc, id: node.record.id, areas }
         };
-        let nodes: Vec<Posted> = self.nodes.iter().map(of).collect();
+        let nodes: Vec<PublishedNode> = self.nodes.iter().map(of).collect();
         let posted = postcard::to_stdvec(&nodes).map_err(|e| e.to_string());
-        let posted =
-            posted.and_then(|octets| self.region.publish(plan::BULLETIN_RAN, &octets).map_err(|e| e.to_string()));
+        let posted = posted
+            .and_then(|octets| self.region.publish(region_layout::BULLETIN_RAN, &octets).map_err(|e| e.to_string()));
         if let Err(error) = posted {
             tracing::error!(
                 error,
@@ -233,7 +235,7 @@ impl Host {
                 self.account.metrics.procedures.failed(Procedure::NgSetup, Failure::Cause(0));
             }
         }
-        let begins = outcome.request == Some(Request::Erase);
+        let begins = outcome.request == Some(RanStepRequest::Erase);
         let setup = record.as_ref().filter(|_| begins && answers);
         if setup.is_some_and(|record| !self.admits_setup(assoc, record, pdu, now)) {
             return;
@@ -257,7 +259,7 @@ impl Host {
         }
         match outcome.request {
             // Of several hosts one has sent the update.
-            Some(Request::Updated { failed }) if answers => self.updated(assoc, failed),
+            Some(RanStepRequest::Updated { failed }) if answers => self.updated(assoc, failed),
             Some(request) => self.request(assoc, record, request, answers),
             None => {}
         }
@@ -274,7 +276,7 @@ impl Host {
         }
     }
 
-    fn request(&mut self, assoc: AssocId, record: Option<RanNode>, request: Request, answers: bool) {
+    fn request(&mut self, assoc: AssocId, record: Option<RanNode>, request: RanStepRequest, answers: bool) {
         let now = clock();
         let procedures = |p| {
             self.account.metrics.procedures.started(p);
@@ -282,19 +284,19 @@ impl Host {
         };
         let node = self.nodes.of(assoc).unwrap_or(assoc);
         match request {
-            Request::Erase => {
+            RanStepRequest::Erase => {
                 procedures(Procedure::NgSetup);
                 if let Some(record) = record {
                     self.begin(assoc, record, answers);
                 }
             }
-            Request::Reset(items) if items.is_empty() => {
+            RanStepRequest::Reset(items) if items.is_empty() => {
                 procedures(Procedure::NgReset);
                 for slot in self.nodes.ues(node) {
                     self.connection_lost(slot, node);
                 }
             }
-            Request::Reset(items) => {
+            RanStepRequest::Reset(items) => {
                 procedures(Procedure::NgReset);
                 for item in items {
                     if let Some(slot) = self.connection_of(node, item) {
@@ -302,7 +304,7 @@ impl Host {
                     }
                 }
             }
-            Request::ResetAcknowledged | Request::Updated { .. } => {}
+            RanStepRequest::ResetAcknowledged | RanStepRequest::Updated { .. } => {}
         }
     }
 
@@ -321,7 +323,7 @@ impl Host {
     fn begin(&mut self, assoc: AssocId, record: RanNode, answers: bool) {
         let peer = self.nodes.peer(assoc);
         tracing::info!(assoc = assoc.0, %peer, name = record.name, gnb = ?record.id, "NG is set up");
-        for Gone { node, ues, left, .. } in self.nodes.begin(assoc, record) {
+        for RemovedNode { node, ues, left, .. } in self.nodes.begin(assoc, record) {
             self.drop_newcomers(node);
             if node == assoc {
                 // At once: the next messages of the same number may be of the same UEs.

@@ -8,9 +8,9 @@ use crate::balancer::Command;
 use crate::clock::clock;
 use crate::config::OverloadConfig;
 use rustc_hash::FxHashMap;
-use vireo_core::n2::View;
+use vireo_core::n2::ShallowView;
 use vireo_core::ran;
-use vireo_core::schedule::shed::{Level, Relief, Thresholds, relief};
+use vireo_core::schedule::shed::{Level, OverloadAction, Thresholds, relief};
 use vireo_types::{AssocId, Duration};
 
 /// How the host copes.
@@ -19,9 +19,9 @@ pub(super) struct Overload {
     config: OverloadConfig,
     pub(super) level: Level,
     /// What RAN nodes were asked for.
-    asked: Option<Relief>,
+    asked: Option<OverloadAction>,
     /// RAN nodes that were asked because their own new UEs wait.
-    crowded: FxHashMap<AssocId, Relief>,
+    crowded: FxHashMap<AssocId, OverloadAction>,
     /// First messages that were turned away.
     pub(super) refused: u64,
 }
@@ -141,7 +141,7 @@ impl Host {
     }
 
     /// Whether the first message of a connection is let in; `known`: of a UE that has a context.
-    pub(super) fn admits(&mut self, view: &View, known: bool) -> bool {
+    pub(super) fn admits(&mut self, view: &ShallowView, known: bool) -> bool {
         let admits = self.overload.level.admits(view, known);
         self.overload.refused += u64::from(!admits);
         admits

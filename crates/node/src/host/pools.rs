@@ -2,14 +2,14 @@
 //! is one queue of a worker process; it is active (in a pool) or idle (started, ready to be put into one).
 
 use crate::config::{NF_KINDS, PoolKey, PoolsConfig, SliceRuntime};
-use crate::nf::plan::{self, Plan};
+use crate::worker::region_layout::{self, RegionLayout};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
+use vireo_core::schedule::dispatch::{self, NfLoad};
 use vireo_core::schedule::estimate::ServiceTime;
-use vireo_core::schedule::forward::{self, Load};
 use vireo_core::schedule::kind::NfKind;
-use vireo_core::schedule::shares::{Claim, shares};
+use vireo_core::schedule::shares::{NfDemand, shares};
 use vireo_store::region::{Region, Ring};
 use vireo_types::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) struct Purpose {
 
 /// Where an NF is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct NfId {
     pub(crate) worker: u8,
     pub(crate) nf: u8,
 }
@@ -44,7 +44,7 @@ pub(crate) enum State {
 /// An NF.
 #[derive(Debug)]
 pub(crate) struct Nf {
-    pub(crate) place: Place,
+    pub(crate) place: NfId,
     pub(crate) purpose: Purpose,
     pub(crate) state: State,
     pub(crate) queue: Ring,
@@ -73,15 +73,15 @@ pub(crate) fn pin(worker: u8, nf: u8) -> u64 {
     1 + (u64::from(worker) << 8 | u64::from(nf))
 }
 
-fn pinned(pin: u64) -> Option<Place> {
+fn pinned(pin: u64) -> Option<NfId> {
     let place = pin.checked_sub(1)?;
-    Some(Place { worker: u8::try_from(place >> 8).ok()?, nf: place as u8 })
+    Some(NfId { worker: u8::try_from(place >> 8).ok()?, nf: place as u8 })
 }
 
 /// Where a procedure goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chosen {
-    pub(crate) place: Place,
+pub(crate) struct NfChoice {
+    pub(crate) place: NfId,
     /// Its position among the NFs.
     pub(crate) at: usize,
     /// Whether it would be later than its objective.
@@ -93,7 +93,7 @@ pub(crate) struct Chosen {
 pub(crate) struct Pools {
     config: PoolsConfig,
     slices: Vec<SliceRuntime>,
-    plan: Plan,
+    plan: RegionLayout,
     nfs: Vec<Nf>,
     /// The active ones of each purpose, and the NF of each place: made anew whenever an NF changes.
     active: FxHashMap<Purpose, SmallVec<[usize; 4]>>,
@@ -104,7 +104,7 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    pub(crate) fn new(config: PoolsConfig, slices: Vec<SliceRuntime>, plan: Plan) -> Self {
+    pub(crate) fn new(config: PoolsConfig, slices: Vec<SliceRuntime>, plan: RegionLayout) -> Self {
         let mut pools = Pools {
             config,
             slices,
@@ -135,12 +135,12 @@ impl Pools {
         }
     }
 
-    fn number(&self, place: Place) -> usize {
+    fn number(&self, place: NfId) -> usize {
         usize::from(place.worker) * usize::from(self.plan.nfs) + usize::from(place.nf)
     }
 
     /// The NF of a place.
-    pub(crate) fn at(&self, place: Place) -> Option<&Nf> {
+    pub(crate) fn at(&self, place: NfId) -> Option<&Nf> {
         self.nfs.get(self.places.get(self.number(place)).copied()??)
     }
 
@@ -214,8 +214,8 @@ impl Pools {
     /// Enters the NFs of a worker that is being started.
     pub(crate) fn enter(&mut self, region: &Region, worker: u8, purposes: &[(Purpose, bool)]) {
         for (n, (purpose, active)) in purposes.iter().enumerate() {
-            let place = Place { worker, nf: n as u8 };
-            let word = |word| region.board(self.plan.nf_word(worker, place.nf, word)).load(Ordering::Relaxed);
+            let place = NfId { worker, nf: n as u8 };
+            let word = |word| region.shared_word(self.plan.nf_word(worker, place.nf, word)).load(Ordering::Relaxed);
             self.nfs.push(Nf {
                 place,
                 purpose: *purpose,
@@ -227,8 +227,8 @@ impl Pools {
                 violations: 0,
                 recent: 0,
                 violated: 0,
-                seen: (word(plan::NF_BUSY), word(plan::NF_PROCEDURES)),
-                worked: word(plan::NF_BUSY),
+                seen: (word(region_layout::NF_BUSY), word(region_layout::NF_PROCEDURES)),
+                worked: word(region_layout::NF_BUSY),
                 lately: false,
             });
         }
@@ -238,9 +238,9 @@ impl Pools {
 
     /// Resets what a worker of this number has left on the board: what it was serving, and how long that had waited.
     pub(crate) fn forget_worker(&self, region: &Region, worker: u8) {
-        region.board(self.plan.nf_word(worker, 0, plan::NF_SERVING)).store(0, Ordering::Relaxed);
+        region.shared_word(self.plan.nf_word(worker, 0, region_layout::NF_SERVING)).store(0, Ordering::Relaxed);
         for nf in 0..self.plan.nfs {
-            region.board(self.plan.nf_word(worker, nf, plan::NF_WAITED)).store(0, Ordering::Relaxed);
+            region.shared_word(self.plan.nf_word(worker, nf, region_layout::NF_WAITED)).store(0, Ordering::Relaxed);
         }
     }
 
@@ -268,7 +268,7 @@ impl Pools {
     }
 
     /// Puts an idle NF into its pool. Where it is; `None` if there is none.
-    pub(crate) fn activate(&mut self, purpose: Purpose) -> Option<Place> {
+    pub(crate) fn activate(&mut self, purpose: Purpose) -> Option<NfId> {
         let nf = self.nfs.iter_mut().find(|nf| nf.purpose == purpose && nf.state == State::Idle)?;
         nf.state = State::Active;
         nf.violations = 0;
@@ -311,9 +311,9 @@ impl Pools {
     pub(crate) fn look(&mut self, region: &Region) {
         for nf in &mut self.nfs {
             nf.waiting = nf.queue.len() as u32;
-            let word = self.plan.nf_word(nf.place.worker, nf.place.nf, plan::NF_WAITED);
+            let word = self.plan.nf_word(nf.place.worker, nf.place.nf, region_layout::NF_WAITED);
             // Where nothing waits, what was last is no measure: its worker may have died over it.
-            nf.waited = if nf.waiting == 0 { 0 } else { region.board(word).load(Ordering::Relaxed) };
+            nf.waited = if nf.waiting == 0 { 0 } else { region.shared_word(word).load(Ordering::Relaxed) };
         }
         let shares = self.shares(|nf| nf.waiting > 0);
         for (nf, share) in self.nfs.iter_mut().zip(shares) {
@@ -333,9 +333,9 @@ impl Pools {
             let claim = |at: &usize| {
                 let nf = &self.nfs[*at];
                 let (slo, slice) = (self.slo(nf.purpose), nf.purpose.slice);
-                Claim { slo, violations: nf.violations, active: active(nf), slice }
+                NfDemand { slo, violations: nf.violations, active: active(nf), slice }
             };
-            let claims: Vec<Claim> = together.iter().map(claim).collect();
+            let claims: Vec<NfDemand> = together.iter().map(claim).collect();
             let total: f64 = claims.iter().filter(|c| c.active).map(|c| c.priority(least)).sum();
             for ((at, claim), share) in together.iter().zip(&claims).zip(shares(&claims, &limits)) {
                 let mine = claim.priority(least);
@@ -371,8 +371,8 @@ impl Pools {
     /// Tells the workers the shares of their NFs.
     fn tell(&self, region: &Region) {
         for nf in &self.nfs {
-            let word = self.plan.nf_word(nf.place.worker, nf.place.nf, plan::NF_SHARE);
-            region.board(word).store(nf.share.to_bits(), Ordering::Relaxed);
+            let word = self.plan.nf_word(nf.place.worker, nf.place.nf, region_layout::NF_SHARE);
+            region.shared_word(word).store(nf.share.to_bits(), Ordering::Relaxed);
         }
     }
 
@@ -380,8 +380,8 @@ impl Pools {
     /// at the moment: the kernel is told for a long time, in which queues fill and empty many times.
     pub(crate) fn weights(&mut self, region: &Region) -> SmallVec<[(u8, f64); 16]> {
         for nf in &mut self.nfs {
-            let word = self.plan.nf_word(nf.place.worker, nf.place.nf, plan::NF_BUSY);
-            let now = region.board(word).load(Ordering::Relaxed);
+            let word = self.plan.nf_word(nf.place.worker, nf.place.nf, region_layout::NF_BUSY);
+            let now = region.shared_word(word).load(Ordering::Relaxed);
             nf.lately = std::mem::replace(&mut nf.worked, now) != now || nf.waiting > 0;
         }
         let shares = self.shares(|nf| nf.lately);
@@ -398,9 +398,10 @@ impl Pools {
     /// Takes the workers' measurements over: `T_t` follows what procedures have cost.
     pub(crate) fn measure(&mut self, region: &Region) {
         for nf in &mut self.nfs {
-            let word =
-                |word| region.board(self.plan.nf_word(nf.place.worker, nf.place.nf, word)).load(Ordering::Relaxed);
-            let now = (word(plan::NF_BUSY), word(plan::NF_PROCEDURES));
+            let word = |word| {
+                region.shared_word(self.plan.nf_word(nf.place.worker, nf.place.nf, word)).load(Ordering::Relaxed)
+            };
+            let now = (word(region_layout::NF_BUSY), word(region_layout::NF_PROCEDURES));
             let (busy, procedures) = (now.0.wrapping_sub(nf.seen.0), now.1.wrapping_sub(nf.seen.1));
             if procedures < 4 {
                 continue;
@@ -425,36 +426,36 @@ impl Pools {
     }
 
     /// The NF of a pin, if it is still in a pool.
-    pub(crate) fn of_pin(&self, pin: u64) -> Option<Chosen> {
+    pub(crate) fn by_pin(&self, pin: u64) -> Option<NfChoice> {
         let place = pinned(pin)?;
         let at = self.places.get(self.number(place)).copied()??;
-        (self.nfs[at].state == State::Active).then_some(Chosen { place, at, violation: false })
+        (self.nfs[at].state == State::Active).then_some(NfChoice { place, at, violation: false })
     }
 
     /// The NF for a procedure of this kind. `key` is one of the UE.
-    pub(crate) fn choose(&mut self, slice: usize, kind: NfKind, key: u64) -> Option<Chosen> {
+    pub(crate) fn choose(&mut self, slice: usize, kind: NfKind, key: u64) -> Option<NfChoice> {
         let purpose = self.purpose(slice, kind);
         let of = self.active.get(&purpose)?;
-        let pool: SmallVec<[Load; 8]> = of
+        let pool: SmallVec<[NfLoad; 8]> = of
             .iter()
             .map(|at| {
                 let nf = &self.nfs[*at];
-                Load { queue: nf.queue.len() as u32, share: nf.share, id: pin(nf.place.worker, nf.place.nf) }
+                NfLoad { queue: nf.queue.len() as u32, share: nf.share, id: pin(nf.place.worker, nf.place.nf) }
             })
             .collect();
         let policy = if slice == 0 && self.config.key == PoolKey::SliceProcedure {
-            forward::Policy::ShortestQueue
+            dispatch::Policy::ShortestQueue
         } else {
             self.config.intra
         };
         self.turn += 1;
-        let choice = forward::choose(policy, &pool, self.time(purpose), self.slo(purpose), self.turn, key)?;
+        let choice = dispatch::select_nf(policy, &pool, self.time(purpose), self.slo(purpose), self.turn, key)?;
         let at = of[choice.nf];
-        Some(Chosen { place: self.nfs[at].place, at, violation: choice.violation })
+        Some(NfChoice { place: self.nfs[at].place, at, violation: choice.violation })
     }
 
     /// A procedure that was sent there is late.
-    pub(crate) fn violated(&mut self, at: usize) {
+    pub(crate) fn record_violation(&mut self, at: usize) {
         if let Some(nf) = self.nfs.get_mut(at) {
             nf.violations = nf.violations.saturating_add(1);
             nf.recent = nf.recent.saturating_add(1);
@@ -488,14 +489,14 @@ mod tests {
 
     #[test]
     fn wait_of_a_dead_worker_is_reset() {
-        let plan = Plan { nfs: 1 };
+        let plan = RegionLayout { nfs: 1 };
         let (rings, board) = plan.sizes(2);
         let region = Region::create(RegionConfig { rings, board, ..RegionConfig::new(4, 3, 32 << 20) }).expect("room");
         let mut pools = Pools::new(PoolsConfig::default(), Vec::new(), plan);
         let purposes = [(Purpose { slice: 0, kind: None }, true)];
         pools.enter(&region, 1, &purposes);
         pools.up(1);
-        let waited = region.board(plan.nf_word(1, 0, plan::NF_WAITED));
+        let waited = region.shared_word(plan.nf_word(1, 0, region_layout::NF_WAITED));
         waited.store(5_000_000, Ordering::Relaxed);
         pools.look(&region);
         assert_eq!(pools.longest_wait(), Duration(0), "an empty queue has no wait, whatever the last event waited");

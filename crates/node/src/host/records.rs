@@ -1,11 +1,11 @@
 //! Where a host has its contexts.
 
 use super::keep::{self, Kept};
-use super::{Door, HostConfig, HostError};
+use super::{HostConfig, HostError, HostSender};
 use crate::config::StateLocation;
-use crate::nf::Location;
-use crate::nf::central::{self, CentralConfig};
 use crate::state::RecordsConfig;
+use crate::worker::Location;
+use crate::worker::context_database::{self, ContextDatabaseConfig};
 use rand::RngCore;
 use rand::rngs::StdRng;
 
@@ -18,7 +18,7 @@ use rand::rngs::StdRng;
 pub(super) fn location(
     config: &HostConfig,
     shared: bool,
-    door: &Door,
+    door: &HostSender,
     rng: &mut StdRng,
 ) -> Result<(Location, Option<Kept>), HostError> {
     let state = &config.state;
@@ -36,7 +36,7 @@ pub(super) fn location(
             None => records.key.push_str(&format!("-{owner:016x}")),
         }
     }
-    let config = CentralConfig { records, owner, shared };
-    central::check(&config)?;
+    let config = ContextDatabaseConfig { records, owner, shared };
+    context_database::check(&config)?;
     Ok((Location::Central(config), kept))
 }

@@ -2,10 +2,10 @@
 
 use super::nodes::Node;
 use super::pools::{Nf, State};
-use super::{Host, Workers};
+use super::{Host, WorkerRings};
 use crate::api::{Counts, GnbStatus, NfStatus, SessionStatus, Status, StatusFilter, UeStatus, UpfStatus, WorkerStatus};
 use crate::clock::clock;
-use crate::nf::plan;
+use crate::worker::region_layout;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use vireo_core::context::{self, Procedure, UeContext};
@@ -76,9 +76,9 @@ impl Host {
             .map_or_else(|| upf.to_string(), |known| known.name.clone())
     }
 
-    fn worker(&self, worker: &Workers) -> WorkerStatus {
+    fn worker(&self, worker: &WorkerRings) -> WorkerStatus {
         let word = |nf: &Nf, word| {
-            self.region.board(self.plan.nf_word(nf.place.worker, nf.place.nf, word)).load(Ordering::Relaxed)
+            self.region.shared_word(self.plan.nf_word(nf.place.worker, nf.place.nf, word)).load(Ordering::Relaxed)
         };
         let nfs = self.pools.iter().filter(|nf| nf.place.worker == worker.number).map(|nf| NfStatus {
             id: u32::from(nf.place.worker) << 8 | u32::from(nf.place.nf),
@@ -87,7 +87,7 @@ impl Host {
             state: if nf.state == State::Active { "active" } else { "idle" }.into(),
             queue: nf.queue.len() as u32,
             share: nf.share,
-            processed: word(nf, plan::NF_EVENTS),
+            processed: word(nf, region_layout::NF_EVENTS),
             violations: nf.violated,
             service_time_us: self.pools.time(nf.purpose).nanos() as f64 / 1000.0,
         });

@@ -3,12 +3,12 @@
 
 use super::{Host, Input};
 use crate::clock::clock;
-use crate::nf::outbox::Summary;
-use crate::nf::plan;
+use crate::worker::outbox::Summary;
+use crate::worker::region_layout;
 use rustc_hash::FxHashSet;
 use std::sync::atomic::Ordering;
 use vireo_core::schedule::kind::NfKind;
-use vireo_store::region::{Dead, Slot};
+use vireo_store::region::{DeadWorker, Slot};
 
 /// Workers that an event of a UE has ended before it is passed over.
 const FATAL: u8 = 4;
@@ -19,7 +19,7 @@ const SUSPECTS: usize = 1024;
 
 impl Host {
     /// A worker is dead and reaped.
-    pub(super) fn take_over(&mut self, dead: Dead) {
+    pub(super) fn take_over(&mut self, dead: DeadWorker) {
         let number = dead.number();
         // What it committed and said leaves first, in its order. The others go on, and are not waited for.
         if let Some(at) = self.rings.iter().position(|worker| worker.number == number) {
@@ -41,14 +41,15 @@ impl Host {
         if self.private.is_some() {
             self.forget_private(number);
         }
-        let (begun, slots) = self.its_ues(&dead);
+        let (begun, slots) = self.ues_of_worker(&dead);
         // It may have been at work for one of several, or for all of them: then they are served one by one for a while, and it is
         // seen whether one of them ends the next worker.
-        let serving = self.region.board(self.plan.nf_word(number, 0, plan::NF_SERVING)).load(Ordering::Relaxed);
-        match begun.iter().find(|slot| plan::serving(**slot) == serving) {
-            Some(slot) => self.suspect(*slot),
+        let serving =
+            self.region.shared_word(self.plan.nf_word(number, 0, region_layout::NF_SERVING)).load(Ordering::Relaxed);
+        match begun.iter().find(|slot| region_layout::serving(**slot) == serving) {
+            Some(slot) => self.note_crash(*slot),
             None if begun.is_empty() => {}
-            None => self.region.board(plan::BOARD_ALONE).store((clock() + ALONE).0, Ordering::Relaxed),
+            None => self.region.shared_word(region_layout::BOARD_ALONE).store((clock() + ALONE).0, Ordering::Relaxed),
         }
         for slot in slots {
             self.take_over_ue(slot, &dead);
@@ -65,7 +66,7 @@ impl Host {
 
     /// A worker died while it worked for this UE. By itself that says nothing; again and again at the same event, it says
     /// that the event is what kills, and it must not take all workers along.
-    fn suspect(&mut self, slot: Slot) {
+    fn note_crash(&mut self, slot: Slot) {
         let consumed = self.region.consumed_of(slot);
         let deaths = match self.controller.suspects.get(&slot) {
             Some((same, deaths)) if *same == consumed => deaths + 1,
@@ -80,14 +81,16 @@ impl Host {
         }
         self.controller.suspects.remove(&slot);
         tracing::error!(slot = slot.number(), deaths, "the oldest event of a UE ends worker after worker");
-        let free = plan::poison_words().map(|word| self.region.board(word)).find(|w| w.load(Ordering::Relaxed) == 0);
+        let free = region_layout::poison_words()
+            .map(|word| self.region.shared_word(word))
+            .find(|w| w.load(Ordering::Relaxed) == 0);
         if let Some(word) = free {
             word.store(u64::from(slot.number()) + 1, Ordering::Release);
         }
     }
 
     /// The UEs that a worker had: those it was at work for, and all that it was given and has not acknowledged.
-    fn its_ues(&mut self, dead: &Dead) -> (Vec<Slot>, Vec<Slot>) {
+    fn ues_of_worker(&mut self, dead: &DeadWorker) -> (Vec<Slot>, Vec<Slot>) {
         let (mut at_work, mut slots) = (Vec::new(), Vec::new());
         for nf in 0..self.plan.nfs {
             let queue = self.plan.queue(&self.region, dead.number(), nf);
@@ -105,7 +108,7 @@ impl Host {
     }
 
     /// Gives a UE of a dead worker to another.
-    fn take_over_ue(&mut self, slot: Slot, dead: &Dead) {
+    fn take_over_ue(&mut self, slot: Slot, dead: &DeadWorker) {
         // It may have died between its commit and the word about it: this is the only place that could still say so.
         let mut record = std::mem::take(&mut self.snapshot);
         let unsent = self.region.read(slot, &mut record) && !record.sent;
@@ -141,7 +144,7 @@ impl Host {
     }
 
     /// Frees what a dead worker held, on a thread of its own: that looks at all that it ever had.
-    fn reclaim(&mut self, dead: Dead) {
+    fn reclaim(&mut self, dead: DeadWorker) {
         if !self.controller.orphans.is_empty() {
             return self.controller.dead.push(dead);
         }
@@ -149,7 +152,7 @@ impl Host {
         let thread = std::thread::Builder::new().name("reclaim".into()).spawn(move || {
             region.reclaim(dead);
             // Without a host there is nobody to tell.
-            let _ = door.call(Input::Reclaimed { worker });
+            let _ = door.send_urgent(Input::Reclaimed { worker });
         });
         if let Err(error) = thread {
             tracing::warn!(%error, worker, "what a dead worker held is not freed");
@@ -201,7 +204,7 @@ impl Host {
     /// A worker is there.
     pub(super) fn arrived(&mut self, number: u8, pid: u32) {
         let bell = self.plan.bell(&self.region, number);
-        self.rings.push(super::Workers {
+        self.rings.push(super::WorkerRings {
             number,
             pid,
             committed: self.region.receiver(self.plan.committed(number)).expect("rings for all workers"),

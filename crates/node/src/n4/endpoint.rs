@@ -1,6 +1,6 @@
-use super::{Carried, Config, Counters, Event, N4, Sink, SubmitError, Submitted};
-use crate::udp::{Inbox, Outbox};
-use crate::upf::Direct;
+use super::{Config, Counters, Event, N4, N4Snapshot, Sink, SubmitError, Submitted};
+use crate::udp::{DatagramReceiver, DatagramSender};
+use crate::upf::InProcessN4;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -18,26 +18,26 @@ pub struct Endpoint {
     socket: UdpSocket,
     /// Where answers go.
     address: SocketAddr,
-    direct: Option<Direct>,
+    direct: Option<InProcessN4>,
     n4: N4,
-    inbox: Inbox,
-    outbox: Outbox,
+    inbox: DatagramReceiver,
+    outbox: DatagramSender,
     /// What the UPF of this process answered and is not looked at yet.
     answers: VecDeque<Vec<u8>>,
     /// Of [`Counters::unlisted`], those that were asked for.
     unlisted: u64,
 }
 
-struct Wire<'a> {
+struct N4Output<'a> {
     socket: &'a UdpSocket,
     address: SocketAddr,
-    direct: Option<&'a Direct>,
+    direct: Option<&'a InProcessN4>,
     answers: &'a mut VecDeque<Vec<u8>>,
-    outbox: &'a mut Outbox,
+    outbox: &'a mut DatagramSender,
     events: &'a mut dyn FnMut(Event<'_>),
 }
 
-impl Sink for Wire<'_> {
+impl Sink for N4Output<'_> {
     fn send(&mut self, to: SocketAddr, octets: &[u8]) {
         match self.direct {
             Some(direct) if direct.address() == to => {
@@ -55,26 +55,26 @@ impl Sink for Wire<'_> {
 impl Endpoint {
     /// Opens the socket at `address`; its port is 8805 unless the peers know better. `direct` leads to the UPF of this
     /// process, if there is one and requests to it need not be on the network.
-    pub fn bind(address: SocketAddr, config: Config, direct: Option<Direct>) -> io::Result<Self> {
+    pub fn bind(address: SocketAddr, config: Config, direct: Option<InProcessN4>) -> io::Result<Self> {
         Endpoint::over(crate::udp::bind(address)?, N4::new(config), direct)
     }
 
     /// Goes on with the socket and the state of another process; no UPF of this one is known to it.
-    pub(crate) fn resume(socket: UdpSocket, config: Config, carried: Carried) -> io::Result<Self> {
+    pub(crate) fn resume(socket: UdpSocket, config: Config, carried: N4Snapshot) -> io::Result<Self> {
         Endpoint::over(socket, N4::resume(config, carried), None)
     }
 
     /// See [`N4::carry`].
-    pub(crate) fn carry(&self) -> Carried {
+    pub(crate) fn carry(&self) -> N4Snapshot {
         self.n4.carry()
     }
 
-    fn over(socket: UdpSocket, n4: N4, direct: Option<Direct>) -> io::Result<Self> {
+    fn over(socket: UdpSocket, n4: N4, direct: Option<InProcessN4>) -> io::Result<Self> {
         let mut address = socket.local_addr()?;
         if address.ip().is_unspecified() {
             address.set_ip(n4.address());
         }
-        let (inbox, outbox) = (Inbox::new(), Outbox::default());
+        let (inbox, outbox) = (DatagramReceiver::new(), DatagramSender::default());
         Ok(Endpoint { socket, address, direct, n4, inbox, outbox, answers: VecDeque::new(), unlisted: 0 })
     }
 
@@ -132,7 +132,7 @@ impl Endpoint {
                     for (from, datagram) in inbox.datagrams(count) {
                         hands.act(now, |n4, wire| n4.on_datagram(now, from, datagram, wire));
                     }
-                    if count < Inbox::BATCH {
+                    if count < DatagramReceiver::BATCH {
                         return Ok(false);
                     }
                 }
@@ -163,13 +163,13 @@ impl Endpoint {
     }
 
     /// See [`N4::hold`].
-    pub fn hold(&mut self, now: Instant, takes_over: bool, events: &mut dyn FnMut(Event<'_>)) {
+    pub fn activate(&mut self, now: Instant, takes_over: bool, events: &mut dyn FnMut(Event<'_>)) {
         self.with(now, events, |n4, wire| n4.hold(now, takes_over, wire));
         self.flush();
     }
 
     /// See [`N4::let_go`].
-    pub fn let_go(&mut self, now: Instant) {
+    pub fn deactivate(&mut self, now: Instant) {
         self.n4.let_go(now);
     }
 
@@ -189,31 +189,31 @@ impl Endpoint {
         &mut self,
         now: Instant,
         events: &mut dyn FnMut(Event<'_>),
-        act: impl FnMut(&mut N4, &mut Wire<'_>) -> R,
+        act: impl FnMut(&mut N4, &mut N4Output<'_>) -> R,
     ) -> R {
         self.hands(events).0.act(now, act)
     }
 
     /// What is acted with, and what has arrived.
-    fn hands<'a>(&'a mut self, events: &'a mut dyn FnMut(Event<'_>)) -> (Hands<'a>, &'a Inbox) {
+    fn hands<'a>(&'a mut self, events: &'a mut dyn FnMut(Event<'_>)) -> (EndpointContext<'a>, &'a DatagramReceiver) {
         let Endpoint { socket, address, direct, n4, inbox, outbox, answers, .. } = self;
-        let wire = Wire { socket, address: *address, direct: direct.as_ref(), answers, outbox, events };
-        (Hands { n4, wire }, inbox)
+        let wire = N4Output { socket, address: *address, direct: direct.as_ref(), answers, outbox, events };
+        (EndpointContext { n4, wire }, inbox)
     }
 }
 
 /// The state, and where what it wants goes.
-struct Hands<'a> {
+struct EndpointContext<'a> {
     n4: &'a mut N4,
-    wire: Wire<'a>,
+    wire: N4Output<'a>,
 }
 
-impl Hands<'_> {
+impl EndpointContext<'_> {
     /// Does something with the state, and then what the UPF of this process answered to that.
-    fn act<R>(&mut self, now: Instant, mut act: impl FnMut(&mut N4, &mut Wire<'_>) -> R) -> R {
+    fn act<R>(&mut self, now: Instant, mut act: impl FnMut(&mut N4, &mut N4Output<'_>) -> R) -> R {
         let result = act(self.n4, &mut self.wire);
         while let Some(answer) = self.wire.answers.pop_front() {
-            let from = self.wire.direct.map_or(self.wire.address, Direct::address);
+            let from = self.wire.direct.map_or(self.wire.address, InProcessN4::address);
             self.n4.on_datagram(now, from, &answer, &mut self.wire);
         }
         result

@@ -19,19 +19,19 @@
 mod config;
 mod endpoint;
 mod event;
-mod handover;
 mod peer;
 mod pending;
 mod replies;
 mod requests;
 mod responses;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
 pub use config::Config;
 pub use endpoint::Endpoint;
 pub use event::{Counters, Event, Sink, SubmitError, Submitted};
-pub(crate) use handover::Carried;
+pub(crate) use snapshot::N4Snapshot;
 
 use crate::log_limit::LogLimit;
 use peer::{Peer, State};
@@ -48,7 +48,7 @@ use vireo_wire::pfcp::{
 
 /// A session's request that leaves when the association is taken over.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedRequest {
     peer: PeerIndex,
     key: Option<u64>,
     seid: Seid,
@@ -61,7 +61,7 @@ pub struct N4 {
     config: Config,
     peers: Vec<Peer>,
     pending: Pending,
-    waiting: Vec<Waiting>,
+    waiting: Vec<QueuedRequest>,
     replies: Replies,
     counters: Counters,
     lines: LogLimit<()>,
@@ -178,7 +178,7 @@ impl N4 {
         let entry = &self.peers[usize::from(peer)];
         let full = self.pending.is_full() || self.waiting.len() >= self.config.outstanding;
         if entry.is_taken_over() && !full {
-            self.waiting.push(Waiting { peer, key, seid, message: message.to_vec() });
+            self.waiting.push(QueuedRequest { peer, key, seid, message: message.to_vec() });
             return Ok(Submitted::Waiting);
         }
         if !entry.state.is_up() {

@@ -1,6 +1,6 @@
 //! Requests that wait for their response.
 
-use super::handover::before;
+use super::snapshot::before;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;

@@ -22,7 +22,7 @@ pub(super) struct Reply {
 
 /// Whether a request was seen before.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Seen<'a> {
+pub(super) enum RepeatCheck<'a> {
     /// No: it is remembered from now on.
     New,
     /// Yes, and the answer is still being worked out.
@@ -60,19 +60,19 @@ impl Replies {
         sequence: u32,
         kind: MessageType,
         from: SocketAddr,
-    ) -> Seen<'_> {
+    ) -> RepeatCheck<'_> {
         let known = self.index.get(&(peer, sequence)).copied();
         let current = known.filter(|at| self.ring[*at].kind == kind && self.ring[*at].until > now);
         if let Some(at) = current {
             let reply = &mut self.ring[at];
             reply.from = from;
-            return if reply.octets.is_empty() { Seen::Waiting } else { Seen::Answered(&reply.octets) };
+            return if reply.octets.is_empty() { RepeatCheck::Waiting } else { RepeatCheck::Answered(&reply.octets) };
         }
         let until = now + self.memory;
         if self.ring.len() < self.limit {
             self.ring.push(Reply { peer, sequence, kind, from, until, octets: Vec::new() });
             self.index.insert((peer, sequence), self.ring.len() - 1);
-            return Seen::New;
+            return RepeatCheck::New;
         }
         let at = self.next;
         self.next = (at + 1) % self.limit;
@@ -84,7 +84,7 @@ impl Replies {
         (reply.peer, reply.sequence, reply.kind, reply.from, reply.until) = (peer, sequence, kind, from, until);
         reply.octets.clear();
         self.index.insert((peer, sequence), at);
-        Seen::New
+        RepeatCheck::New
     }
 
     /// Keeps the response of a request and says where it goes; `None` if the request is not remembered.

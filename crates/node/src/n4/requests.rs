@@ -2,7 +2,7 @@
 
 use super::peer::State;
 use super::pending::PeerIndex;
-use super::replies::Seen;
+use super::replies::RepeatCheck;
 use super::{Config, Event, N4, Sink, encode};
 use std::net::SocketAddr;
 use vireo_types::{Duration, Instant, Seid};
@@ -45,12 +45,12 @@ impl N4 {
             return;
         }
         match self.replies.take(now, peer, message.sequence(), kind, from) {
-            Seen::New => {}
-            Seen::Waiting => {
+            RepeatCheck::New => {}
+            RepeatCheck::Waiting => {
                 self.counters.duplicates += 1;
                 return;
             }
-            Seen::Answered(octets) => {
+            RepeatCheck::Answered(octets) => {
                 self.counters.duplicates += 1;
                 self.counters.sent += 1;
                 return sink.send(from, octets);

@@ -2,7 +2,7 @@
 
 use super::peer::State;
 use super::pending::{PeerIndex, Purpose, Request};
-use super::{Event, N4, Sink, Waiting};
+use super::{Event, N4, QueuedRequest, Sink};
 use std::net::SocketAddr;
 use vireo_types::{Instant, Seid};
 use vireo_wire::pfcp::{
@@ -130,7 +130,7 @@ impl N4 {
     /// The association is taken over: what has waited for that leaves.
     fn send_waiting(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
         let upf = self.peers[usize::from(peer)].address;
-        for Waiting { key, seid, message, .. } in
+        for QueuedRequest { key, seid, message, .. } in
             self.waiting.extract_if(.., |waiting| waiting.peer == peer).collect::<Vec<_>>()
         {
             if self.submit(now, upf, key, seid, &message, sink).is_err() {
@@ -234,7 +234,7 @@ impl N4 {
         let upf = self.peers[usize::from(peer)].address;
         let now = self.now;
         let timeouts = &mut self.counters.timeouts;
-        for Waiting { seid, key, .. } in self.waiting.extract_if(.., |waiting| waiting.peer == peer) {
+        for QueuedRequest { seid, key, .. } in self.waiting.extract_if(.., |waiting| waiting.peer == peer) {
             *timeouts += 1;
             sink.event(Event::Timeout { upf, seid, key });
         }

@@ -1,20 +1,21 @@
 //! The AMF's end of the chain: carries what steps ask the SMF, and brings what the SMF answers and asks before the host.
 
 use super::translate::{
-    self, references, reply_with_carried, supi_of, supi_text, told, with_carried, with_parts, with_travels,
+    self, n1n2_content, references, reply_with_carried, supi_of, supi_text, with_carried, with_parts, with_travels,
 };
 use super::{SbiConfig, SbiError, is_uri};
 use crate::config::StateConfig;
-use crate::host::{Door, Input};
+use crate::host::{HostSender, Input};
 use crate::identity::CertificateRole;
-use crate::shared::Travels;
+use crate::shared_record::DelegatedCommit;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use vireo_core::chain::{
-    Answer, Ask, Carried, Create, Created, HandoverStep, SessionNumber, Told, Transfer, Transferred, Update,
-};
 use vireo_core::config::{CoreConfig, StateAnswer, StateCarry};
+use vireo_core::sba::{
+    HandoverStep, ImpliedCreateResponse, N1N2Content, N1N2Transfer, N1N2TransferResult, PiggybackedSmContext,
+    SessionNumber, SmfCreateRequest, SmfRequest, SmfResponse, SmfUpdateRequest,
+};
 use vireo_core::session::N2Sm;
 use vireo_sbi::amf::{
     self, CreatedSmContext, N1N2MessageTransferReqData, N1N2MessageTransferRspData, Resource, TransferCause,
@@ -24,7 +25,7 @@ use vireo_sbi::smf::{
     HoState, Operation, RELEASED, SM_CONTEXTS, SmContextCreateData, SmContextError, SmContextReleaseData,
     SmContextStatusNotification, SmContextUpdateData, SmContextUpdatedData, UpCnxState,
 };
-use vireo_sbi::{Call, Client, ClientError, Endpoint, Message, Outgoing, Reply, ReplyTo, Withdrawal};
+use vireo_sbi::{CancelHandle, Client, ClientError, Endpoint, IncomingRequest, Message, Outgoing, Reply, ReplyTo};
 use vireo_types::{Ltmsi, Supi};
 
 /// Octets of an SM context's URI, and of one that an SMF gives to be told something, at the most: they are in the UE's context.
@@ -38,7 +39,7 @@ const WAITING: usize = 4096;
 
 /// Who waits for the host's word.
 #[derive(Debug)]
-struct Waiter {
+struct PendingReply {
     supi: Supi,
     reply: ReplyTo,
     /// The question that is answered if the host takes what is put before it.
@@ -46,23 +47,23 @@ struct Waiter {
 }
 
 /// Those, by their tokens.
-type Waiting = Arc<Mutex<HashMap<u64, Waiter>>>;
+type Waiting = Arc<Mutex<HashMap<u64, PendingReply>>>;
 /// Questions for sessions that transfers may answer, by their keys.
-type Unanswered = Arc<Mutex<HashMap<String, Question>>>;
+type Unanswered = Arc<Mutex<HashMap<String, PendingRequest>>>;
 
 /// A question that something else than its answer may answer.
 #[derive(Debug)]
-struct Question {
+struct PendingRequest {
     /// What the host knows it by.
     key: u64,
     /// The input that is carried out then, if it has a number.
     input: u64,
-    withdrawal: Withdrawal,
+    withdrawal: CancelHandle,
 }
 
 /// What is told of this AMF.
 #[derive(Debug)]
-struct Names {
+struct AmfIdentity {
     /// Roots of URIs.
     own: String,
     smf: String,
@@ -80,11 +81,11 @@ struct Names {
 
 /// What goes with a question.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct With<'a> {
+pub(crate) struct RequestExtras<'a> {
     /// The SM context, if it travels.
-    pub(crate) carried: Option<&'a Carried>,
+    pub(crate) carried: Option<&'a PiggybackedSmContext>,
     /// Of a UE whose record is shared: which one it is, and what is to be committed there.
-    pub(crate) travels: Option<&'a Travels>,
+    pub(crate) travels: Option<&'a DelegatedCommit>,
     /// The input that is carried out when there is an answer, if a balancer has given that a number.
     pub(crate) input: u64,
 }
@@ -92,9 +93,9 @@ pub(crate) struct With<'a> {
 /// The way to the SMF.
 #[derive(Debug)]
 pub(crate) struct SmfLink {
-    names: Names,
+    names: AmfIdentity,
     client: Client,
-    door: Door,
+    door: HostSender,
     waiting: Waiting,
     unanswered: Unanswered,
     /// Whether another AMF may go on with what is asked here: questions have the names of the steps that ask them then.
@@ -109,13 +110,13 @@ impl SmfLink {
         config: &SbiConfig,
         core: &CoreConfig,
         state: &StateConfig,
-        door: Door,
+        door: HostSender,
         shared: bool,
     ) -> Result<Self, SbiError> {
         let settings = config.endpoint(CertificateRole::Amf, config.own_amf())?;
         let nonce = settings.nonce;
         let (waiting, unanswered) = (Waiting::default(), Unanswered::default());
-        let desk = Desk {
+        let desk = SmfRequestHandler {
             // Names of transfers are in URIs: after a restart they are others.
             tokens: AtomicU64::new(nonce >> 1),
             door: door.clone(),
@@ -126,7 +127,7 @@ impl SmfLink {
         };
         let endpoint = Endpoint::start(settings, move |call| desk.take(call))?;
         let guami = core.guami();
-        let names = Names {
+        let names = AmfIdentity {
             own: config.root(endpoint.address()),
             smf: config.root(config.smf),
             guami: guami.into(),
@@ -140,21 +141,27 @@ impl SmfLink {
     }
 
     /// Asks the SMF about a session of a UE, by the name of what has been decided; the answer comes through the door.
-    pub(crate) fn ask(&self, (ltmsi, key): (Ltmsi, u64), number: SessionNumber, ask: Ask, with: With<'_>) {
+    pub(crate) fn ask(
+        &self,
+        (ltmsi, key): (Ltmsi, u64),
+        number: SessionNumber,
+        ask: SmfRequest,
+        with: RequestExtras<'_>,
+    ) {
         let (uri, message) = request(&self.names, number, &ask);
-        let With { carried, travels, input } = with;
+        let RequestExtras { carried, travels, input } = with;
         let message = with_travels(with_carried(message, carried), travels);
         let lane = u64::from(ltmsi.get()) << 32 | u64::from(number);
         let (door, root) = (self.door.clone(), self.names.smf.clone());
-        let implied = self.names.implies && matches!(ask, Ask::Create(_));
+        let implied = self.names.implies && matches!(ask, SmfRequest::Create(_));
         let name = match (self.shared, implied) {
             (true, _) => Some(format!("{key:016x}")),
             (false, true) => Some(format!("{:08x}-{key:016x}", self.names.nonce as u32)),
             (false, false) => None,
         };
         let question = name.clone().filter(|_| implied).map(|name| {
-            let (withdrawal, withdrawn) = Withdrawal::new();
-            let question = Question { key, input, withdrawal };
+            let (withdrawal, withdrawn) = CancelHandle::new();
+            let question = PendingRequest { key, input, withdrawal };
             questions(&self.unanswered).insert(name.clone(), question);
             ((name, Arc::clone(&self.unanswered)), withdrawn)
         });
@@ -184,23 +191,23 @@ impl SmfLink {
             // Only now: what is transferred meanwhile is before the host sooner.
             question.inspect(|(name, unanswered)| drop(questions(unanswered).remove(name)));
         });
-        self.client.ask(Outgoing { uri, others: Vec::new(), message, key: name, lane, withdrawn, done });
+        self.client.send(Outgoing { uri, others: Vec::new(), message, key: name, lane, withdrawn, done });
     }
 
     /// Answers the notification that a session has ended: whether its UE is here.
     pub(crate) fn notified(&self, token: u64, is_here: bool) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
-        if let Some(Waiter { reply, .. }) = waiting {
+        if let Some(PendingReply { reply, .. }) = waiting {
             reply.send(if is_here { Reply::done() } else { Reply::problem(&unknown()) });
         }
     }
 
     /// Answers a transfer. The question that it answers is withdrawn, unless it was for nobody: then the answer says of what is to
     /// be let go.
-    pub(crate) fn transferred(&self, token: u64, result: Transferred, carried: Option<&Carried>) {
+    pub(crate) fn transferred(&self, token: u64, result: N1N2TransferResult, carried: Option<&PiggybackedSmContext>) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
-        if let Some(Waiter { supi, reply, question }) = waiting {
-            let taken = question.filter(|_| result != Transferred::Unknown);
+        if let Some(PendingReply { supi, reply, question }) = waiting {
+            let taken = question.filter(|_| result != N1N2TransferResult::Unknown);
             if let Some(question) = taken.and_then(|name| questions(&self.unanswered).remove(&name)) {
                 question.withdrawal.withdraw();
             }
@@ -209,7 +216,7 @@ impl SmfLink {
     }
 }
 
-fn questions(unanswered: &Unanswered) -> MutexGuard<'_, HashMap<String, Question>> {
+fn questions(unanswered: &Unanswered) -> MutexGuard<'_, HashMap<String, PendingRequest>> {
     unanswered.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -220,21 +227,21 @@ fn uuid(n: u64) -> String {
 }
 
 /// Where a question goes, and what it says.
-fn request(names: &Names, number: SessionNumber, ask: &Ask) -> (String, Message) {
+fn request(names: &AmfIdentity, number: SessionNumber, ask: &SmfRequest) -> (String, Message) {
     match ask {
-        Ask::Create(create) => {
-            let told = Told { n1: Some(create.n1.clone()), n2: None };
+        SmfRequest::Create(create) => {
+            let told = N1N2Content { n1: Some(create.n1.clone()), n2: None };
             let message = Message::of(create_data(names, number, create, &told));
             (format!("{}{SM_CONTEXTS}", names.smf), with_parts(message, told))
         }
-        Ask::Update { reference, update } => {
+        SmfRequest::Update { reference, update } => {
             let (data, told) = update_data(update);
             (Operation::Modify.of(reference), with_parts(Message::of(data), told))
         }
-        Ask::Release { reference } => {
+        SmfRequest::Release { reference } => {
             (Operation::Release.of(reference), Message::of(SmContextReleaseData { cause: None }))
         }
-        Ask::Unreached { uri, supi, transfer } => {
+        SmfRequest::Unreached { uri, supi, transfer } => {
             // The Location that the transfer's answer had.
             let notification = amf::N1N2MsgTxfrFailureNotification {
                 cause: TransferCause::UeNotResponding,
@@ -246,35 +253,35 @@ fn request(names: &Names, number: SessionNumber, ask: &Ask) -> (String, Message)
 }
 
 /// What has happened to a session, and what UE or RAN have said of it.
-fn update_data(update: &Update) -> (SmContextUpdateData, Told) {
-    let n2 = |kind, octets: &Vec<u8>| Told { n1: None, n2: Some((kind, octets.clone())) };
+fn update_data(update: &SmfUpdateRequest) -> (SmContextUpdateData, N1N2Content) {
+    let n2 = |kind, octets: &Vec<u8>| N1N2Content { n1: None, n2: Some((kind, octets.clone())) };
     let says = SmContextUpdateData::default();
     let (data, told) = match update {
-        Update::N1(n1) => (says, Told { n1: Some(n1.clone()), n2: None }),
-        Update::N2(kind, octets) => {
+        SmfUpdateRequest::N1(n1) => (says, N1N2Content { n1: Some(n1.clone()), n2: None }),
+        SmfUpdateRequest::N2(kind, octets) => {
             let failed_to_be_switched = (*kind == N2Sm::PathSwitchSetupFailed).then_some(true);
             (SmContextUpdateData { failed_to_be_switched, ..says }, n2(*kind, octets))
         }
-        Update::Activate => {
-            (SmContextUpdateData { up_cnx_state: Some(UpCnxState::Activating), ..says }, Told::default())
+        SmfUpdateRequest::Activate => {
+            (SmContextUpdateData { up_cnx_state: Some(UpCnxState::Activating), ..says }, N1N2Content::default())
         }
-        Update::Deactivate => {
-            (SmContextUpdateData { up_cnx_state: Some(UpCnxState::Deactivated), ..says }, Told::default())
+        SmfUpdateRequest::Deactivate => {
+            (SmContextUpdateData { up_cnx_state: Some(UpCnxState::Deactivated), ..says }, N1N2Content::default())
         }
-        Update::Switch(octets, (tai, cell)) => {
+        SmfUpdateRequest::Switch(octets, (tai, cell)) => {
             let ue_location = Some(UserLocation::of(*tai, *cell));
             let data = SmContextUpdateData { ue_location, to_be_switched: Some(true), ..says };
             (data, n2(N2Sm::PathSwitchRequest, octets))
         }
-        Update::Handover(_, step) => handover_data(step),
+        SmfUpdateRequest::Handover(_, step) => handover_data(step),
     };
     let (n1_sm_msg, n2_sm_info, n2_sm_info_type) = references(&told);
     (SmContextUpdateData { n1_sm_msg, n2_sm_info, n2_sm_info_type, ..data }, told)
 }
 
 /// How far a handover by N2 is (TS 29.502 5.2.2.3.4).
-fn handover_data(step: &HandoverStep) -> (SmContextUpdateData, Told) {
-    let n2 = |kind, octets: &Vec<u8>| Told { n1: None, n2: Some((kind, octets.clone())) };
+fn handover_data(step: &HandoverStep) -> (SmContextUpdateData, N1N2Content) {
+    let n2 = |kind, octets: &Vec<u8>| N1N2Content { n1: None, n2: Some((kind, octets.clone())) };
     let at = |state| SmContextUpdateData { ho_state: Some(state), ..SmContextUpdateData::default() };
     match step {
         HandoverStep::Prepare { target: (gnb, tai), transfer } => {
@@ -284,16 +291,21 @@ fn handover_data(step: &HandoverStep) -> (SmContextUpdateData, Told) {
         HandoverStep::Prepared(kind, transfer) => (at(HoState::Prepared), n2(*kind, transfer)),
         HandoverStep::Complete((tai, cell)) => {
             let ue_location = Some(UserLocation::of(*tai, *cell));
-            (SmContextUpdateData { ue_location, ..at(HoState::Completed) }, Told::default())
+            (SmContextUpdateData { ue_location, ..at(HoState::Completed) }, N1N2Content::default())
         }
-        HandoverStep::Cancel => (at(HoState::Cancelled), Told::default()),
+        HandoverStep::Cancel => (at(HoState::Cancelled), N1N2Content::default()),
     }
 }
 
-fn create_data(names: &Names, number: SessionNumber, create: &Create, told: &Told) -> SmContextCreateData {
+fn create_data(
+    names: &AmfIdentity,
+    number: SessionNumber,
+    create: &SmfCreateRequest,
+    told: &N1N2Content,
+) -> SmContextCreateData {
     let supi = supi_text(create.supi);
     SmContextCreateData {
-        sm_context_status_uri: format!("{}{}", names.own, amf::status_of(&supi, number)),
+        sm_context_status_uri: format!("{}{}", names.own, amf::status_callback_uri(&supi, number)),
         supi,
         pei: create.pei.map(|pei| format!("imeisv-{:016}", pei.0)),
         pdu_session_id: create.psi,
@@ -313,27 +325,28 @@ fn create_data(names: &Names, number: SessionNumber, create: &Create, told: &Tol
 }
 
 /// What the SMF's answer comes to.
-fn answer(root: &str, ask: &Ask, result: Result<Reply, ClientError>) -> Answer {
+fn answer(root: &str, ask: &SmfRequest, result: Result<Reply, ClientError>) -> SmfResponse {
     let reply = match result {
         Ok(reply) => reply,
         Err(error) => {
             tracing::warn!(%error, "the SMF does not answer");
-            return Answer::Silence;
+            return SmfResponse::Silence;
         }
     };
     match ask {
-        Ask::Create(_) if reply.is_success() => {
-            reply.location.and_then(|location| reference(root, location)).map_or(Answer::Silence, Answer::Created)
-        }
+        SmfRequest::Create(_) if reply.is_success() => reply
+            .location
+            .and_then(|location| reference(root, location))
+            .map_or(SmfResponse::Silence, SmfResponse::Created),
         _ if reply.is_success() => {
             if reply.message.says_nothing() {
-                return Answer::Done(Told::default());
+                return SmfResponse::Done(N1N2Content::default());
             }
             let data = reply.message.value::<SmContextUpdatedData>().map_err(|e| ProblemDetails::unreadable(&e));
-            let told = data.and_then(|d| told(&reply.message, &(d.n1_sm_msg, d.n2_sm_info, d.n2_sm_info_type)));
-            told.map_or_else(unreadable, Answer::Done)
+            let told = data.and_then(|d| n1n2_content(&reply.message, &(d.n1_sm_msg, d.n2_sm_info, d.n2_sm_info_type)));
+            told.map_or_else(unreadable, SmfResponse::Done)
         }
-        _ if reply.status == STALE => Answer::Stale,
+        _ if reply.status == STALE => SmfResponse::Stale,
         _ => {
             let error = reply.message.value::<SmContextError>();
             // A problem by itself has no further members.
@@ -343,9 +356,9 @@ fn answer(root: &str, ask: &Ask, result: Result<Reply, ClientError>) -> Answer {
             let error = error.unwrap_or_default();
             let cause = error.error.cause.clone().unwrap_or_default();
             tracing::debug!(status = reply.status, cause, "the SMF refuses");
-            let told = told(&reply.message, &(error.n1_sm_msg, error.n2_sm_info, error.n2_sm_info_type));
+            let told = n1n2_content(&reply.message, &(error.n1_sm_msg, error.n2_sm_info, error.n2_sm_info_type));
             let unknown = reply.status == 404;
-            Answer::Refused { told: told.unwrap_or_default(), unknown }
+            SmfResponse::Refused { told: told.unwrap_or_default(), unknown }
         }
     }
 }
@@ -363,15 +376,15 @@ fn reference(root: &str, location: String) -> Option<String> {
     good.then_some(location)
 }
 
-fn unreadable(problem: ProblemDetails) -> Answer {
+fn unreadable(problem: ProblemDetails) -> SmfResponse {
     tracing::warn!(detail = problem.detail, "the SMF's answer cannot be read");
-    Answer::Refused { told: Told::default(), unknown: false }
+    SmfResponse::Refused { told: N1N2Content::default(), unknown: false }
 }
 
 /// What takes what SMFs ask.
-struct Desk {
+struct SmfRequestHandler {
     tokens: AtomicU64,
-    door: Door,
+    door: HostSender,
     waiting: Waiting,
     unanswered: Unanswered,
     /// The root of the SMF's URIs.
@@ -379,10 +392,10 @@ struct Desk {
     shared: bool,
 }
 
-impl Desk {
+impl SmfRequestHandler {
     /// Takes what an SMF asks: the host answers.
-    fn take(&self, call: Call) {
-        let Call { path, message, key, reply, .. } = call;
+    fn take(&self, call: IncomingRequest) {
+        let IncomingRequest { path, message, key, reply, .. } = call;
         let token = self.tokens.fetch_add(1, Ordering::Relaxed);
         match amf::resource(&path) {
             Some(Resource::Messages(supi)) => match self.transfer(supi, token, &message) {
@@ -392,7 +405,7 @@ impl Desk {
                     let asked =
                         question.as_ref().and_then(|name| questions(&self.unanswered).get(name).map(|q| q.input));
                     let (transfer, input) = (Box::new(transfer), asked.unwrap_or(0));
-                    let waiter = Waiter { supi, reply, question };
+                    let waiter = PendingReply { supi, reply, question };
                     self.put(Input::Transfer { supi, key, transfer, input }, (token, waiter));
                 }
             },
@@ -401,17 +414,17 @@ impl Desk {
                 Ok(supi) => {
                     let mask = (1 << amf::NUMBER_BITS) - 1;
                     let wants = Some((number & mask, mask));
-                    let (told, unreached, carried, created) = (Told::default(), None, None, None);
-                    let transfer = Box::new(Transfer { token, psi: 0, told, unreached, carried, created, wants });
+                    let (told, unreached, carried, created) = (N1N2Content::default(), None, None, None);
+                    let transfer = Box::new(N1N2Transfer { token, psi: 0, told, unreached, carried, created, wants });
                     let input = Input::Transfer { supi, key: 0, transfer, input: 0 };
-                    self.put(input, (token, Waiter { supi, reply, question: None }));
+                    self.put(input, (token, PendingReply { supi, reply, question: None }));
                 }
             },
             Some(Resource::Status(supi, number)) => match status(supi, &message) {
                 Err(problem) => reply.send(Reply::problem(&problem)),
                 Ok(None) => reply.send(Reply::done()),
                 Ok(Some(supi)) => {
-                    let waiter = Waiter { supi, reply, question: None };
+                    let waiter = PendingReply { supi, reply, question: None };
                     self.put(Input::SmContextReleased { supi, number, token }, (token, waiter));
                 }
             },
@@ -429,7 +442,7 @@ impl Desk {
         supi: &str,
         token: u64,
         message: &Message,
-    ) -> Result<(Supi, Transfer, Option<String>), ProblemDetails> {
+    ) -> Result<(Supi, N1N2Transfer, Option<String>), ProblemDetails> {
         let (supi, mut transfer, created) = transfer(supi, token, message)?;
         let Some(CreatedSmContext { key: name, number, sm_context_ref }) = created else {
             return Ok((supi, transfer, None));
@@ -440,14 +453,15 @@ impl Desk {
         // One without a name that can be used is answered by itself.
         let reference = reference(&self.smf, format!("{SM_CONTEXTS}/{sm_context_ref}"));
         let open = key.is_some();
-        let created = reference.map(|reference| Created { number, key: key.unwrap_or(0), reference, open });
+        let created =
+            reference.map(|reference| ImpliedCreateResponse { number, key: key.unwrap_or(0), reference, open });
         let question = created.as_ref().map(|_| name);
         transfer.created = created;
         Ok((supi, transfer, question))
     }
 
     /// Puts what an SMF asks before the host, if there is room.
-    fn put(&self, input: Input, (token, waiter): (u64, Waiter)) {
+    fn put(&self, input: Input, (token, waiter): (u64, PendingReply)) {
         let mut calls = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if calls.len() >= WAITING {
             calls.retain(|_, waiter| !waiter.reply.is_closed());
@@ -455,10 +469,10 @@ impl Desk {
         calls.insert(token, waiter);
         drop(calls);
         if self.door.try_put(input).is_ok() {
-            return self.door.ring();
+            return self.door.wake();
         }
         let refused = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
-        if let Some(Waiter { reply, .. }) = refused {
+        if let Some(PendingReply { reply, .. }) = refused {
             reply.send(congested());
         }
     }
@@ -483,7 +497,7 @@ fn transfer(
     supi: &str,
     token: u64,
     message: &Message,
-) -> Result<(Supi, Transfer, Option<CreatedSmContext>), ProblemDetails> {
+) -> Result<(Supi, N1N2Transfer, Option<CreatedSmContext>), ProblemDetails> {
     let supi = supi_of(supi)?;
     let data: N1N2MessageTransferReqData = message.value().map_err(|e| ProblemDetails::unreadable(&e))?;
     let n1 = data.n1_message_container;
@@ -500,7 +514,7 @@ fn transfer(
     let content = sm.and_then(|sm| sm.n2_info_content);
     let kind = content.as_ref().and_then(|content| content.ngap_ie_type);
     let parts = (n1.map(|n1| n1.n1_message_content), content.map(|content| content.ngap_data), kind);
-    let told = translate::told(message, &parts)?;
+    let told = translate::n1n2_content(message, &parts)?;
     // An answer to what the RAN has said comes as one.
     let is_order = |kind| matches!(kind, N2Sm::SetupRequest | N2Sm::ReleaseCommand | N2Sm::ModifyRequest);
     if told.n2.as_ref().is_some_and(|(kind, _)| !is_order(*kind)) {
@@ -510,7 +524,7 @@ fn transfer(
     }
     let unreached = data.failure_uri.filter(|uri| uri.len() <= URI_OCTETS);
     let carried = translate::carried(message)?;
-    let transfer = Transfer { token, psi, told, unreached, carried, created: None, wants: None };
+    let transfer = N1N2Transfer { token, psi, told, unreached, carried, created: None, wants: None };
     Ok((supi, transfer, data.vireo_created))
 }
 
@@ -523,23 +537,23 @@ fn status(supi: &str, message: &Message) -> Result<Option<Supi>, ProblemDetails>
 
 /// What a message is called that waits for its UE.
 fn message_uri(own: &str, supi: Supi, token: u64) -> String {
-    format!("{own}{}/{token}", amf::messages_of(&supi_text(supi)))
+    format!("{own}{}/{token}", amf::message_transfer_uri(&supi_text(supi)))
 }
 
-pub(super) fn transfer_reply(own: &str, (supi, token): (Supi, u64), result: Transferred) -> Reply {
+pub(super) fn transfer_reply(own: &str, (supi, token): (Supi, u64), result: N1N2TransferResult) -> Reply {
     let error = |status, cause: &str, detail: &str| {
         let error = ProblemDetails::new(status, cause, detail);
         Reply::of(status, amf::N1N2MessageTransferError { error })
     };
     match result {
-        Transferred::Initiated => Reply::of(200, N1N2MessageTransferRspData { cause: TransferCause::Initiated }),
-        Transferred::Attempting => {
+        N1N2TransferResult::Initiated => Reply::of(200, N1N2MessageTransferRspData { cause: TransferCause::Initiated }),
+        N1N2TransferResult::Attempting => {
             let answer = N1N2MessageTransferRspData { cause: TransferCause::AttemptingToReachUe };
             Reply { location: Some(message_uri(own, supi, token)), ..Reply::of(202, answer) }
         }
-        Transferred::Idle => error(409, IN_IDLE_STATE, "the RAN has nothing of the session"),
-        Transferred::Unreachable => error(504, "UE_NOT_REACHABLE", "the UE was not heard of for too long"),
-        Transferred::Unknown => Reply::of(404, amf::N1N2MessageTransferError { error: unknown() }),
+        N1N2TransferResult::Idle => error(409, IN_IDLE_STATE, "the RAN has nothing of the session"),
+        N1N2TransferResult::Unreachable => error(504, "UE_NOT_REACHABLE", "the UE was not heard of for too long"),
+        N1N2TransferResult::Unknown => Reply::of(404, amf::N1N2MessageTransferError { error: unknown() }),
     }
 }
 
@@ -583,7 +597,7 @@ mod tests {
         link: SmfLink,
         inputs: Receiver<Input>,
         smf: Endpoint,
-        asked: mpsc::Receiver<Call>,
+        asked: mpsc::Receiver<IncomingRequest>,
         amf: String,
         supi: Supi,
     }
@@ -596,7 +610,7 @@ mod tests {
             let settings: Settings = sbi.endpoint(CertificateRole::Smf, local).unwrap();
             let smf = Endpoint::start(settings, move |call| drop(sender.send(call))).unwrap();
             let sbi = SbiConfig { amf: vec![local], smf: smf.address(), ..sbi };
-            let (door, inputs) = Door::alone();
+            let (door, inputs) = HostSender::alone();
             let state = StateConfig { answer, ..StateConfig::default() };
             let link = SmfLink::start(&sbi, &core(), &state, door, shared).unwrap();
             let (amf, supi) = (link.names.own.clone(), "999700000000001".parse().unwrap());
@@ -604,18 +618,22 @@ mod tests {
         }
 
         /// The UE asks for its session of that number, by input 9; what the SMF hears.
-        fn create(&self, number: SessionNumber, key: u64) -> Call {
+        fn create(&self, number: SessionNumber, key: u64) -> IncomingRequest {
             let (supi, n1, snssai) = (self.supi, vec![0x2e, 5, 1, 0xc1], Snssai { sst: 1, sd: None });
             let dnn: Dnn = "internet".parse().unwrap();
-            let create = Create { supi, pei: None, psi: 5, snssai, dnn, location: None, n1 };
-            let with = With { input: 9, ..With::default() };
-            self.link.ask((Ltmsi::from_raw(7), key), number, Ask::Create(Box::new(create)), with);
+            let create = SmfCreateRequest { supi, pei: None, psi: 5, snssai, dnn, location: None, n1 };
+            let with = RequestExtras { input: 9, ..RequestExtras::default() };
+            self.link.ask((Ltmsi::from_raw(7), key), number, SmfRequest::Create(Box::new(create)), with);
             self.asked.recv_timeout(SOON).expect("a request")
         }
 
         /// The SMF transfers something, and the host has that result; what the host gets, and how far that is an answer.
-        fn transfer(&self, created: Option<CreatedSmContext>, result: Transferred) -> (u64, Option<Created>) {
-            let n1 = Told { n1: Some(vec![0x2e]), n2: None };
+        fn transfer(
+            &self,
+            created: Option<CreatedSmContext>,
+            result: N1N2TransferResult,
+        ) -> (u64, Option<ImpliedCreateResponse>) {
+            let n1 = N1N2Content { n1: Some(vec![0x2e]), n2: None };
             let data = N1N2MessageTransferReqData {
                 n1_message_container: Some(amf::N1MessageContainer {
                     n1_message_class: amf::SM.into(),
@@ -625,10 +643,10 @@ mod tests {
                 vireo_created: created,
                 ..N1N2MessageTransferReqData::default()
             };
-            let uri = format!("{}{}", self.amf, amf::messages_of(&supi_text(self.supi)));
+            let uri = format!("{}{}", self.amf, amf::message_transfer_uri(&supi_text(self.supi)));
             let message = with_parts(Message::of(data), n1);
             let (key, lane, withdrawn, done) = (None, rand::random(), None, Box::new(|_| ()));
-            self.smf.client().ask(Outgoing { uri, others: Vec::new(), message, key, lane, withdrawn, done });
+            self.smf.client().send(Outgoing { uri, others: Vec::new(), message, key, lane, withdrawn, done });
             match self.inputs.recv_timeout(SOON) {
                 Ok(Input::Transfer { transfer, input, .. }) => {
                     self.link.transferred(transfer.token, result, None);
@@ -650,13 +668,13 @@ mod tests {
     /// TS 29.502 5.2.2.3.3.
     #[test]
     fn an_smf_that_switches_a_path_hears_where_the_ue_is() {
-        let world = World::new(StateAnswer::Given, false);
+        let world = World::new(StateAnswer::Explicit, false);
         let plmn = "99970".parse().unwrap();
         let (tai, cell) =
             (vireo_types::Tai { plmn, tac: vireo_types::Tac(2) }, vireo_types::NrCgi { plmn, cell: 0x20 });
         let reference = format!("{}{SM_CONTEXTS}/x", world.link.names.smf);
-        let ask = Ask::Update { reference, update: Update::Switch(vec![1, 2], (tai, cell)) };
-        world.link.ask((Ltmsi::from_raw(7), 1), 3, ask, With::default());
+        let ask = SmfRequest::Update { reference, update: SmfUpdateRequest::Switch(vec![1, 2], (tai, cell)) };
+        world.link.ask((Ltmsi::from_raw(7), 1), 3, ask, RequestExtras::default());
         let call = world.asked.recv_timeout(SOON).expect("a request");
         let data: SmContextUpdateData = call.message.value().unwrap();
         assert_eq!(data.ue_location, Some(UserLocation::of(tai, cell)));
@@ -683,7 +701,7 @@ mod tests {
             (HandoverStep::Cancel, (HoState::Cancelled, None, None, None)),
         ];
         for (step, (state, kind, target, located)) in cases {
-            let (data, told) = update_data(&Update::Handover(AmfUeNgapId::new(Ltmsi::from_raw(7), 2), step));
+            let (data, told) = update_data(&SmfUpdateRequest::Handover(AmfUeNgapId::new(Ltmsi::from_raw(7), 2), step));
             let expected = SmContextUpdateData {
                 ho_state: Some(state),
                 n2_sm_info_type: kind,
@@ -705,9 +723,12 @@ mod tests {
             let data: SmContextCreateData = call.message.value().unwrap();
             let name = call.key.clone().expect("a key");
             assert_eq!(data.vireo_implied, Some(3));
-            let (input, created) = world.transfer(made(&name, "x"), Transferred::Initiated);
+            let (input, created) = world.transfer(made(&name, "x"), N1N2TransferResult::Initiated);
             let reference = format!("{}{SM_CONTEXTS}/x", world.link.names.smf);
-            assert_eq!((input, created), (9, Some(Created { number: 3, key: 0x57, reference, open: true })));
+            assert_eq!(
+                (input, created),
+                (9, Some(ImpliedCreateResponse { number: 3, key: 0x57, reference, open: true }))
+            );
             // Nobody hears it any more; what is asked next goes, in the same lane.
             call.reply.send(answer());
             let next = world.create(3, 0x58);
@@ -724,10 +745,10 @@ mod tests {
             let world = World::new(StateAnswer::Implied, shared);
             let call = world.create(3, 0x57);
             let name = call.key.clone().expect("a key");
-            let (_, created) = world.transfer(made(&name, "x"), Transferred::Unknown);
+            let (_, created) = world.transfer(made(&name, "x"), N1N2TransferResult::Unknown);
             assert!(created.is_some_and(|created| created.open));
             call.reply.send(answer());
-            let Ok(Input::Smf { answer: Answer::Created(_), key: 0x57, input: 9, .. }) =
+            let Ok(Input::Smf { answer: SmfResponse::Created(_), key: 0x57, input: 9, .. }) =
                 world.inputs.recv_timeout(SOON)
             else {
                 panic!("no answer");
@@ -741,13 +762,15 @@ mod tests {
         let call = world.create(3, 0x57);
         let name = call.key.clone().expect("a key");
         // Another question's, one without a name that can be used, and one that says nothing of the kind.
-        let is_open = |(input, created): (u64, Option<Created>)| (input, created.map(|created| created.open));
+        let is_open =
+            |(input, created): (u64, Option<ImpliedCreateResponse>)| (input, created.map(|created| created.open));
         let long = "x".repeat(URI_OCTETS);
         for (created, seen) in [(made("else", "x"), Some(false)), (made(&name, &long), None), (None, None)] {
-            assert_eq!(is_open(world.transfer(created, Transferred::Initiated)), (0, seen));
+            assert_eq!(is_open(world.transfer(created, N1N2TransferResult::Initiated)), (0, seen));
         }
         call.reply.send(answer());
-        let Ok(Input::Smf { answer: Answer::Created(_), key: 0x57, input: 9, .. }) = world.inputs.recv_timeout(SOON)
+        let Ok(Input::Smf { answer: SmfResponse::Created(_), key: 0x57, input: 9, .. }) =
+            world.inputs.recv_timeout(SOON)
         else {
             panic!("no answer");
         };
@@ -756,13 +779,13 @@ mod tests {
         while !world.link.unanswered.lock().unwrap().is_empty() && std::time::Instant::now() < deadline {
             std::thread::yield_now();
         }
-        assert_eq!(is_open(world.transfer(made(&name, "x"), Transferred::Initiated)), (0, Some(false)));
+        assert_eq!(is_open(world.transfer(made(&name, "x"), N1N2TransferResult::Initiated)), (0, Some(false)));
         // One that another AMF has asked before it died, the UE's record knows.
         let world = World::new(StateAnswer::Implied, true);
-        let (input, created) = world.transfer(made("0000000000000059", "x"), Transferred::Initiated);
+        let (input, created) = world.transfer(made("0000000000000059", "x"), N1N2TransferResult::Initiated);
         assert_eq!((input, created.map(|created| (created.key, created.open))), (0, Some((0x59, true))));
         // And who does not take transfers for answers does not ask for that.
-        let world = World::new(StateAnswer::Given, false);
+        let world = World::new(StateAnswer::Explicit, false);
         let data: SmContextCreateData = world.create(3, 0x57).message.value().unwrap();
         assert_eq!(data.vireo_implied, None);
         assert!(world.link.unanswered.lock().unwrap().is_empty());

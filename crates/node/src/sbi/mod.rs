@@ -123,7 +123,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc::{Receiver, sync_channel};
     use vireo_sbi::smf::{SM_CONTEXTS, SmContextReleaseData};
-    use vireo_sbi::{Call, ClientError, Endpoint, Message, Outgoing, Reply};
+    use vireo_sbi::{ClientError, Endpoint, IncomingRequest, Message, Outgoing, Reply};
 
     fn config_files(files: &Files) -> TlsConfig {
         TlsConfig {
@@ -151,7 +151,7 @@ mod tests {
         let (sender, answer) = sync_channel(1);
         let done = Box::new(move |result: Result<Reply, _>| drop(sender.send(result.map(|reply| reply.status))));
         let (message, lane) = (Message::of(SmContextReleaseData::default()), rand::rng().next_u64());
-        from.client().ask(Outgoing { uri, others: Vec::new(), message, key: None, lane, withdrawn: None, done });
+        from.client().send(Outgoing { uri, others: Vec::new(), message, key: None, lane, withdrawn: None, done });
         answer
     }
 
@@ -160,7 +160,7 @@ mod tests {
     }
 
     fn start(settings: Settings) -> Endpoint {
-        Endpoint::start(settings, |call: Call| call.reply.send(Reply::done())).unwrap()
+        Endpoint::start(settings, |call: IncomingRequest| call.reply.send(Reply::done())).unwrap()
     }
 
     /// Why a function has got no answer of another one.

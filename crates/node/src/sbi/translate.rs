@@ -1,11 +1,11 @@
 //! Between what the core says of the chain ([`vireo_core::chain`]) and what is on the wire ([`vireo_sbi`]).
 
-use crate::shared::Travels;
-use vireo_core::chain::{Carried, Told};
+use crate::shared_record::DelegatedCommit;
+use vireo_core::sba::{N1N2Content, PiggybackedSmContext};
 use vireo_core::session::N2Sm;
 use vireo_sbi::common::{N2SmInfoType, ProblemDetails, RefToBinaryData};
 use vireo_sbi::message::{AMF_CONTEXT, N1, N2, SM_CONTEXT};
-use vireo_sbi::{Content, Message, Reply};
+use vireo_sbi::{Message, PartContent, Reply};
 use vireo_types::Supi;
 use vireo_types::limits::SM_INFORMATION_OCTETS;
 
@@ -59,19 +59,19 @@ pub(super) fn n2_of(kind: N2SmInfoType) -> N2Sm {
 pub(super) type References = (Option<RefToBinaryData>, Option<RefToBinaryData>, Option<N2SmInfoType>);
 
 /// What the JSON has of what is told.
-pub(super) fn references(told: &Told) -> References {
+pub(super) fn references(told: &N1N2Content) -> References {
     let of = |id: &str| RefToBinaryData { content_id: id.to_owned() };
     let kind = told.n2.as_ref().map(|(kind, _)| info_type(*kind));
     (told.n1.as_ref().map(|_| of(N1)), told.n2.as_ref().map(|_| of(N2)), kind)
 }
 
 /// Adds the parts that [`references`] has named.
-pub(super) fn with_parts(mut message: Message, told: Told) -> Message {
+pub(super) fn with_parts(mut message: Message, told: N1N2Content) -> Message {
     if let Some(n1) = told.n1 {
-        message = message.with(N1, Content::Nas, n1);
+        message = message.with(N1, PartContent::Nas, n1);
     }
     if let Some((_, n2)) = told.n2 {
-        message = message.with(N2, Content::Ngap, n2);
+        message = message.with(N2, PartContent::Ngap, n2);
     }
     message
 }
@@ -81,7 +81,7 @@ pub(super) fn with_parts(mut message: Message, told: Told) -> Message {
 /// # Errors
 ///
 /// When a part is not there, is of a kind that is not known, or is too large.
-pub(super) fn told(message: &Message, (n1, n2, kind): &References) -> Result<Told, ProblemDetails> {
+pub(super) fn n1n2_content(message: &Message, (n1, n2, kind): &References) -> Result<N1N2Content, ProblemDetails> {
     let part = |reference: &RefToBinaryData, content| {
         let found = message.part(reference, content).map(<[u8]>::to_vec);
         let found =
@@ -91,31 +91,31 @@ pub(super) fn told(message: &Message, (n1, n2, kind): &References) -> Result<Tol
             false => Ok(found),
         }
     };
-    let n1 = n1.as_ref().map(|reference| part(reference, Content::Nas)).transpose()?;
+    let n1 = n1.as_ref().map(|reference| part(reference, PartContent::Nas)).transpose()?;
     let n2 = match n2 {
         None => None,
         Some(reference) => {
             let kind = kind.map(n2_of);
             let kind = kind.ok_or_else(|| ProblemDetails::incorrect("an N2 part is of no kind that is known"))?;
-            Some((kind, part(reference, Content::Ngap)?))
+            Some((kind, part(reference, PartContent::Ngap)?))
         }
     };
-    Ok(Told { n1, n2 })
+    Ok(N1N2Content { n1, n2 })
 }
 
 /// Adds an SM context that travels.
-pub(super) fn with_carried(message: Message, carried: Option<&Carried>) -> Message {
+pub(super) fn with_carried(message: Message, carried: Option<&PiggybackedSmContext>) -> Message {
     match carried {
         None => message,
-        Some(carried) => message.with(SM_CONTEXT, Content::SmContext, carried.encode()),
+        Some(carried) => message.with(SM_CONTEXT, PartContent::SmContext, carried.encode()),
     }
 }
 
 /// Adds what the SMF is to commit of the AMF.
-pub(super) fn with_travels(message: Message, travels: Option<&Travels>) -> Message {
+pub(super) fn with_travels(message: Message, travels: Option<&DelegatedCommit>) -> Message {
     match travels {
         None => message,
-        Some(travels) => message.with(AMF_CONTEXT, Content::AmfContext, travels.encode()),
+        Some(travels) => message.with(AMF_CONTEXT, PartContent::AmfContext, travels.encode()),
     }
 }
 
@@ -124,9 +124,9 @@ pub(super) fn with_travels(message: Message, travels: Option<&Travels>) -> Messa
 /// # Errors
 ///
 /// When it cannot be that.
-pub(super) fn travels(message: &Message) -> Result<Option<Travels>, ProblemDetails> {
-    let part = message.parts.iter().find(|part| part.content == Content::AmfContext);
-    part.map(|part| Travels::decode(&part.octets).ok_or_else(strange_part)).transpose()
+pub(super) fn travels(message: &Message) -> Result<Option<DelegatedCommit>, ProblemDetails> {
+    let part = message.parts.iter().find(|part| part.content == PartContent::AmfContext);
+    part.map(|part| DelegatedCommit::decode(&part.octets).ok_or_else(strange_part)).transpose()
 }
 
 /// What is to be committed of the AMF is nothing that can be.
@@ -135,7 +135,7 @@ pub(super) fn strange_part() -> ProblemDetails {
 }
 
 /// Adds one to an answer; one that would say nothing else has a body by that.
-pub(super) fn reply_with_carried(mut reply: Reply, carried: Option<&Carried>) -> Reply {
+pub(super) fn reply_with_carried(mut reply: Reply, carried: Option<&PiggybackedSmContext>) -> Reply {
     if carried.is_some() && reply.status == 204 {
         reply.status = 200;
     }
@@ -148,11 +148,12 @@ pub(super) fn reply_with_carried(mut reply: Reply, carried: Option<&Carried>) ->
 /// # Errors
 ///
 /// When it cannot be one.
-pub(super) fn carried(message: &Message) -> Result<Option<Carried>, ProblemDetails> {
+pub(super) fn carried(message: &Message) -> Result<Option<PiggybackedSmContext>, ProblemDetails> {
     let octets = message.sm_context();
     octets
         .map(|octets| {
-            Carried::decode(octets).ok_or_else(|| ProblemDetails::incorrect("the SM context is too short or too long"))
+            PiggybackedSmContext::decode(octets)
+                .ok_or_else(|| ProblemDetails::incorrect("the SM context is too short or too long"))
         })
         .transpose()
 }
@@ -178,32 +179,35 @@ mod tests {
 
     #[test]
     fn what_is_told_comes_back_and_what_is_missing_is_said() {
-        let said = Told { n1: Some(vec![0x2e, 1]), n2: Some((N2Sm::SetupRequest, vec![7])) };
+        let said = N1N2Content { n1: Some(vec![0x2e, 1]), n2: Some((N2Sm::SetupRequest, vec![7])) };
         let names = references(&said);
         let message = with_parts(Message::default(), said.clone());
-        assert_eq!(told(&message, &names), Ok(said));
-        assert_eq!(told(&message, &(None, None, None)), Ok(Told::default()));
-        assert!(told(&Message::default(), &names).is_err(), "no part");
+        assert_eq!(n1n2_content(&message, &names), Ok(said));
+        assert_eq!(n1n2_content(&message, &(None, None, None)), Ok(N1N2Content::default()));
+        assert!(n1n2_content(&Message::default(), &names).is_err(), "no part");
         let (n1, n2, _) = names;
-        assert!(told(&message, &(n1, n2, None)).is_err(), "no kind");
+        assert!(n1n2_content(&message, &(n1, n2, None)).is_err(), "no kind");
         let says = |octets| {
-            let said = Told { n1: Some(vec![0x2e; octets]), n2: None };
-            told(&with_parts(Message::default(), said.clone()), &references(&said)).is_ok()
+            let said = N1N2Content { n1: Some(vec![0x2e; octets]), n2: None };
+            n1n2_content(&with_parts(Message::default(), said.clone()), &references(&said)).is_ok()
         };
         assert!(says(SM_INFORMATION_OCTETS) && !says(SM_INFORMATION_OCTETS + 1), "too large");
     }
 
     #[test]
     fn an_sm_context_travels_beside_what_is_told() {
-        let state = Carried { version: 7, octets: vec![1, 2] };
-        let said = Told { n1: Some(vec![0x2e, 1]), n2: None };
+        let state = PiggybackedSmContext { version: 7, octets: vec![1, 2] };
+        let said = N1N2Content { n1: Some(vec![0x2e, 1]), n2: None };
         let message = with_carried(with_parts(Message::default(), said.clone()), Some(&state));
-        assert_eq!((carried(&message), told(&message, &references(&said))), (Ok(Some(state.clone())), Ok(said)));
+        assert_eq!(
+            (carried(&message), n1n2_content(&message, &references(&said))),
+            (Ok(Some(state.clone())), Ok(said))
+        );
         let reply = reply_with_carried(Reply::done(), Some(&state));
         assert_eq!((reply.status, carried(&reply.message)), (200, Ok(Some(state))));
         assert_eq!(reply_with_carried(Reply::done(), None), Reply::done());
-        for octets in [vec![], vec![0, 0, 0, 1], vec![0; 5 + vireo_core::chain::CARRIED_OCTETS]] {
-            assert!(carried(&Message::default().with("x", Content::SmContext, octets)).is_err());
+        for octets in [vec![], vec![0, 0, 0, 1], vec![0; 5 + vireo_core::sba::CARRIED_OCTETS]] {
+            assert!(carried(&Message::default().with("x", PartContent::SmContext, octets)).is_err());
         }
     }
 

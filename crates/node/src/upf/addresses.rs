@@ -2,7 +2,7 @@
 //! as late as possible.
 
 use super::config::Pool;
-use super::detect::Choose;
+use super::pdi::AddressChoice;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use vireo_core::pools::Range;
@@ -17,16 +17,16 @@ const PASSED_OVER: u32 = 256;
 /// Which addresses of a pool are to be given next: those that were never given come first, then those that were given
 /// back longest ago.
 #[derive(Debug, Default)]
-struct Numbers {
+struct AddressAllocator {
     range: Range,
     /// Positions in the range: the first that was never given, and those that were given back.
     next: u32,
     back: VecDeque<u32>,
 }
 
-impl Numbers {
+impl AddressAllocator {
     fn of(range: Option<Range>) -> Self {
-        Numbers { range: range.unwrap_or_default(), ..Numbers::default() }
+        AddressAllocator { range: range.unwrap_or_default(), ..AddressAllocator::default() }
     }
 
     fn take(&mut self) -> Option<u32> {
@@ -73,8 +73,8 @@ impl Numbers {
 #[derive(Debug)]
 struct Network {
     name: String,
-    ipv4: Numbers,
-    ipv6: Numbers,
+    ipv4: AddressAllocator,
+    ipv6: AddressAllocator,
 }
 
 /// The pools.
@@ -85,7 +85,7 @@ pub(super) struct Addresses {
 
 /// Addresses that were chosen for a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Chosen {
+pub(super) struct AllocatedAddresses {
     network: usize,
     pub(super) ue: SessionAddress,
 }
@@ -95,8 +95,8 @@ impl Addresses {
     pub(super) fn new(pools: &[Pool]) -> Self {
         let networks = pools.iter().map(|pool| Network {
             name: pool.dnn.as_str().to_owned(),
-            ipv4: Numbers::of(pool.ipv4.map(|(network, length)| Range::ipv4(network, length))),
-            ipv6: Numbers::of(pool.ipv6.map(|(network, length)| Range::ipv6(network, length))),
+            ipv4: AddressAllocator::of(pool.ipv4.map(|(network, length)| Range::ipv4(network, length))),
+            ipv6: AddressAllocator::of(pool.ipv6.map(|(network, length)| Range::ipv6(network, length))),
         });
         Addresses { networks: networks.collect() }
     }
@@ -119,9 +119,9 @@ impl Addresses {
     pub(super) fn choose(
         &mut self,
         network: usize,
-        wanted: Choose,
+        wanted: AddressChoice,
         free: impl Fn(SessionAddress) -> bool,
-    ) -> Option<Chosen> {
+    ) -> Option<AllocatedAddresses> {
         let pool = self.networks.get_mut(network)?;
         let mut ue = SessionAddress::default();
         if wanted.ipv4 {
@@ -131,16 +131,16 @@ impl Addresses {
         if wanted.ipv6 {
             let address = |range: &Range, at| SessionAddress { ipv4: None, ipv6_prefix: Some(range.ipv6_at(at)) };
             let Some(taken) = pool.ipv6.take_free(address, &free) else {
-                self.give_back(Chosen { network, ue });
+                self.give_back(AllocatedAddresses { network, ue });
                 return None;
             };
             ue.ipv6_prefix = taken.ipv6_prefix;
         }
-        Some(Chosen { network, ue })
+        Some(AllocatedAddresses { network, ue })
     }
 
     /// These were chosen in another life, and are still sessions'.
-    pub(super) fn given(&mut self, all: &[Chosen]) {
+    pub(super) fn given(&mut self, all: &[AllocatedAddresses]) {
         for (n, network) in self.networks.iter_mut().enumerate() {
             let ues = || all.iter().filter(|chosen| chosen.network == n).map(|chosen| chosen.ue);
             let ipv4 = ues().filter_map(|ue| network.ipv4.range.index_of_ipv4(ue.ipv4?)).collect();
@@ -151,7 +151,7 @@ impl Addresses {
     }
 
     /// Takes addresses back.
-    pub(super) fn give_back(&mut self, chosen: Chosen) {
+    pub(super) fn give_back(&mut self, chosen: AllocatedAddresses) {
         let Some(pool) = self.networks.get_mut(chosen.network) else { return };
         let (ipv4, ipv6) = (&mut pool.ipv4, &mut pool.ipv6);
         ipv4.back.extend(chosen.ue.ipv4.and_then(|v4| ipv4.range.index_of_ipv4(v4)));
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn addresses_are_given_once_and_again_as_late_as_possible() {
         let mut all = addresses();
-        let v4 = Choose { ipv4: true, ipv6: false };
+        let v4 = AddressChoice { ipv4: true, ipv6: false };
         let take = |all: &mut Addresses| all.choose(0, v4, |_| true).map(|chosen| (chosen, chosen.ue.ipv4));
         let given: Vec<_> = std::iter::from_fn(|| take(&mut all)).collect();
         let last_octets: Vec<_> = given.iter().filter_map(|(_, v4)| v4.map(|v4| v4.octets()[3])).collect();
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn what_was_given_in_another_life_is_not_given_again() {
-        let v4 = Choose { ipv4: true, ipv6: false };
+        let v4 = AddressChoice { ipv4: true, ipv6: false };
         let mut before = addresses();
         let given: Vec<_> = std::iter::from_fn(|| before.choose(0, v4, |_| true)).collect();
         let mut all = addresses();
@@ -216,7 +216,7 @@ mod tests {
             dns: vec![],
             isolated: false,
         };
-        let v4 = Choose { ipv4: true, ipv6: false };
+        let v4 = AddressChoice { ipv4: true, ipv6: false };
         let mut before = Addresses::new(std::slice::from_ref(&pool));
         let written = before.choose(0, v4, |_| true).expect("room");
         let unwritten: Vec<_> = (0..100).filter_map(|_| before.choose(0, v4, |_| true)).collect();
@@ -229,13 +229,13 @@ mod tests {
     #[test]
     fn both_families_or_none() {
         let mut all = addresses();
-        let both = Choose { ipv4: true, ipv6: true };
+        let both = AddressChoice { ipv4: true, ipv6: true };
         let prefixes: Vec<_> =
             std::iter::from_fn(|| all.choose(0, both, |_| true)).filter_map(|chosen| chosen.ue.ipv6_prefix).collect();
         assert_eq!(prefixes.len(), 3);
         assert_eq!(prefixes[0], "2001:db8:45:1::".parse::<Ipv6Addr>().expect("an address"));
         // the IPv4 address of the attempt that failed is there again
-        let left = std::iter::from_fn(|| all.choose(0, Choose { ipv4: true, ipv6: false }, |_| true)).count();
+        let left = std::iter::from_fn(|| all.choose(0, AddressChoice { ipv4: true, ipv6: false }, |_| true)).count();
         assert_eq!(left, 2);
         assert_eq!(all.choose(1, both, |_| true), None, "no prefixes there");
     }

@@ -1,6 +1,6 @@
 use super::control_planes::AssociationConfig;
 use super::slices::{DataSlice, LeanSlice};
-use crate::crew::Program;
+use crate::supervisor::Program;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use vireo_datapath::{Access, BufferLimits, FramesConfig, Locking, Module, XdpConfig};

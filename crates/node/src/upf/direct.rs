@@ -2,13 +2,13 @@
 //! its PFCP messages over without a network: two threads to wake and four system calls less for each request.
 
 use super::exchange::Outgoing;
-use super::state::{Now, Upf};
+use super::state::{Timestamps, Upf};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::debug;
 use vireo_datapath::poll::Waker;
-use vireo_datapath::{Clock, Editor, Sockets};
+use vireo_datapath::{Clock, Sockets, TablesHandle};
 use vireo_types::Instant;
 
 /// Seconds from 1900-01-01, where NTP counts from, to 1970-01-01.
@@ -22,22 +22,22 @@ pub(super) fn ntp_now() -> u32 {
 
 /// A UPF's state machine, its tables and its socket.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(super) struct UpfShared {
     upf: Mutex<Upf>,
     pub(super) socket: UdpSocket,
-    editor: Editor,
+    editor: TablesHandle,
     clock: Clock,
     /// Of the thread that keeps the deadlines.
     wake: Waker,
 }
 
-impl Served {
+impl UpfShared {
     pub(super) fn new(upf: Upf, socket: UdpSocket, datapath: &Sockets, wake: Waker) -> Self {
-        Served { upf: Mutex::new(upf), socket, editor: datapath.editor(), clock: datapath.clock(), wake }
+        UpfShared { upf: Mutex::new(upf), socket, editor: datapath.editor(), clock: datapath.clock(), wake }
     }
 
-    pub(super) fn now(&self) -> Now {
-        Now { instant: self.clock.now(), ntp: ntp_now() }
+    pub(super) fn now(&self) -> Timestamps {
+        Timestamps { instant: self.clock.now(), ntp: ntp_now() }
     }
 
     /// The state machine. Whoever holds it is quick: a control plane may wait for it.
@@ -49,7 +49,7 @@ impl Served {
         self.clock
     }
 
-    pub(super) fn plane(&self) -> &Editor {
+    pub(super) fn plane(&self) -> &TablesHandle {
         &self.editor
     }
 
@@ -78,14 +78,14 @@ impl Served {
 
 /// The way into a UPF of the same process: PFCP as on the network, and its answers at once.
 #[derive(Clone, Debug)]
-pub struct Direct {
+pub struct InProcessN4 {
     address: SocketAddr,
-    served: Arc<Served>,
+    served: Arc<UpfShared>,
 }
 
-impl Direct {
-    pub(super) fn new(address: SocketAddr, served: Arc<Served>) -> Self {
-        Direct { address, served }
+impl InProcessN4 {
+    pub(super) fn new(address: SocketAddr, served: Arc<UpfShared>) -> Self {
+        InProcessN4 { address, served }
     }
 
     /// Where the UPF listens for PFCP on the network.

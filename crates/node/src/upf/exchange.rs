@@ -1,7 +1,7 @@
 //! Reliable delivery of PFCP messages (TS 29.244 6.4): requests are sent again until they are answered, and a request
 //! that comes again gets the answer it got before.
 
-use super::stored::hexadecimal;
+use super::persistence::hexadecimal;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};

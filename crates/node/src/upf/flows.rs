@@ -1,7 +1,7 @@
 //! Sessions whose rules records do not hold (DESIGN decision 8: one or two lines a direction): when that is so, and the
 //! further rules that the datapath then goes by.
 
-use super::plan::{Downlink, Downlinks, Uplinks, downlink, in_order, overlap, quality};
+use super::compile::{DownlinkPlan, Downlinks, Uplinks, downlink, in_order, overlap, quality};
 use super::rules::{Far, Matching, Pdr, Refused, Rules};
 use super::usage::QuotaAction;
 use smallvec::SmallVec;
@@ -64,15 +64,15 @@ pub(super) fn records(rules: &Rules, ue: SessionAddress, session: u64) -> Result
                 }
             }
             Matching::Downlink => {
-                let Downlink { ue, mut rule, far } = downlink(rules, pdr, session)?;
+                let DownlinkPlan { ue, mut rule, far } = downlink(rules, pdr, session)?;
                 // packets wait by the further rules
                 if matches!(rule.action, Action::Buffer { .. }) {
                     rule.action = Action::Buffer { notify: false };
                 }
                 match downlinks.iter_mut().find(|other| overlap(other.ue, ue)) {
-                    Some(other) if other.ue == ue => *other = Downlink { ue, rule, far },
+                    Some(other) if other.ue == ue => *other = DownlinkPlan { ue, rule, far },
                     Some(_) => return Err(Refused::rule(FailedRuleId::Pdr(pdr.id))),
-                    None => downlinks.push(Downlink { ue, rule, far }),
+                    None => downlinks.push(DownlinkPlan { ue, rule, far }),
                 }
             }
         }

@@ -9,37 +9,37 @@
 //! usage thresholds that change at a monitoring time.
 
 mod addresses;
-mod alone;
+mod compile;
 mod config;
 mod control_planes;
-mod detect;
 mod direct;
 mod exchange;
 mod flows;
-mod looks;
 mod metrics;
-mod paths;
-mod plan;
+mod path_monitor;
+mod pdi;
+mod persistence;
 mod rebalance;
 mod rules;
 mod server;
 mod session;
+mod slice_queues;
 mod slices;
+mod standalone;
 mod state;
-mod stored;
-mod turns;
+mod timer_wheel;
 mod usage;
 
 #[cfg(test)]
 mod tests;
 
-pub use alone::Alone;
 pub use config::{Pool, UpfConfig};
 pub use control_planes::{AssociationConfig, ControlPlane};
-pub use direct::Direct;
+pub use direct::InProcessN4;
 pub use metrics::UpfMetrics;
 pub use server::{UpfError, UpfHandle, UpfStats, start, start_stored};
 pub use slices::{DataSlice, LeanSlice};
+pub use standalone::StandaloneStatus;
 pub use state::PfcpStats;
 pub use vireo_datapath::{
     Access, Fanout, FrameIo, FramesConfig, Locking, Module, SLICE_WORKERS, SliceWorkers, XdpConfig, XdpMode,

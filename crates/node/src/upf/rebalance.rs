@@ -2,7 +2,7 @@
 //! longer. Which of its users carry most is not looked at: of many users some at random carry their part.
 
 use super::slices::{SliceLoad, move_from};
-use super::state::{Plane, Upf};
+use super::state::{TablesAccess, Upf};
 use tracing::info;
 use vireo_datapath::WorkerLoad;
 
@@ -19,7 +19,7 @@ const LONGEST_REST: u32 = 64;
 
 /// Users that are to move from one worker to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shift {
+struct UserMoves {
     from: u8,
     to: u8,
     users: usize,
@@ -27,7 +27,7 @@ struct Shift {
 
 /// What is known of a slice.
 #[derive(Clone, Copy, Debug, Default)]
-struct Watch {
+struct SliceLoadState {
     uneven: u32,
     /// Where users moved from and to last. If they are to go back, one of them carries nearly everything and no worker
     /// would be better off: then it is waited, each time for longer.
@@ -36,9 +36,9 @@ struct Watch {
     resting: u32,
 }
 
-impl Watch {
+impl SliceLoadState {
     /// Looks at the packets a second and the users of each worker.
-    fn look(&mut self, workers: &[(u8, f64, usize)]) -> Option<Shift> {
+    fn look(&mut self, workers: &[(u8, f64, usize)]) -> Option<UserMoves> {
         self.resting = self.resting.saturating_sub(1);
         let by_rate = |a: &&(u8, f64, usize), b: &&(u8, f64, usize)| a.1.total_cmp(&b.1);
         let &(from, most, users) = workers.iter().max_by(by_rate)?;
@@ -62,14 +62,14 @@ impl Watch {
         (self.last, self.resting, self.uneven) = (Some((from, to)), self.rest, 0);
         let part = (most - least) / 2.0 / most;
         let users = ((users as f64 * part).ceil() as usize).clamp(1, MOST.min(users - 1));
-        Some(Shift { from, to, users })
+        Some(UserMoves { from, to, users })
     }
 }
 
 /// All slices.
 #[derive(Debug, Default)]
 pub(super) struct Rebalance {
-    watches: Vec<Watch>,
+    watches: Vec<SliceLoadState>,
     /// Packets of each worker at the last look.
     packets: Vec<u64>,
 }
@@ -77,7 +77,7 @@ pub(super) struct Rebalance {
 impl Rebalance {
     /// Looks at what workers have handled since the last time, `seconds` ago, and moves users; `with` lends the state machine
     /// and the tables, for which others wait.
-    pub(super) fn look<P: Plane>(
+    pub(super) fn look<P: TablesAccess>(
         &mut self,
         loads: &[WorkerLoad],
         seconds: f64,
@@ -95,11 +95,11 @@ impl Rebalance {
         };
         let mut slices: Vec<SliceLoad> = vec![];
         with(&mut |upf, _| slices = upf.slices.users_by_worker());
-        self.watches.resize(slices.len(), Watch::default());
+        self.watches.resize(slices.len(), SliceLoadState::default());
         let mut moved = 0;
         for (slice, watch) in slices.iter().zip(&mut self.watches) {
             let workers: Vec<_> = slice.workers.iter().map(|(n, users)| (*n, rate(*n), *users)).collect();
-            let Some(Shift { from, to, users }) = watch.look(&workers) else { continue };
+            let Some(UserMoves { from, to, users }) = watch.look(&workers) else { continue };
             let (_, own) = move_from(from, users, &(to..to.saturating_add(1)), &mut with);
             info!(slice = slice.name, from, to, "{own} users are handled by another worker now: theirs had more to do");
             moved += own;
@@ -116,10 +116,10 @@ mod tests {
 
     #[test]
     fn users_move_when_it_is_uneven_for_longer() {
-        let mut watch = Watch::default();
+        let mut watch = SliceLoadState::default();
         let uneven = [(1, 100_000.0, 50), (2, 20_000.0, 50)];
         assert_eq!(watch.look(&uneven), None, "once is none");
-        assert_eq!(watch.look(&uneven), Some(Shift { from: 1, to: 2, users: 20 }), "two fifths of its packets");
+        assert_eq!(watch.look(&uneven), Some(UserMoves { from: 1, to: 2, users: 20 }), "two fifths of its packets");
         assert_eq!(watch.look(&[(1, 60_000.0, 30), (2, 58_000.0, 70)]), None);
         assert_eq!(watch.look(&uneven), None, "it has to be uneven for longer again");
         assert_eq!(watch.look(&[(1, 61_000.0, 30), (2, 50_000.0, 70)]), None, "not by much");
@@ -129,15 +129,15 @@ mod tests {
     #[test]
     fn workers_with_little_to_do_and_single_users_stay_as_they_are() {
         for workers in [[(1, 19_000.0, 50), (2, 0.0, 50)], [(1, 90_000.0, 1), (2, 0.0, 50)]] {
-            let mut watch = Watch::default();
+            let mut watch = SliceLoadState::default();
             assert!((0..10).all(|_| watch.look(&workers).is_none()));
         }
-        assert_eq!(Watch::default().look(&[]), None);
+        assert_eq!(SliceLoadState::default().look(&[]), None);
     }
 
     #[test]
     fn one_user_who_carries_everything_does_not_go_to_and_fro_for_ever() {
-        let mut watch = Watch::default();
+        let mut watch = SliceLoadState::default();
         let mut at_first = true;
         let mut shifts = 0;
         for _ in 0..1000 {

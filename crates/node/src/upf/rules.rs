@@ -1,8 +1,8 @@
 //! The rules of one session as PFCP has them (TS 29.244 5.2), read, checked and changed. What they mean for packets is
 //! in `plan`.
 
-use super::detect::{Detection, detection};
-use super::stored::{element, list, optional};
+use super::pdi::{Detection, detection};
+use super::persistence::{element, list, optional};
 use super::usage::Urr;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;

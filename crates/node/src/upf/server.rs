@@ -2,18 +2,18 @@
 //! control plane of the same process.
 
 use super::config::UpfConfig;
-use super::direct::{Direct, Served};
+use super::direct::{InProcessN4, UpfShared};
 use super::exchange::Outgoing;
 use super::metrics::UpfMetrics;
+use super::persistence::{self, PersistenceBackend, TransactionContext};
 use super::rebalance::Rebalance;
-use super::state::{Now, PfcpStats, Plane, Settings, Upf};
-use super::stored::{self, Keeper, On};
-use super::turns::Turns;
-use crate::api::{Move, MoveError, Moved, SlicesStatus};
+use super::slice_queues::SliceQueues;
+use super::state::{PfcpStats, Settings, TablesAccess, Timestamps, Upf};
+use crate::api::{MoveError, MoveRequest, MoveResult, SlicesStatus};
 use crate::database::DatabaseError;
 use crate::metrics::Metrics;
-use crate::state::Keeping;
-use crate::udp::{Inbox, Outbox};
+use crate::state::DurableRecords;
+use crate::udp::{DatagramReceiver, DatagramSender};
 use crate::ue_peers::UePeers;
 use crossbeam_channel::{Receiver, bounded};
 use std::io;
@@ -25,8 +25,8 @@ use std::time::Duration;
 use tracing::{debug, info, warn};
 use vireo_datapath::poll::{Poller, Waker};
 use vireo_datapath::{
-    Event, FlowPackets, FlowSessions, Limits, Recruit, Sockets, SocketsConfig, StartError, Stats, TakeoverStats, Use,
-    View,
+    Event, FlowPackets, FlowSessions, Limits, ProcessSpawner, Sockets, SocketsConfig, StartError, Stats, StatsHandle,
+    TakeoverStats, Use,
 };
 
 /// Events that may wait for the N4 thread; more are told again by their next packet.
@@ -102,8 +102,8 @@ pub struct UpfStats {
 #[derive(Debug)]
 pub struct UpfHandle {
     n4: SocketAddr,
-    served: Arc<Served>,
-    datapath: View,
+    served: Arc<UpfShared>,
+    datapath: StatsHandle,
     shared: Arc<Mutex<Shared>>,
     /// Whether sessions have routes in the kernel.
     host_routes: bool,
@@ -121,7 +121,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn stats(&self, datapath: &View) -> UpfStats {
+    fn stats(&self, datapath: &StatsHandle) -> UpfStats {
         let (buffered_octets, flow_sessions, ran_addresses) =
             datapath.look(|tables| (tables.buffered_octets(), tables.flow_sessions(), tables.known_nodes()));
         let Shared { associations, sessions, pfcp, .. } = *self;
@@ -163,8 +163,8 @@ impl UpfHandle {
 
     /// The way in for a control plane of this process; `None` with routes in the kernel for each UE: these need a privilege that
     /// the thread of the control plane does not have, and this UPF's thread has.
-    pub fn direct(&self) -> Option<Direct> {
-        (!self.host_routes).then(|| Direct::new(self.n4, Arc::clone(&self.served)))
+    pub fn direct(&self) -> Option<InProcessN4> {
+        (!self.host_routes).then(|| InProcessN4::new(self.n4, Arc::clone(&self.served)))
     }
 
     /// The slices and their workers; with what the users' records have counted, if `counts` are wanted.
@@ -173,7 +173,7 @@ impl UpfHandle {
     }
 
     /// Moves users to another slice. Their packets are not stopped for it.
-    pub fn move_users(&self, order: &Move) -> Result<Moved, MoveError> {
+    pub fn move_users(&self, order: &MoveRequest) -> Result<MoveResult, MoveError> {
         super::slices::move_users(order, |act| act(&mut self.served.upf(), &mut self.served.plane()))
     }
 
@@ -217,12 +217,15 @@ pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
 }
 
 /// Starts a UPF whose sessions are in records that outlive it: it goes on with those that the one before at this address has left there.
-pub fn start_stored(config: UpfConfig, records: &Keeping, metrics: Arc<Metrics>) -> Result<UpfHandle, UpfError> {
-    let begun = stored::begin(records, (config.n4.ip(), config.max_sessions), super::direct::ntp_now())?;
+pub fn start_stored(config: UpfConfig, records: &DurableRecords, metrics: Arc<Metrics>) -> Result<UpfHandle, UpfError> {
+    let begun = persistence::begin(records, (config.n4.ip(), config.max_sessions), super::direct::ntp_now())?;
     start_over(config, Some((begun, metrics)))
 }
 
-fn start_over(config: UpfConfig, begun: Option<(stored::Begun, Arc<Metrics>)>) -> Result<UpfHandle, UpfError> {
+fn start_over(
+    config: UpfConfig,
+    begun: Option<(persistence::OpenedStore, Arc<Metrics>)>,
+) -> Result<UpfHandle, UpfError> {
     check_pools(&config)?;
     let (n4, host_routes) = (config.n4, config.host_routes);
     if n4.ip().is_unspecified() {
@@ -270,25 +273,29 @@ fn start_over(config: UpfConfig, begun: Option<(stored::Begun, Arc<Metrics>)>) -
     }
     info!("UPF: N4 {n4}, N3 {:?}, N6 {}", config.n3, config.tun);
     let (shared, view) = (Arc::default(), datapath.view());
-    let served = Arc::new(Served::new(Upf::new(settings), socket, &datapath, wake.clone()));
+    let served = Arc::new(UpfShared::new(Upf::new(settings), socket, &datapath, wake.clone()));
     let keeper = begun.map(|(begun, metrics)| {
-        let mut on =
-            On { upf: &mut served.upf(), now: served.now(), plane: &mut served.plane(), out: &mut Outgoing::new() };
-        Keeper::start(begun, metrics, (wake.clone(), served.clock()), &mut on)
+        let mut on = TransactionContext {
+            upf: &mut served.upf(),
+            now: served.now(),
+            plane: &mut served.plane(),
+            out: &mut Outgoing::new(),
+        };
+        PersistenceBackend::start(begun, metrics, (wake.clone(), served.clock()), &mut on)
     });
     let keeper = keeper.transpose()?;
     let server = Server {
         served: Arc::clone(&served),
         keeper,
-        inbox: Inbox::new(),
-        outbox: Outbox::default(),
+        inbox: DatagramReceiver::new(),
+        outbox: DatagramSender::default(),
         poller,
         wake,
         events,
         datapath,
         view: view.clone(),
         shared: Arc::clone(&shared),
-        turns: Turns::default(),
+        turns: SliceQueues::default(),
         by_turns: config.slices.len() > 1,
         rebalance: config.rebalance.then(Rebalance::default),
         // the tables know the pools
@@ -338,7 +345,7 @@ fn datapath_config(config: &UpfConfig) -> SocketsConfig {
         xdp: config.xdp.clone(),
         frames: config.frames.clone(),
         slices: config.slices.iter().map(|slice| slice.workers.clone()).collect(),
-        processes: config.processes.clone().map(|program| Arc::new(program) as Arc<dyn Recruit>),
+        processes: config.processes.clone().map(|program| Arc::new(program) as Arc<dyn ProcessSpawner>),
     }
 }
 
@@ -374,20 +381,20 @@ const EVENT: u64 = 1;
 const STOP: u64 = 2;
 
 struct Server {
-    served: Arc<Served>,
+    served: Arc<UpfShared>,
     /// With it, sessions are in records that outlive the UPF.
-    keeper: Option<Keeper>,
-    inbox: Inbox,
-    outbox: Outbox,
+    keeper: Option<PersistenceBackend>,
+    inbox: DatagramReceiver,
+    outbox: DatagramSender,
     poller: Poller,
     wake: Waker,
     events: Receiver<Event>,
     /// Owned by this thread, so that what it set up goes from the network namespace where it is.
     datapath: Sockets,
-    view: View,
+    view: StatsHandle,
     shared: Arc<Mutex<Shared>>,
     /// What waits for its turn.
-    turns: Turns,
+    turns: SliceQueues,
     /// Whether there are slices, which take turns.
     by_turns: bool,
     rebalance: Option<Rebalance>,
@@ -497,7 +504,7 @@ impl Server {
                 upf.stats.from_ues += ues.len() as u64;
                 drop(upf);
                 ues.last().into_iter().for_each(|ue| self.ue_peers.log(*ue, ues.len() as u64));
-                if count < Inbox::BATCH {
+                if count < DatagramReceiver::BATCH {
                     break;
                 }
             }
@@ -529,7 +536,7 @@ impl Server {
                 receive(&self.served, &mut self.keeper, from, datagram, out);
             }
             self.send(out);
-            if count < Inbox::BATCH {
+            if count < DatagramReceiver::BATCH {
                 return;
             }
         }
@@ -542,13 +549,20 @@ impl Server {
 }
 
 /// A datagram of a control plane.
-fn receive(served: &Served, keeper: &mut Option<Keeper>, from: SocketAddr, datagram: &[u8], out: &mut Outgoing) {
+fn receive(
+    served: &UpfShared,
+    keeper: &mut Option<PersistenceBackend>,
+    from: SocketAddr,
+    datagram: &[u8],
+    out: &mut Outgoing,
+) {
     match keeper {
         None => {
             served.receive(from, datagram, out);
         }
         Some(keeper) => {
-            let mut on = On { upf: &mut served.upf(), now: served.now(), plane: &mut served.plane(), out };
+            let mut on =
+                TransactionContext { upf: &mut served.upf(), now: served.now(), plane: &mut served.plane(), out };
             keeper.stored.receive(&mut on, from, datagram);
             keeper.ask(&mut on);
         }
@@ -556,11 +570,11 @@ fn receive(served: &Served, keeper: &mut Option<Keeper>, from: SocketAddr, datag
 }
 
 /// What besides control planes makes the UPF do something: packets, time, the database. Whether there is more of the last.
-fn act<P: Plane>(
+fn act<P: TablesAccess>(
     upf: &mut Upf,
-    keeper: &mut Option<Keeper>,
+    keeper: &mut Option<PersistenceBackend>,
     events: &Receiver<Event>,
-    (second, now): (bool, Now),
+    (second, now): (bool, Timestamps),
     plane: &mut P,
     out: &mut Outgoing,
 ) -> bool {
@@ -571,7 +585,7 @@ fn act<P: Plane>(
         upf.upkeep(second, now, plane, out);
         return false;
     };
-    let (on, stored) = (&mut On { upf, now, plane, out }, &mut keeper.stored);
+    let (on, stored) = (&mut TransactionContext { upf, now, plane, out }, &mut keeper.stored);
     events.for_each(|event| stored.act(on, |upf, now, plane, out| upf.event(event, now, plane, out)));
     stored.tick(on);
     stored.act(on, |upf, now, plane, out| upf.upkeep(second, now, plane, out));

@@ -1,17 +1,17 @@
 //! One PFCP session: its rules, its records in the datapath, and how the one follows the other.
 
-mod kept;
 mod record;
+mod table;
 
-pub(super) use kept::Sessions;
+pub(super) use table::Sessions;
 
-use super::addresses::{Addresses, Chosen};
+use super::addresses::{Addresses, AllocatedAddresses};
+use super::compile::{self, ModificationScope, SessionEntries};
 use super::config::N3;
-use super::detect::Choose;
-use super::looks::Look;
-use super::plan::{self, Records, Touched};
+use super::pdi::AddressChoice;
 use super::rules::{Matching, Refused, Rules, TunnelEnd, few};
-use super::state::{Plane, Settings};
+use super::state::{Settings, TablesAccess};
+use super::timer_wheel::TimerDue;
 use super::usage::{self, Urr};
 use smallvec::SmallVec;
 use std::net::IpAddr;
@@ -26,9 +26,9 @@ pub(super) struct Session {
     /// Whose it is.
     pub(super) node: NodeId,
     pub(super) rules: Rules,
-    pub(super) records: Records,
+    pub(super) records: SessionEntries,
     /// The data network that addresses were chosen of, and these.
-    pub(super) chosen: Option<Chosen>,
+    pub(super) chosen: Option<AllocatedAddresses>,
     dnn: Option<Box<ApnDnn>>,
     /// The sets that it belongs to (FQ-CSID).
     pub(super) sets: Box<[FqCsid]>,
@@ -38,7 +38,7 @@ pub(super) struct Session {
     /// Of a slice of simple devices.
     pub(super) simple: bool,
     /// When it is looked at next.
-    pub(super) look: Look,
+    pub(super) look: TimerDue,
 }
 
 /// How long without packets until that is reported (User Plane Inactivity Timer).
@@ -65,14 +65,14 @@ impl Session {
             cp: request.cp_f_seid,
             node: request.node_id.clone(),
             rules,
-            records: Records::default(),
+            records: SessionEntries::default(),
             chosen: None,
             dnn: request.apn_dnn.clone().map(Box::new),
             sets: few(&request.fq_csids)?.iter().cloned().collect(),
             inactivity: Inactivity { limit, since: now, ..Inactivity::default() },
             worker: 0,
             simple: false,
-            look: Look::default(),
+            look: TimerDue::default(),
         })
     }
 
@@ -82,14 +82,21 @@ impl Session {
         seid: u64,
         settings: &Settings,
         addresses: &mut Addresses,
-        plane: &mut impl Plane,
+        plane: &mut impl TablesAccess,
     ) -> Result<(), Refused> {
         check_families(&self.rules, settings.n3(seid))?;
         let Session { rules, records, chosen, dnn, worker, simple, inactivity, .. } = self;
         let result = plane.change(|tables, released| {
             released.sources = settings.n3(seid).addresses();
             *chosen = choose(rules, *chosen, dnn.as_deref(), addresses, |ue| tables.is_free(ue))?;
-            plan::apply(tables, released, (seid, settings.module(seid)), rules, records, &Touched::default())?;
+            compile::apply(
+                tables,
+                released,
+                (seid, settings.module(seid)),
+                rules,
+                records,
+                &ModificationScope::default(),
+            )?;
             records.watch(tables, seid, volume_left(&rules.urrs));
             records.set_lean(tables, *simple && rules.urrs.is_empty() && inactivity.limit.is_none());
             records.give(tables, *worker);
@@ -134,7 +141,7 @@ impl Session {
                 let (ipv4, ipv6) = (n3.ipv4.filter(|_| ipv4), n3.ipv6.filter(|_| ipv6));
                 created.f_teid = Some(FTeid::Given { teid, ipv4, ipv6 });
             }
-            if pdr.detection.choose != Choose::default() {
+            if pdr.detection.choose != AddressChoice::default() {
                 let ue = pdr.detection.ue;
                 let destination = pdr.detection.matching == Matching::Downlink;
                 let address = UeIpAddress { destination, ..UeIpAddress::source(ue.ipv4, ue.ipv6_prefix) };
@@ -152,7 +159,7 @@ impl Session {
         now: u32,
         settings: &Settings,
         addresses: &mut Addresses,
-        plane: &mut impl Plane,
+        plane: &mut impl TablesAccess,
     ) -> Result<SessionModificationResponse, Refused> {
         let mut rules = self.rules.clone();
         let touched = touched(request, &rules);
@@ -179,7 +186,7 @@ impl Session {
             for urr in rules.urrs.iter_mut().chain(&mut removed) {
                 usage::settle(urr, tables, seid, &old.pdrs, records, now);
             }
-            plan::apply(tables, released, (seid, settings.module(seid)), &mut rules, records, &touched)?;
+            compile::apply(tables, released, (seid, settings.module(seid)), &mut rules, records, &touched)?;
             usage::rebase(&mut rules, tables, seid, records);
             records.watch(tables, seid, volume_left(&rules.urrs));
             records.set_lean(tables, simple && rules.urrs.is_empty());
@@ -232,7 +239,7 @@ impl Session {
     }
 
     /// Removes the records; gives the last reports.
-    pub(super) fn end(mut self: Box<Self>, seid: u64, now: u32, plane: &mut impl Plane) -> Vec<UsageReport> {
+    pub(super) fn end(mut self: Box<Self>, seid: u64, now: u32, plane: &mut impl TablesAccess) -> Vec<UsageReport> {
         let records = std::mem::take(&mut self.records);
         self.lead_away(plane);
         let Rules { urrs, pdrs, .. } = &mut self.rules;
@@ -253,19 +260,19 @@ impl Session {
     }
 
     /// Does not bring the UE's packets here any more.
-    pub(super) fn lead_away(&self, plane: &mut impl Plane) {
+    pub(super) fn lead_away(&self, plane: &mut impl TablesAccess) {
         ues(&self.rules).into_iter().for_each(|ue| plane.lead(ue, false));
     }
 
     /// Drops what is buffered for the UE.
-    pub(super) fn drop_buffered(&self, plane: &mut impl Plane) {
+    pub(super) fn drop_buffered(&self, plane: &mut impl TablesAccess) {
         plane.change(|tables, released| {
             self.records.downlinks.iter().for_each(|(_, id)| tables.drop_buffered(*id, released));
         });
     }
 
     /// What a control plane says of buffering as it answers a report.
-    pub(super) fn update_bar(&mut self, ie: &UpdateBarInReport, plane: &mut impl Plane) -> Result<(), Refused> {
+    pub(super) fn update_bar(&mut self, ie: &UpdateBarInReport, plane: &mut impl TablesAccess) -> Result<(), Refused> {
         self.rules.update_bar_in_report(ie)?;
         let packets = self.rules.bar.and_then(|bar| bar.packets).map(usize::from);
         plane.change(|tables, _| self.records.downlinks.iter().for_each(|(_, id)| tables.limit_buffer(*id, packets)));
@@ -302,7 +309,7 @@ impl Session {
         seid: u64,
         now: u32,
         settings: &Settings,
-        plane: &mut impl Plane,
+        plane: &mut impl TablesAccess,
     ) -> (Vec<UsageReport>, bool) {
         let Session { rules, records, .. } = self;
         if rules.urrs.is_empty() {
@@ -323,7 +330,9 @@ impl Session {
                 released.sources = settings.n3(seid).addresses();
                 let of = (seid, settings.module(seid));
                 // the rules were right before; a quota that is used up takes nothing that is not there
-                if let Err(refused) = plan::apply(tables, released, of, rules, records, &Touched::default()) {
+                if let Err(refused) =
+                    compile::apply(tables, released, of, rules, records, &ModificationScope::default())
+                {
                     tracing::warn!("a quota is used up, and its action cannot be had: {:?}", refused.error);
                 }
                 usage::rebase(rules, tables, seid, records);
@@ -334,7 +343,7 @@ impl Session {
     }
 
     /// Whether there have been no packets for as long as the control plane wants to know of.
-    pub(super) fn is_inactive(&mut self, now: u32, plane: &mut impl Plane) -> bool {
+    pub(super) fn is_inactive(&mut self, now: u32, plane: &mut impl TablesAccess) -> bool {
         let Some(limit) = self.inactivity.limit else { return false };
         let packets = plane.look(|tables| self.records.packets(tables));
         let state = &mut self.inactivity;
@@ -358,7 +367,7 @@ fn ues(rules: &Rules) -> SmallVec<[SessionAddress; 1]> {
 }
 
 /// Brings packets here for the addresses that have come, and not any more for those that have gone.
-fn lead_anew(before: &Rules, after: &Rules, plane: &mut impl Plane) {
+fn lead_anew(before: &Rules, after: &Rules, plane: &mut impl TablesAccess) {
     let (before, after) = (ues(before), ues(after));
     after.iter().filter(|ue| !before.contains(ue)).for_each(|ue| plane.lead(*ue, true));
     before.iter().filter(|ue| !after.contains(ue)).for_each(|ue| plane.lead(*ue, false));
@@ -372,22 +381,22 @@ fn volume_left(urrs: &[Urr]) -> Option<u64> {
 /// Gives the PDRs that want one an address, always the same in a session.
 fn choose(
     rules: &mut Rules,
-    before: Option<Chosen>,
+    before: Option<AllocatedAddresses>,
     dnn: Option<&ApnDnn>,
     addresses: &mut Addresses,
     free: impl Fn(vireo_types::SessionAddress) -> bool,
-) -> Result<Option<Chosen>, Refused> {
-    let mut wanted = Choose::default();
+) -> Result<Option<AllocatedAddresses>, Refused> {
+    let mut wanted = AddressChoice::default();
     let mut instance = None;
     for pdr in &rules.pdrs {
-        let Choose { ipv4, ipv6 } = pdr.detection.choose;
-        wanted = Choose { ipv4: wanted.ipv4 | ipv4, ipv6: wanted.ipv6 | ipv6 };
+        let AddressChoice { ipv4, ipv6 } = pdr.detection.choose;
+        wanted = AddressChoice { ipv4: wanted.ipv4 | ipv4, ipv6: wanted.ipv6 | ipv6 };
         if ipv4 || ipv6 {
             instance =
                 instance.or(pdr.detection.further.as_ref().and_then(|further| further.network_instance.as_ref()));
         }
     }
-    if wanted == Choose::default() {
+    if wanted == AddressChoice::default() {
         return Ok(before);
     }
     let chosen = match before {
@@ -404,8 +413,8 @@ fn choose(
     if lacks {
         return Err(Refused::unsupported(UeIpAddress::ID));
     }
-    for pdr in rules.pdrs.iter_mut().filter(|pdr| pdr.detection.choose != Choose::default()) {
-        let Choose { ipv4, ipv6 } = pdr.detection.choose;
+    for pdr in rules.pdrs.iter_mut().filter(|pdr| pdr.detection.choose != AddressChoice::default()) {
+        let AddressChoice { ipv4, ipv6 } = pdr.detection.choose;
         let ue = &mut pdr.detection.ue;
         ue.ipv4 = chosen.ue.ipv4.filter(|_| ipv4).or(ue.ipv4);
         ue.ipv6_prefix = chosen.ue.ipv6_prefix.filter(|_| ipv6).or(ue.ipv6_prefix);
@@ -454,12 +463,12 @@ fn change_rules(rules: &mut Rules, request: &SessionModificationRequest, now: u3
     Ok(removed)
 }
 
-fn touched(request: &SessionModificationRequest, before: &Rules) -> Touched {
+fn touched(request: &SessionModificationRequest, before: &Rules) -> ModificationScope {
     let ends = |far: &&UpdateFar| {
         let parameters = far.update_forwarding_parameters.as_ref();
         parameters.and_then(|p| p.flags).is_some_and(|flags| flags.contains(SmReqFlags::SNDEM))
     };
-    Touched {
+    ModificationScope {
         fars: request.update_fars.iter().map(|far| far.far_id.0).collect(),
         end_markers: request
             .update_fars

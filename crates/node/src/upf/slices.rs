@@ -4,14 +4,16 @@
 //! of the first. Within a slice it goes to the worker with the fewest users. The state of a user exists once and stays
 //! where it is: a move changes who handles it (`vireo_datapath::Owners`).
 
-use super::plan::Records;
-use super::state::{Plane, Upf};
-use crate::api::{Move, MoveError, Moved, SliceCounted, SliceStatus, SliceWorkerStatus, SlicesStatus, Who};
+use super::compile::SessionEntries;
+use super::state::{TablesAccess, Upf};
+use crate::api::{
+    MoveError, MoveRequest, MoveResult, SliceCounted, SliceStatus, SliceWorkerStatus, SlicesStatus, UserSelector,
+};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::ops::Range;
-use vireo_datapath::{SliceWorkers, Tables, View, Volume, WorkerLoad};
+use vireo_datapath::{SliceWorkers, StatsHandle, Tables, Volume, WorkerLoad};
 use vireo_types::{Dnn, Snssai};
 use vireo_wire::pfcp::{Message, MessageType, NetworkInstance, SessionEstablishmentRequest};
 
@@ -66,12 +68,12 @@ struct Slice {
 
 /// The sessions of a worker, in no order.
 #[derive(Clone, Debug, Default)]
-struct Members {
+struct MemberVerifier {
     seids: Vec<u64>,
     places: HashMap<u64, u32>,
 }
 
-impl Members {
+impl MemberVerifier {
     fn len(&self) -> usize {
         self.seids.len()
     }
@@ -99,7 +101,7 @@ impl Members {
 pub(super) struct Slices {
     all: Vec<Slice>,
     /// Sessions of each worker, in no order: found, added and taken away without a look at the others.
-    members: Vec<Members>,
+    members: Vec<MemberVerifier>,
     /// Users that were moved since the start, and those of them that went to a worker with less to do by themselves.
     moved: u64,
     rebalanced: u64,
@@ -125,7 +127,7 @@ impl Slices {
                 Slice { config: config.clone(), workers: first..next }
             })
             .collect();
-        Slices { all, members: vec![Members::default(); next.into()], moved: 0, rebalanced: 0 }
+        Slices { all, members: vec![MemberVerifier::default(); next.into()], moved: 0, rebalanced: 0 }
     }
 
     /// The worker for a new session; 0 where there are no slices.
@@ -170,7 +172,7 @@ impl Slices {
     }
 
     fn users(&self, worker: u8) -> usize {
-        self.members.get(usize::from(worker)).map_or(0, Members::len)
+        self.members.get(usize::from(worker)).map_or(0, MemberVerifier::len)
     }
 
     pub(super) fn joins(&mut self, worker: u8, seid: u64) {
@@ -246,7 +248,7 @@ impl Slices {
     }
 }
 
-impl Records {
+impl SessionEntries {
     /// Hands their packets to a worker.
     pub(super) fn give(&self, tables: &Tables, worker: u8) {
         tables.owners().give(&self.uplinks, self.downlinks.iter().map(|(ue, _)| *ue), worker);
@@ -294,7 +296,7 @@ impl Upf {
     }
 
     /// Hands the packets of these sessions to workers; gives how many had another before.
-    fn hand_over(&mut self, seids: &[u64], to: &Range<u8>, plane: &mut impl Plane) -> u64 {
+    fn hand_over(&mut self, seids: &[u64], to: &Range<u8>, plane: &mut impl TablesAccess) -> u64 {
         let mut moved = 0;
         let Upf { sessions, slices, .. } = self;
         plane.look(|tables| {
@@ -318,7 +320,7 @@ impl Upf {
     }
 
     /// What some sessions' records have counted.
-    fn counted(&self, seids: &[u64], view: &View, mut sum: SliceCounted) -> SliceCounted {
+    fn counted(&self, seids: &[u64], view: &StatsHandle, mut sum: SliceCounted) -> SliceCounted {
         view.look(|tables| {
             for session in seids.iter().filter_map(|seid| self.sessions.get(seid)) {
                 for volume in session.records.volumes(tables) {
@@ -330,7 +332,7 @@ impl Upf {
     }
 
     /// Which of some addresses' sessions are there.
-    fn at(&self, addresses: &[IpAddr], plane: &mut impl Plane) -> Vec<u64> {
+    fn at(&self, addresses: &[IpAddr], plane: &mut impl TablesAccess) -> Vec<u64> {
         let mut found: Vec<u64> =
             plane.look(|tables| addresses.iter().filter_map(|one| tables.session_at(*one)).collect());
         found.dedup();
@@ -341,7 +343,7 @@ impl Upf {
 
 /// How the slices are, if there are any. Users are looked at some at a time: `with` lends the state machine, for which others
 /// wait. Of users that come or go meanwhile the counts may be there or not, or twice.
-pub(super) fn status(view: &View, counts: bool, mut with: impl FnMut(&mut dyn FnMut(&Upf))) -> SlicesStatus {
+pub(super) fn status(view: &StatsHandle, counts: bool, mut with: impl FnMut(&mut dyn FnMut(&Upf))) -> SlicesStatus {
     let mut status = SlicesStatus::default();
     with(&mut |upf| status = upf.slices.status(&view.loads()));
     for slice in status.slices.iter_mut().filter(|_| counts) {
@@ -362,20 +364,20 @@ pub(super) fn status(view: &View, counts: bool, mut with: impl FnMut(&mut dyn Fn
 }
 
 /// Moves users, some at a time: `with` lends the state machine and the tables, for which others wait.
-pub(super) fn move_users<P: Plane>(
-    order: &Move,
+pub(super) fn move_users<P: TablesAccess>(
+    order: &MoveRequest,
     mut with: impl FnMut(&mut dyn FnMut(&mut Upf, &mut P)),
-) -> Result<Moved, MoveError> {
+) -> Result<MoveResult, MoveError> {
     let mut to = Err(MoveError::NoSlices);
     with(&mut |upf, _| to = upf.slices.target(&order.to, order.worker));
     let to = to?;
     let (mut users, mut moved) = (0, 0);
     match &order.who {
-        Who::Seid(seid) => with(&mut |upf, plane| {
+        UserSelector::Seid(seid) => with(&mut |upf, plane| {
             users += u64::from(upf.sessions.contains_key(seid));
             moved += upf.hand_over(&[*seid], &to, plane);
         }),
-        Who::Addresses(first, last) => {
+        UserSelector::Addresses(first, last) => {
             for some in each(*first, *last)?.chunks(TOGETHER) {
                 with(&mut |upf, plane| {
                     let found = upf.at(some, plane);
@@ -384,18 +386,18 @@ pub(super) fn move_users<P: Plane>(
                 });
             }
         }
-        Who::Slice { name, count } => return move_slice(name, count.unwrap_or(usize::MAX), &to, with),
+        UserSelector::Slice { name, count } => return move_slice(name, count.unwrap_or(usize::MAX), &to, with),
     }
-    if users == 0 { Err(MoveError::NoUser) } else { Ok(Moved { users, moved }) }
+    if users == 0 { Err(MoveError::NoUser) } else { Ok(MoveResult { users, moved }) }
 }
 
 /// Moves so many users of a slice.
-fn move_slice<P: Plane>(
+fn move_slice<P: TablesAccess>(
     name: &str,
     count: usize,
     to: &Range<u8>,
     mut with: impl FnMut(&mut dyn FnMut(&mut Upf, &mut P)),
-) -> Result<Moved, MoveError> {
+) -> Result<MoveResult, MoveError> {
     let mut found = Err(MoveError::NoSlices);
     with(&mut |upf, _| {
         let users = |worker: u8| (worker, upf.slices.users(worker));
@@ -408,11 +410,11 @@ fn move_slice<P: Plane>(
         let (gone, own) = move_from(worker, had.min(left), to, &mut with);
         (left, moved) = (left - gone, moved + own);
     }
-    Ok(Moved { users: users as u64, moved })
+    Ok(MoveResult { users: users as u64, moved })
 }
 
 /// Moves so many users of a worker, some at a time; gives how many were looked at and how many had another worker before.
-pub(super) fn move_from<P: Plane>(
+pub(super) fn move_from<P: TablesAccess>(
     worker: u8,
     users: usize,
     to: &Range<u8>,

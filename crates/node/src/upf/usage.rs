@@ -5,9 +5,9 @@
 //! read in vain. Volume quotas are held by the datapath to the packet. Time runs from the start of a measurement on,
 //! with or without packets (as with ISTM), in whole seconds.
 
-use super::plan::Records;
+use super::compile::SessionEntries;
+use super::persistence::{element, list, optional};
 use super::rules::{Pdr, Refused, Rules};
-use super::stored::{element, list, optional};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use vireo_datapath::{Metered, Quota, Tables, Volume};
@@ -329,7 +329,7 @@ fn check_monitoring(time: Option<MonitoringTime>) -> Result<(), Refused> {
 const KNOWN: u32 = 2;
 
 /// Brings what `urr` has counted up to date. `pdrs` and `records` are those that held until now.
-pub(super) fn settle(urr: &mut Urr, tables: &Tables, session: u64, pdrs: &[Pdr], records: &Records, now: u32) {
+pub(super) fn settle(urr: &mut Urr, tables: &Tables, session: u64, pdrs: &[Pdr], records: &SessionEntries, now: u32) {
     let carried = records.usage(tables, session, pdrs, urr.id);
     let add = |counted: &mut Volume, carried: Volume, base: Volume| {
         counted.packets += carried.packets.saturating_sub(base.packets);
@@ -351,7 +351,7 @@ pub(super) fn settle(urr: &mut Urr, tables: &Tables, session: u64, pdrs: &[Pdr],
 }
 
 /// Counting goes on from what the records have carried now.
-pub(super) fn rebase(rules: &mut Rules, tables: &Tables, session: u64, records: &Records) {
+pub(super) fn rebase(rules: &mut Rules, tables: &Tables, session: u64, records: &SessionEntries) {
     for n in 0..rules.urrs.len() {
         rules.urrs[n].base = records.usage(tables, session, &rules.pdrs, rules.urrs[n].id);
     }

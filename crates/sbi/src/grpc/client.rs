@@ -1,7 +1,7 @@
 //! Asking in gRPC, by a connection that is there.
 
 use super::codec::Octets;
-use crate::client::{ClientError, Wire};
+use crate::client::{ClientError, Http2Connection};
 use crate::message::{BODY_OCTETS, Message};
 use crate::server::{REQUEST_INFO, Reply};
 use http_body_util::Either;
@@ -38,7 +38,7 @@ impl Error for Failed {}
 
 /// The connection, as gRPC uses it.
 struct Channel {
-    wire: Wire,
+    wire: Http2Connection,
     agent: HeaderValue,
 }
 
@@ -67,7 +67,7 @@ impl GrpcService<tonic::body::Body> for Channel {
 
 /// Asks once.
 pub(crate) async fn ask(
-    wire: Wire,
+    wire: Http2Connection,
     agent: &str,
     uri: &Uri,
     message: &Message,

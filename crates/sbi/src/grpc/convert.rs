@@ -3,11 +3,15 @@
 use super::messages as wire;
 use crate::amf::{self, TransferCause};
 use crate::common::{self, N2SmInfoType, ProblemDetails, RefToBinaryData};
-use crate::message::{AMF_CONTEXT, Body, Content, Message, Model, N1, N2, Part, SM_CONTEXT};
+use crate::message::{AMF_CONTEXT, Body, Message, Model, N1, N2, Part, PartContent, SM_CONTEXT};
 use crate::smf::{self, HoState, UpCnxState};
 
 /// Octets of a part that is referred to.
-fn part(message: &Message, reference: Option<&RefToBinaryData>, content: Content) -> Result<Option<Vec<u8>>, String> {
+fn part(
+    message: &Message,
+    reference: Option<&RefToBinaryData>,
+    content: PartContent,
+) -> Result<Option<Vec<u8>>, String> {
     let found = |reference: &RefToBinaryData| {
         let part = message.part(reference, content).map(<[u8]>::to_vec);
         part.ok_or_else(|| format!("there is no part {:?}", reference.content_id))
@@ -22,14 +26,14 @@ pub(super) fn sm_context(message: &Message) -> Option<Vec<u8>> {
 
 /// Octets of what is to be committed of the AMF that asks.
 pub(super) fn amf_context(message: &Message) -> Option<Vec<u8>> {
-    message.parts.iter().find(|part| part.content == Content::AmfContext).map(|part| part.octets.clone())
+    message.parts.iter().find(|part| part.content == PartContent::AmfContext).map(|part| part.octets.clone())
 }
 
 /// The message with what is to be committed of the AMF, if something is.
 pub(super) fn with_amf_context(message: Message, amf_context: Option<Vec<u8>>) -> Message {
     match amf_context {
         None => message,
-        Some(octets) => message.with(AMF_CONTEXT, Content::AmfContext, octets),
+        Some(octets) => message.with(AMF_CONTEXT, PartContent::AmfContext, octets),
     }
 }
 
@@ -38,22 +42,22 @@ pub(super) fn with_amf_context(message: Message, amf_context: Option<Vec<u8>>) -
 pub(super) struct Parts(Vec<Part>);
 
 impl Parts {
-    fn put(&mut self, id: &str, content: Content, octets: Option<Vec<u8>>) -> Option<RefToBinaryData> {
+    fn put(&mut self, id: &str, content: PartContent, octets: Option<Vec<u8>>) -> Option<RefToBinaryData> {
         self.0.push(Part { id: id.to_owned(), content, octets: octets? });
         Some(RefToBinaryData { content_id: id.to_owned() })
     }
 
     fn n1(&mut self, octets: Option<Vec<u8>>) -> Option<RefToBinaryData> {
-        self.put(N1, Content::Nas, octets)
+        self.put(N1, PartContent::Nas, octets)
     }
 
     fn n2(&mut self, octets: Option<Vec<u8>>) -> Option<RefToBinaryData> {
-        self.put(N2, Content::Ngap, octets)
+        self.put(N2, PartContent::Ngap, octets)
     }
 
     /// The message of a model with these parts, and an SM context, if one travels.
     pub(super) fn of(mut self, model: impl Into<Model>, sm_context: Option<Vec<u8>>) -> Message {
-        self.put(SM_CONTEXT, Content::SmContext, sm_context);
+        self.put(SM_CONTEXT, PartContent::SmContext, sm_context);
         Message { parts: self.0, ..Message::of(model) }
     }
 }
@@ -61,7 +65,7 @@ impl Parts {
 /// A message that says nothing but an SM context, if one travels.
 pub(super) fn nothing_but(sm_context: Option<Vec<u8>>) -> Message {
     let mut parts = Parts::default();
-    parts.put(SM_CONTEXT, Content::SmContext, sm_context);
+    parts.put(SM_CONTEXT, PartContent::SmContext, sm_context);
     Message { body: Body::Nothing, parts: parts.0 }
 }
 
@@ -207,7 +211,7 @@ impl wire::SmContextCreateData {
             guami: Some(wire::Guami { plmn_id: Some((&data.guami.plmn_id).into()), amf_id: data.guami.amf_id.clone() }),
             serving_network: Some((&data.serving_network).into()),
             request_type: data.request_type.clone(),
-            n1_sm_msg: part(message, data.n1_sm_msg.as_ref(), Content::Nas)?,
+            n1_sm_msg: part(message, data.n1_sm_msg.as_ref(), PartContent::Nas)?,
             an_type: data.an_type.clone(),
             rat_type: data.rat_type.clone(),
             ue_location: data.ue_location.as_ref().map(Into::into),
@@ -272,8 +276,8 @@ impl wire::SmContextUpdateData {
         Ok(wire::SmContextUpdateData {
             sm_context_ref: reference,
             up_cnx_state: data.up_cnx_state.map(|state| state as i32),
-            n1_sm_msg: part(message, data.n1_sm_msg.as_ref(), Content::Nas)?,
-            n2_sm_info: part(message, data.n2_sm_info.as_ref(), Content::Ngap)?,
+            n1_sm_msg: part(message, data.n1_sm_msg.as_ref(), PartContent::Nas)?,
+            n2_sm_info: part(message, data.n2_sm_info.as_ref(), PartContent::Ngap)?,
             n2_sm_info_type: data.n2_sm_info_type.map(|kind| kind as i32),
             sm_context: sm_context(message),
             amf_context: amf_context(message),
@@ -307,8 +311,8 @@ impl wire::SmContextUpdatedData {
     pub(super) fn of(data: &smf::SmContextUpdatedData, message: &Message) -> Result<Self, String> {
         Ok(wire::SmContextUpdatedData {
             up_cnx_state: data.up_cnx_state.map(|state| state as i32),
-            n1_sm_msg: part(message, data.n1_sm_msg.as_ref(), Content::Nas)?,
-            n2_sm_info: part(message, data.n2_sm_info.as_ref(), Content::Ngap)?,
+            n1_sm_msg: part(message, data.n1_sm_msg.as_ref(), PartContent::Nas)?,
+            n2_sm_info: part(message, data.n2_sm_info.as_ref(), PartContent::Ngap)?,
             n2_sm_info_type: data.n2_sm_info_type.map(|kind| kind as i32),
             sm_context: sm_context(message),
             ho_state: data.ho_state.map(|state| state as i32),
@@ -336,13 +340,13 @@ impl wire::N1N2MessageTransferReqData {
         let n1 = |n1: &amf::N1MessageContainer| {
             Ok::<_, String>(wire::N1MessageContainer {
                 n1_message_class: n1.n1_message_class.clone(),
-                n1_message_content: part(message, Some(&n1.n1_message_content), Content::Nas)?.unwrap_or_default(),
+                n1_message_content: part(message, Some(&n1.n1_message_content), PartContent::Nas)?.unwrap_or_default(),
             })
         };
         let content = |content: &amf::N2InfoContent| {
             Ok::<_, String>(wire::N2InfoContent {
                 ngap_ie_type: content.ngap_ie_type.map(|kind| kind as i32),
-                ngap_data: part(message, Some(&content.ngap_data), Content::Ngap)?.unwrap_or_default(),
+                ngap_data: part(message, Some(&content.ngap_data), PartContent::Ngap)?.unwrap_or_default(),
             })
         };
         let sm = |sm: &amf::N2SmInformation| {
@@ -443,8 +447,8 @@ impl wire::Problem {
             status: status.into(),
             cause: error.error.cause.take(),
             detail: error.error.detail.take(),
-            n1_sm_msg: part(message, error.n1_sm_msg.as_ref(), Content::Nas)?,
-            n2_sm_info: part(message, error.n2_sm_info.as_ref(), Content::Ngap)?,
+            n1_sm_msg: part(message, error.n1_sm_msg.as_ref(), PartContent::Nas)?,
+            n2_sm_info: part(message, error.n2_sm_info.as_ref(), PartContent::Ngap)?,
             n2_sm_info_type: error.n2_sm_info_type.map(|kind| kind as i32),
             sm_context: sm_context(message),
         })

@@ -285,7 +285,7 @@ pub(crate) struct N1N2MsgTxfrFailureNotification {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct LeftSmContext {
+pub(crate) struct HeldSmContext {
     #[prost(string, tag = "1")]
     pub(crate) ue_context_id: String,
     #[prost(uint32, tag = "2")]
@@ -293,7 +293,7 @@ pub(crate) struct LeftSmContext {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct CarriedSmContext {
+pub(crate) struct PiggybackedSmContext {
     #[prost(bytes = "vec", optional, tag = "1")]
     pub(crate) sm_context: Option<Vec<u8>>,
 }

@@ -104,7 +104,7 @@ pub fn request(path: &str, message: &Message) -> Result<(Method, Vec<u8>), Strin
         Body::Json(_) => return Err("what is in JSON already is not said in gRPC".into()),
         Body::Nothing => {
             let Some(amf::Resource::Left(supi, number)) = amf::resource(path) else { return release(None) };
-            let data = wire::LeftSmContext { ue_context_id: supi.to_owned(), number };
+            let data = wire::HeldSmContext { ue_context_id: supi.to_owned(), number };
             return Ok((Method::FetchSmContext, data.encode_to_vec()));
         }
         Body::Model(model) => &**model,
@@ -173,15 +173,15 @@ pub fn asked(method: Method, octets: &[u8]) -> Result<(String, Message), String>
         }
         Method::N1N2MessageTransfer => {
             let data = decode::<wire::N1N2MessageTransferReqData>(octets)?;
-            (amf::messages_of(name(&data.ue_context_id)?), data.read()?)
+            (amf::message_transfer_uri(name(&data.ue_context_id)?), data.read()?)
         }
         Method::N1N2TransferFailureNotify => {
             let data = decode::<wire::N1N2MsgTxfrFailureNotification>(octets)?;
             (own_path(data.path.clone())?, data.read())
         }
         Method::FetchSmContext => {
-            let wire::LeftSmContext { ue_context_id, number } = decode(octets)?;
-            (amf::left_of(name(&ue_context_id)?, number), Message::default())
+            let wire::HeldSmContext { ue_context_id, number } = decode(octets)?;
+            (amf::held_sm_context_uri(name(&ue_context_id)?, number), Message::default())
         }
     })
 }
@@ -231,7 +231,7 @@ pub fn answer(method: Method, reply: &Reply) -> Result<Vec<u8>, String> {
             wire::N1N2MessageTransferRspData { cause: cause as i32, location, sm_context }.encode_to_vec()
         }
         Method::SmContextStatusNotify | Method::N1N2TransferFailureNotify | Method::FetchSmContext => {
-            wire::CarriedSmContext { sm_context: sm_context(message) }.encode_to_vec()
+            wire::PiggybackedSmContext { sm_context: sm_context(message) }.encode_to_vec()
         }
     })
 }
@@ -260,7 +260,7 @@ pub fn answered(method: Method, octets: &[u8]) -> Result<Reply, String> {
             Reply { status, location, message: data.read() }
         }
         Method::SmContextStatusNotify | Method::N1N2TransferFailureNotify | Method::FetchSmContext => {
-            of(nothing_but(decode::<wire::CarriedSmContext>(octets)?.sm_context))
+            of(nothing_but(decode::<wire::PiggybackedSmContext>(octets)?.sm_context))
         }
     })
 }

@@ -2,10 +2,10 @@
 
 use super::ffi;
 use super::socket::Socket;
-use crate::assocs::{Assocs, FastMap, stream};
+use crate::assocs::{AssociationMap, FastMap, stream};
 use crate::config::Config;
 use crate::endpoint::{Event, SendError};
-use crate::handover::{self, Known};
+use crate::hot_restart::{self, AssociationTable};
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ pub(super) struct Association {
 #[derive(Debug)]
 pub(super) struct Associations {
     pub(super) sockets: FastMap<u32, Socket>,
-    assocs: Assocs<Association>,
+    assocs: AssociationMap<Association>,
     /// Those that owe their owner an [`Event::Writable`].
     blocked: Vec<AssocId>,
     /// Those whose peers owe a sign of life, and how many packets had come when that was asked for.
@@ -56,7 +56,7 @@ impl Associations {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             sockets: FastMap::default(),
-            assocs: Assocs::default(),
+            assocs: AssociationMap::default(),
             blocked: Vec::new(),
             probed: Vec::new(),
             ended: Vec::new(),
@@ -65,8 +65,8 @@ impl Associations {
     }
 
     /// What another process needs to go on with those of the endpoint's own socket.
-    pub(super) fn known(&self) -> Known {
-        let known = |(id, assoc): (AssocId, &Association)| handover::Association {
+    pub(super) fn known(&self) -> AssociationTable {
+        let known = |(id, assoc): (AssocId, &Association)| hot_restart::Association {
             id,
             raw: assoc.raw,
             outbound_streams: assoc.outbound_streams,
@@ -76,11 +76,11 @@ impl Associations {
             partial: assoc.partial.clone(),
         };
         let associations = self.assocs.iter().map(known).collect();
-        Known { associations, ended: self.ended.iter().map(|(id, _)| *id).collect() }
+        AssociationTable { associations, ended: self.ended.iter().map(|(id, _)| *id).collect() }
     }
 
     /// Goes on with those of another process.
-    pub(super) fn adopt(&mut self, known: Known) {
+    pub(super) fn adopt(&mut self, known: AssociationTable) {
         for old in known.associations {
             let phase = if old.closing { Phase::Closing } else { Phase::Up };
             let queued = usize::try_from(old.queued).unwrap_or(usize::MAX);

@@ -5,7 +5,7 @@ use super::ffi;
 use super::socket::Socket;
 use crate::config::{BindError, Config};
 use crate::endpoint::{Endpoint, Event, SendError};
-use crate::handover::{Handover, HandoverError};
+use crate::hot_restart::{EndpointHandoff, HandoffError};
 use crate::sys::{DATAGRAMS, Reactor, Ready, RecvBatch, Waker};
 use std::io;
 use std::net::SocketAddr;
@@ -54,7 +54,11 @@ impl Kernel {
     }
 
     /// Goes on with the socket of another process.
-    pub(crate) fn adopt(config: &Config, handover: Handover, driver: String) -> Result<Box<dyn Endpoint>, BindError> {
+    pub(crate) fn adopt(
+        config: &Config,
+        handover: EndpointHandoff,
+        driver: String,
+    ) -> Result<Box<dyn Endpoint>, BindError> {
         let mut this = Kernel::new(config, driver)?;
         let socket = Socket::adopt(handover.socket);
         let port = socket.port().map_err(BindError::system("looking at the SCTP socket that is taken over"))?;
@@ -201,10 +205,10 @@ impl Endpoint for Kernel {
         self.associations.config.port
     }
 
-    fn hand_over(&self) -> Result<Handover, HandoverError> {
+    fn hand_over(&self) -> Result<EndpointHandoff, HandoffError> {
         let sockets = &self.associations.sockets;
-        let main = sockets.get(&MAIN).filter(|_| sockets.len() == 1).ok_or(HandoverError::Client)?;
-        Ok(Handover { socket: main.share()?, known: self.associations.known() })
+        let main = sockets.get(&MAIN).filter(|_| sockets.len() == 1).ok_or(HandoffError::Client)?;
+        Ok(EndpointHandoff { socket: main.share()?, known: self.associations.known() })
     }
 
     fn let_go(mut self: Box<Self>) {

@@ -3,7 +3,7 @@
 use super::network::{Network, Queued};
 use crate::assocs::stream;
 use crate::endpoint::{Endpoint, Event, SendError};
-use crate::handover::{Handover, HandoverError, Known};
+use crate::hot_restart::{AssociationTable, EndpointHandoff, HandoffError};
 use crate::sys::{Reactor, Ready, Waker};
 use std::collections::VecDeque;
 use std::io;
@@ -59,7 +59,7 @@ impl Memory {
             }
         }
         // A shutdown is complete when everything the closing side sent has been taken.
-        let done = |half: &super::network::Half| half.closing && half.queued == 0;
+        let done = |half: &super::network::AssociationSide| half.closing && half.queued == 0;
         let closed: Vec<AssocId> = state.halves.iter().filter(|(_, half)| done(half)).map(|(id, _)| *id).collect();
         for assoc in closed {
             state.end_both(assoc, "shut down", "shut down");
@@ -205,8 +205,8 @@ impl Endpoint for Memory {
     }
 
     /// What is handed over for a socket is what the network wakes the endpoint by; all else is the network's.
-    fn hand_over(&self) -> Result<Handover, HandoverError> {
-        Ok(Handover { socket: self.reactor.waker().share()?, known: Known::default() })
+    fn hand_over(&self) -> Result<EndpointHandoff, HandoffError> {
+        Ok(EndpointHandoff { socket: self.reactor.waker().share()?, known: AssociationTable::default() })
     }
 
     fn let_go(mut self: Box<Self>) {
@@ -220,7 +220,7 @@ impl Drop for Memory {
             return;
         }
         let mut state = self.network.lock();
-        let mine = |half: &super::network::Half| half.owner == self.number;
+        let mine = |half: &super::network::AssociationSide| half.owner == self.number;
         let own: Vec<AssocId> = state.halves.iter().filter(|(_, half)| mine(half)).map(|(id, _)| *id).collect();
         for assoc in own {
             state.end_both(assoc, "aborted by this side", "aborted by the peer");

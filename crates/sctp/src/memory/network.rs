@@ -2,7 +2,7 @@
 
 use super::endpoint::Memory;
 use crate::assocs::next_id;
-use crate::handover::Handover;
+use crate::hot_restart::EndpointHandoff;
 use crate::sys::Waker;
 use crate::{BindError, Config, Endpoint};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,7 +29,7 @@ pub(super) enum Queued {
 
 /// One side of an association.
 #[derive(Debug)]
-pub(super) struct Half {
+pub(super) struct AssociationSide {
     pub(super) owner: u64,
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
@@ -73,7 +73,7 @@ impl Node {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) nodes: BTreeMap<u64, Node>,
-    pub(super) halves: BTreeMap<AssocId, Half>,
+    pub(super) halves: BTreeMap<AssocId, AssociationSide>,
     next_node: u64,
     silent: BTreeSet<IpAddr>,
 }
@@ -111,7 +111,7 @@ impl Network {
     }
 
     /// Goes on with an endpoint of this network that was handed over; `config` is that by which it was bound.
-    pub fn adopt(&self, config: &Config, handover: Handover) -> Result<Box<dyn Endpoint>, BindError> {
+    pub fn adopt(&self, config: &Config, handover: EndpointHandoff) -> Result<Box<dyn Endpoint>, BindError> {
         let waker = Waker::adopt(handover.socket);
         let reactor = crate::sys::Reactor::with(waker).map_err(BindError::system("making an epoll instance"))?;
         let address = config.addresses.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into());
@@ -136,8 +136,9 @@ impl Network {
     /// Lets the time pass after which both sides of every association with a silent or crashed side give it up.
     pub fn give_up(&self) {
         let mut state = self.lock();
-        let silent = |half: &Half| state.silent.contains(&half.local.ip()) || state.silent.contains(&half.peer.ip());
-        let gone = |half: &Half| half.other.is_none() || silent(half);
+        let silent =
+            |half: &AssociationSide| state.silent.contains(&half.local.ip()) || state.silent.contains(&half.peer.ip());
+        let gone = |half: &AssociationSide| half.other.is_none() || silent(half);
         let lost: Vec<AssocId> = state.halves.iter().filter(|(_, half)| gone(half)).map(|(id, _)| *id).collect();
         for assoc in lost {
             let up = state.halves.get(&assoc).is_some_and(|half| half.up);
@@ -243,7 +244,7 @@ impl State {
         let Some((number, theirs)) = found.map(|(number, node)| (*number, node.config.clone())) else {
             return self.end(assoc, "refused by the peer");
         };
-        let orphan = |half: &Half| half.local == peer && half.peer == local && half.other.is_none();
+        let orphan = |half: &AssociationSide| half.local == peer && half.peer == local && half.other.is_none();
         let known = self.halves.iter().find(|(_, half)| half.owner == number && orphan(half)).map(|(id, _)| *id);
         if known.is_none()
             && self.halves.values().filter(|half| half.owner == number).count() >= theirs.max_associations
@@ -268,13 +269,13 @@ impl State {
     }
 
     /// Whether what this side sends arrives.
-    pub(super) fn reaches(&self, half: &Half) -> bool {
+    pub(super) fn reaches(&self, half: &AssociationSide) -> bool {
         half.other.is_some() && !self.silent.contains(&half.local.ip()) && !self.silent.contains(&half.peer.ip())
     }
 }
 
-fn half(owner: u64, local: SocketAddr, peer: SocketAddr, config: &Config) -> Half {
-    Half {
+fn half(owner: u64, local: SocketAddr, peer: SocketAddr, config: &Config) -> AssociationSide {
+    AssociationSide {
         owner,
         local,
         peer,

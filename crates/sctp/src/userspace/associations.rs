@@ -1,12 +1,12 @@
 //! The sockets and associations of one endpoint, and what the library's events do to them.
 
-use super::callbacks::{Events, Happening, Tag, What};
+use super::callbacks::{EventKind, Events, LibraryEvent, Tag};
 use super::ffi;
 use super::library::{self, Library, Socket};
 use super::peers::Peer;
 use super::ports::{self, Lease};
 use super::shared::Shared;
-use crate::assocs::{Assocs, FastMap};
+use crate::assocs::{AssociationMap, FastMap};
 use crate::config::{BindError, Config, Driver};
 use crate::endpoint::Event;
 use crate::sys::socket;
@@ -39,7 +39,7 @@ pub(super) struct Association {
 
 /// A socket of the library with its SCTP port.
 #[derive(Debug)]
-struct Bound {
+struct BoundSocket {
     socket: Socket,
     lease: Lease,
 }
@@ -51,10 +51,10 @@ const LINGER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Associations {
-    sockets: FastMap<u32, Bound>,
+    sockets: FastMap<u32, BoundSocket>,
     /// SCTP port to the library's port.
     ports: FastMap<u32, u16>,
-    assocs: Assocs<Association>,
+    assocs: AssociationMap<Association>,
     /// Those that owe their owner an [`Event::Writable`].
     blocked: Vec<AssocId>,
     /// Those whose peers owe a sign of life.
@@ -82,7 +82,7 @@ impl Associations {
         let mut this = Self {
             sockets: FastMap::default(),
             ports: FastMap::default(),
-            assocs: Assocs::default(),
+            assocs: AssociationMap::default(),
             blocked: Vec::new(),
             probed: Vec::new(),
             ended: Vec::new(),
@@ -115,7 +115,7 @@ impl Associations {
         let tag = Tag { endpoint: shared.number, socket: number };
         let socket = library.open(tag, lease.port, config, self.mtu)?;
         self.ports.insert(lease.port.into(), socket.port);
-        self.sockets.insert(number, Bound { socket, lease });
+        self.sockets.insert(number, BoundSocket { socket, lease });
         self.widen_filter(shared);
         Ok(())
     }
@@ -339,36 +339,36 @@ impl Associations {
         free
     }
 
-    fn apply_one(&mut self, shared: &Shared, event: &Happening, bytes: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
-        let Happening { tag: Tag { socket, .. }, assoc: raw, what } = *event;
+    fn apply_one(&mut self, shared: &Shared, event: &LibraryEvent, bytes: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
+        let LibraryEvent { tag: Tag { socket, .. }, assoc: raw, what } = *event;
         let key = key(socket, raw);
         let known = self.assocs.id(key);
         match (what, known) {
-            (What::Unacknowledged { stream, ppid, start, end }, known) => {
+            (EventKind::Unacknowledged { stream, ppid, start, end }, known) => {
                 let ended = || self.ended.iter().find(|(_, of, _)| *of == key).map(|(assoc, ..)| *assoc);
                 if let Some(assoc) = known.or_else(ended) {
                     let data = bytes.get(start..end).unwrap_or_default();
                     sink(Event::Unacknowledged { assoc, stream, ppid, data });
                 }
             }
-            (What::Message { stream, ppid, start, end }, Some(assoc)) => {
+            (EventKind::Message { stream, ppid, start, end }, Some(assoc)) => {
                 let data = bytes.get(start..end).unwrap_or_default();
                 sink(Event::Message { assoc, stream, ppid, data });
             }
-            (What::TooLong, Some(assoc)) => {
+            (EventKind::TooLong, Some(assoc)) => {
                 self.abort(&mut library::lock(), shared, assoc, "the peer sent a message that is too long");
             }
-            (What::Change { state: ffi::SCTP_COMM_UP, outbound_streams, port, .. }, known) => {
+            (EventKind::Change { state: ffi::SCTP_COMM_UP, outbound_streams, port, .. }, known) => {
                 self.came_up(shared, (socket, raw), (port, outbound_streams), known, sink);
             }
-            (What::Change { state: ffi::SCTP_RESTART, outbound_streams, port, .. }, Some(assoc)) => {
+            (EventKind::Change { state: ffi::SCTP_RESTART, outbound_streams, port, .. }, Some(assoc)) => {
                 shared.routes().peers.came_up(port);
                 if let Some(state) = self.assocs.get_mut(assoc) {
                     state.outbound_streams = outbound_streams;
                 }
                 sink(Event::Restarted { assoc });
             }
-            (What::Change { state, aborted, .. }, Some(assoc)) => {
+            (EventKind::Change { state, aborted, .. }, Some(assoc)) => {
                 let Some(reason) = reason(state, aborted) else { return };
                 self.remove(shared, assoc);
                 sink(Event::Down { assoc, reason });

@@ -25,7 +25,7 @@ impl Tag {
 
 /// What an event says; the bytes of a message are in [`Events::bytes`].
 #[derive(Clone, Copy, Debug)]
-pub(super) enum What {
+pub(super) enum EventKind {
     Message {
         stream: u16,
         ppid: u32,
@@ -52,16 +52,16 @@ pub(super) enum What {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Happening {
+pub(super) struct LibraryEvent {
     pub(super) tag: Tag,
     pub(super) assoc: u32,
-    pub(super) what: What,
+    pub(super) what: EventKind,
 }
 
 /// Events in order, with the bytes of their messages.
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    pub(super) list: Vec<Happening>,
+    pub(super) list: Vec<LibraryEvent>,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -74,8 +74,8 @@ impl Events {
     }
 
     /// Appends an event of another list.
-    pub(super) fn copy(&mut self, mut event: Happening, bytes: &[u8]) {
-        if let What::Message { start, end, .. } | What::Unacknowledged { start, end, .. } = &mut event.what {
+    pub(super) fn copy(&mut self, mut event: LibraryEvent, bytes: &[u8]) {
+        if let EventKind::Message { start, end, .. } | EventKind::Unacknowledged { start, end, .. } = &mut event.what {
             let from = self.bytes.len();
             self.bytes.extend_from_slice(bytes.get(*start..*end).unwrap_or_default());
             (*start, *end) = (from, self.bytes.len());
@@ -86,14 +86,14 @@ impl Events {
 
 /// What the calls of a thread produced since it was last taken.
 #[derive(Debug, Default)]
-pub(super) struct Produced {
+pub(super) struct LibraryOutput {
     /// Packets in order: the endpoint's number, and where in `bytes` it is.
     pub(super) packets: Vec<(u8, std::ops::Range<usize>)>,
     pub(super) bytes: Vec<u8>,
     pub(super) events: Events,
 }
 
-impl Produced {
+impl LibraryOutput {
     pub(super) fn clear(&mut self) {
         self.packets.clear();
         self.bytes.clear();
@@ -108,11 +108,11 @@ pub(super) fn address(endpoint: u8) -> *mut c_void {
 }
 
 thread_local! {
-    static PRODUCED: RefCell<Produced> = RefCell::default();
+    static PRODUCED: RefCell<LibraryOutput> = RefCell::default();
 }
 
 /// Runs `take` on what the calls of this thread produced.
-pub(super) fn with_produced<R>(take: impl FnOnce(&mut Produced) -> R) -> R {
+pub(super) fn with_produced<R>(take: impl FnOnce(&mut LibraryOutput) -> R) -> R {
     PRODUCED.with_borrow_mut(take)
 }
 
@@ -155,7 +155,7 @@ pub(super) extern "C" fn receive(
         if let Ok(mut produced) = produced.try_borrow_mut() {
             let tag = Tag::from_ptr(ulp_info);
             if flags & ffi::MSG_NOTIFICATION != 0 {
-                let Produced { events, .. } = &mut *produced;
+                let LibraryOutput { events, .. } = &mut *produced;
                 let happening = notification(tag, bytes, peer).or_else(|| failed(events, tag, bytes));
                 events.list.extend(happening);
             } else {
@@ -170,17 +170,17 @@ pub(super) extern "C" fn receive(
 
 fn message(events: &mut Events, tag: Tag, bytes: &[u8], info: &ffi::sctp_rcvinfo, flags: c_int) {
     let what = if flags & libc::MSG_EOR == 0 {
-        What::TooLong
+        EventKind::TooLong
     } else {
         let start = events.bytes.len();
         events.bytes.extend_from_slice(bytes);
-        What::Message { stream: info.sid, ppid: u32::from_be(info.ppid), start, end: events.bytes.len() }
+        EventKind::Message { stream: info.sid, ppid: u32::from_be(info.ppid), start, end: events.bytes.len() }
     };
-    events.list.push(Happening { tag, assoc: info.assoc_id, what });
+    events.list.push(LibraryEvent { tag, assoc: info.assoc_id, what });
 }
 
 /// A message of our own that has failed, whole: parts of one are of no use.
-fn failed(events: &mut Events, tag: Tag, bytes: &[u8]) -> Option<Happening> {
+fn failed(events: &mut Events, tag: Tag, bytes: &[u8]) -> Option<LibraryEvent> {
     let (head, data) = bytes.split_at_checked(size_of::<ffi::sctp_send_failed_event>())?;
     if u16::from_ne_bytes([head[0], head[1]]) != ffi::SCTP_SEND_FAILED_EVENT {
         return None;
@@ -193,21 +193,21 @@ fn failed(events: &mut Events, tag: Tag, bytes: &[u8]) -> Option<Happening> {
     let start = events.bytes.len();
     events.bytes.extend_from_slice(data);
     let (stream, ppid, end) = (failed.info.sid, u32::from_be(failed.info.ppid), events.bytes.len());
-    Some(Happening { tag, assoc: failed.assoc_id, what: What::Unacknowledged { stream, ppid, start, end } })
+    Some(LibraryEvent { tag, assoc: failed.assoc_id, what: EventKind::Unacknowledged { stream, ppid, start, end } })
 }
 
-fn notification(tag: Tag, bytes: &[u8], peer: ffi::sockaddr_conn) -> Option<Happening> {
+fn notification(tag: Tag, bytes: &[u8], peer: ffi::sockaddr_conn) -> Option<LibraryEvent> {
     let size = size_of::<ffi::sctp_assoc_change>();
     if bytes.len() < size || u16::from_ne_bytes([bytes[0], bytes[1]]) != ffi::SCTP_ASSOC_CHANGE {
         return None;
     }
     // SAFETY: there are enough bytes, and every bit pattern is a value of this plain structure.
     let change = unsafe { bytes.as_ptr().cast::<ffi::sctp_assoc_change>().read_unaligned() };
-    let what = What::Change {
+    let what = EventKind::Change {
         state: change.state,
         outbound_streams: change.outbound_streams,
         aborted: bytes.len() > size,
         port: u16::from_be(peer.port),
     };
-    Some(Happening { tag, assoc: change.assoc_id, what })
+    Some(LibraryEvent { tag, assoc: change.assoc_id, what })
 }

@@ -46,7 +46,7 @@ pub(super) struct Outgoing {
 
 /// How a packet of the library is made up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum PacketContents {
     /// Perhaps a SACK (of so many bytes), then nothing but DATA.
     Bundles { sack: usize },
     /// Anything else.
@@ -65,8 +65,8 @@ impl Packets {
         let (own, virtual_peer) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         let key = (u32::from(own) << 16) | u32::from(virtual_peer);
         let shape = shape(packet);
-        self.urgent |= !matches!(shape, Shape::Bundles { sack } if HEADER + sack == packet.len());
-        if let Shape::Bundles { sack } = shape
+        self.urgent |= !matches!(shape, PacketContents::Bundles { sack } if HEADER + sack == packet.len());
+        if let PacketContents::Bundles { sack } = shape
             && let Some(index) = self.open.get(&key)
             && self.bundle(*index, packet, sack)
         {
@@ -76,13 +76,13 @@ impl Packets {
         if let Some(&[INIT, _, _, _, t, a, g, s]) = packet.get(HEADER..).and_then(|chunk| chunk.first_chunk()) {
             routes.peers.propose_tag(virtual_peer, u32::from_be_bytes([t, a, g, s]));
         }
-        if shape == Shape::Alone
+        if shape == PacketContents::Alone
             && routes.peers.is_probed(virtual_peer)
             && let Some(heartbeat) = chunk(packet, HEARTBEAT)
         {
             routes.peers.asked(virtual_peer, heartbeat);
         }
-        let room = if shape == Shape::Alone { packet.len() } else { self.room.max(packet.len()) };
+        let room = if shape == PacketContents::Alone { packet.len() } else { self.room.max(packet.len()) };
         let (start, length) = (self.bytes.len(), packet.len());
         self.bytes.extend_from_slice(packet);
         self.bytes.resize(start + room, 0);
@@ -90,7 +90,7 @@ impl Packets {
         header[..2].copy_from_slice(&wire_ports[usize::from(own)].to_be_bytes());
         header[2..4].copy_from_slice(&peer.port.to_be_bytes());
         self.list.push(Outgoing { transport, to: peer.address, source, start, length, room });
-        if shape == Shape::Alone {
+        if shape == PacketContents::Alone {
             self.open.remove(&key);
         } else {
             self.open.insert(key, self.list.len() - 1);
@@ -104,9 +104,9 @@ impl Packets {
         let Some(slot) = self.bytes.get_mut(open.start..open.start + open.room) else { return false };
         let same_tag = slot.get(4..8) == packet.get(4..8);
         let old = match shape(&slot[..open.length]) {
-            Shape::Bundles { sack: old } if sack > 0 => old,
-            Shape::Bundles { .. } => 0,
-            Shape::Alone => return false,
+            PacketContents::Bundles { sack: old } if sack > 0 => old,
+            PacketContents::Bundles { .. } => 0,
+            PacketContents::Alone => return false,
         };
         let length = open.length - old + packet.len() - HEADER;
         if !same_tag || length > open.room {
@@ -181,21 +181,21 @@ pub(super) fn chunk(packet: &[u8], wanted: u8) -> Option<&[u8]> {
 }
 
 /// Looks at the chunks of a packet of the library.
-fn shape(packet: &[u8]) -> Shape {
+fn shape(packet: &[u8]) -> PacketContents {
     let (mut at, mut sack) = (HEADER, 0);
     while let Some(&[kind, _, high, low]) = packet.get(at..).and_then(|rest| rest.first_chunk::<CHUNK_HEADER>()) {
         let length = usize::from(u16::from_be_bytes([high, low])).next_multiple_of(4);
         match kind {
             SACK if at == HEADER => sack = length,
             DATA => {}
-            _ => return Shape::Alone,
+            _ => return PacketContents::Alone,
         }
         if length < CHUNK_HEADER || at + length > packet.len() {
-            return Shape::Alone;
+            return PacketContents::Alone;
         }
         at += length;
     }
-    if at == packet.len() && at > HEADER { Shape::Bundles { sack } } else { Shape::Alone }
+    if at == packet.len() && at > HEADER { PacketContents::Bundles { sack } } else { PacketContents::Alone }
 }
 
 #[cfg(test)]
@@ -298,15 +298,15 @@ mod tests {
 
     #[test]
     fn the_shape_of_broken_packets_is_alone() {
-        assert_eq!(shape(&packet(1, 1, &[])), Shape::Alone);
-        assert_eq!(shape(&[0; 3]), Shape::Alone);
+        assert_eq!(shape(&packet(1, 1, &[])), PacketContents::Alone);
+        assert_eq!(shape(&[0; 3]), PacketContents::Alone);
         let whole = packet(1, 1, &[chunk(SACK, 1, 12), chunk(DATA, 1, 50)]);
-        assert_eq!(shape(&whole), Shape::Bundles { sack: 16 });
+        assert_eq!(shape(&whole), PacketContents::Bundles { sack: 16 });
         for length in 0..whole.len() {
             let bundles = length == HEADER + 16;
-            assert_eq!(shape(&whole[..length]) == Shape::Bundles { sack: 16 }, bundles, "{length}");
+            assert_eq!(shape(&whole[..length]) == PacketContents::Bundles { sack: 16 }, bundles, "{length}");
         }
         let zero = packet(1, 1, &[vec![DATA, 0, 0, 0]]);
-        assert_eq!(shape(&zero), Shape::Alone);
+        assert_eq!(shape(&zero), PacketContents::Alone);
     }
 }

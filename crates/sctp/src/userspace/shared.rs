@@ -1,7 +1,7 @@
 //! What other threads may touch of a userspace endpoint: the library's timers run on whichever thread polls, so the
 //! packets and events they produce for this endpoint are handed over here.
 
-use super::callbacks::{Events, Happening};
+use super::callbacks::{Events, LibraryEvent};
 use super::packets::Packets;
 use super::peers::{Peer, Peers};
 use super::transport::Transport;
@@ -98,7 +98,7 @@ impl Shared {
     }
 
     /// Hands over an event that another endpoint's thread produced.
-    pub(super) fn deliver(&self, event: Happening, bytes: &[u8]) {
+    pub(super) fn deliver(&self, event: LibraryEvent, bytes: &[u8]) {
         lock(&self.inbox).copy(event, bytes);
         self.waker.wake();
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
-use vireo_sctp::{Config, HandoverError, SendError};
+use vireo_sctp::{Config, HandoffError, SendError};
 
 const NGAP: u32 = 60;
 const S1AP: u32 = 18;
@@ -427,7 +427,7 @@ pub(crate) fn another_endpoint_goes_on_with_what_is_handed_over(world: &dyn Worl
     let (mut server, mut client) = connected(world, 38412, |_| ());
     let (from, to) = (client.only(), server.only());
     let handover = match server.endpoint.hand_over() {
-        Err(HandoverError::InProcess) if !world.hands_over() => return,
+        Err(HandoffError::InProcess) if !world.hands_over() => return,
         other => other.expect("it is handed over"),
     };
     // One that does nothing with it has no part in it.

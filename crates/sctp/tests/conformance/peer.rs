@@ -4,7 +4,7 @@ use crate::doomed::Doomed;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
-use vireo_sctp::{Config, Endpoint, Event, Handover, SendError};
+use vireo_sctp::{Config, Endpoint, EndpointHandoff, Event, SendError};
 use vireo_types::AssocId;
 
 /// How long anything may take that is not a timeout by itself.
@@ -173,7 +173,7 @@ pub(crate) trait World {
         true
     }
     /// Goes on with one that was handed over; `config` is that by which it was bound.
-    fn adopt(&self, config: &Config, handover: Handover) -> Box<dyn Endpoint>;
+    fn adopt(&self, config: &Config, handover: EndpointHandoff) -> Box<dyn Endpoint>;
     /// Time passes until a silent peer must have been given up.
     fn time_out(&self) {}
     /// Sends bytes that are no SCTP to a server; `false` if the driver has no wire to send them on.

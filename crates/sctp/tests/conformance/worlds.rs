@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use vireo_sctp::memory::Network;
-use vireo_sctp::{Config, Driver, Endpoint, Handover, adopt, bind};
+use vireo_sctp::{Config, Driver, Endpoint, EndpointHandoff, adopt, bind};
 
 pub(crate) struct Memory(Network);
 
@@ -24,7 +24,7 @@ impl World for Memory {
         self.0.bind(config).expect("bind")
     }
 
-    fn adopt(&self, config: &Config, handover: Handover) -> Box<dyn Endpoint> {
+    fn adopt(&self, config: &Config, handover: EndpointHandoff) -> Box<dyn Endpoint> {
         self.0.adopt(config, handover).expect("it goes on")
     }
 
@@ -138,7 +138,7 @@ impl World for Loopback {
         self.driver == Driver::Kernel
     }
 
-    fn adopt(&self, config: &Config, handover: Handover) -> Box<dyn Endpoint> {
+    fn adopt(&self, config: &Config, handover: EndpointHandoff) -> Box<dyn Endpoint> {
         adopt(config, handover).expect("it goes on")
     }
 

@@ -21,7 +21,7 @@ pub struct Bin {
 
 /// What an event did to the latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Around {
+pub struct EventImpact {
     /// The largest latency of a piece of time before the event, the median of all of them.
     pub usual_ms: f64,
     /// The largest latency in the time after the event.
@@ -37,7 +37,7 @@ pub struct Around {
 pub const NOTICED_MS: f64 = 10.0;
 
 /// What the event at `event_s` did. The pieces of the time from `within_s` before it to `within_s` after it count.
-pub fn around(bins: &[Bin], event_s: f64, within_s: f64) -> Around {
+pub fn around(bins: &[Bin], event_s: f64, within_s: f64) -> EventImpact {
     let width = bins.windows(2).map(|pair| pair[1].at_s - pair[0].at_s).fold(f64::INFINITY, f64::min);
     let width = if width.is_finite() { width } else { 0.0 };
     let counted = bins.iter().filter(|bin| bin.done + bin.failed > 0);
@@ -52,7 +52,7 @@ pub fn around(bins: &[Bin], event_s: f64, within_s: f64) -> Around {
     let worst_ms = after.clone().map(|bin| bin.max_ms).fold(0.0, f64::max);
     let noticed = (usual_ms * 2.0).max(usual_ms + NOTICED_MS);
     let slow = after.filter(|bin| bin.max_ms > noticed).map(|bin| bin.at_s + width - event_s);
-    Around { usual_ms, worst_ms, added_ms: (worst_ms - usual_ms).max(0.0), recovered_s: slow.fold(0.0, f64::max) }
+    EventImpact { usual_ms, worst_ms, added_ms: (worst_ms - usual_ms).max(0.0), recovered_s: slow.fold(0.0, f64::max) }
 }
 
 #[cfg(test)]
@@ -78,8 +78,8 @@ mod tests {
     #[test]
     fn nothing_happened() {
         let found = around(&flat(), 5.0, 3.0);
-        assert_eq!(found, Around { usual_ms: 5.0, worst_ms: 5.0, added_ms: 0.0, recovered_s: 0.0 });
-        assert_eq!(around(&[], 5.0, 3.0), Around::default());
+        assert_eq!(found, EventImpact { usual_ms: 5.0, worst_ms: 5.0, added_ms: 0.0, recovered_s: 0.0 });
+        assert_eq!(around(&[], 5.0, 3.0), EventImpact::default());
     }
 
     #[test]

@@ -4,17 +4,17 @@
 use super::Mutation;
 use super::controller::BEAT;
 use super::message::{Input, Message};
-use super::ran::{self, Happens};
-use super::wires::{Due, End, Event, Process, Wires};
+use super::network::{ConnectionEnd, Due, Event, Network, Process};
+use super::ran::{self, RanEvent};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use vireo_core::balance::board::Board;
-use vireo_core::balance::steer::{self, Fleet, Policy, Request};
+use vireo_core::balance::load_table::LoadTable;
+use vireo_core::balance::steer::{self, HostSet, Policy, Request};
 use vireo_core::balance::{BalancerId, HostId};
-use vireo_core::cluster::{Map, Past, Record, Secrets};
+use vireo_core::cluster::{ClusterMap, DurableState, RejoinInfo, Secrets};
 use vireo_core::engine;
-use vireo_core::n2::{self, Route, View};
-use vireo_core::replica::{Claims, Emitted, Flying, Repeats};
+use vireo_core::n2::{self, Route, ShallowView};
+use vireo_core::replica::{Claims, EffectDedup, InflightInputs, RecentEffects};
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_core::tmsi::TmsiCipher;
 use vireo_types::{AssocId, Bucket, Duration, Tmsi};
@@ -31,30 +31,30 @@ struct Link {
     host: Option<HostId>,
     serves: bool,
     heard: bool,
-    flying: Flying<Input>,
-    emitted: Emitted,
+    flying: InflightInputs<Input>,
+    emitted: RecentEffects,
 }
 
 #[derive(Debug)]
 pub(super) struct Balancer {
     pub(super) process: Process,
-    controller: End,
-    me: Option<(BalancerId, Record)>,
-    links: BTreeMap<End, Link>,
-    serving: BTreeMap<HostId, End>,
-    lost: BTreeMap<HostId, (Flying<Input>, Emitted)>,
+    controller: ConnectionEnd,
+    me: Option<(BalancerId, DurableState)>,
+    links: BTreeMap<ConnectionEnd, Link>,
+    serving: BTreeMap<HostId, ConnectionEnd>,
+    lost: BTreeMap<HostId, (InflightInputs<Input>, RecentEffects)>,
     misses: BTreeMap<HostId, u32>,
     complained: bool,
-    map: Option<Rc<Map>>,
-    fleet: Fleet,
-    board: Board,
+    map: Option<Rc<ClusterMap>>,
+    fleet: HostSet,
+    board: LoadTable,
     turn: u64,
     cipher: Option<TmsiCipher>,
     number: u64,
     again: VecDeque<(u64, Input)>,
     /// What the RAN and the UPF have sent and nobody can be given.
     waiting: VecDeque<Input>,
-    repeats: Repeats,
+    repeats: EffectDedup,
     /// The last claims, for hosts that join.
     claims: Claims,
     /// NG Setup Requests, for hosts that join.
@@ -62,7 +62,7 @@ pub(super) struct Balancer {
 }
 
 impl Balancer {
-    pub(super) fn new(wires: &mut Wires, controller: Process) -> Self {
+    pub(super) fn new(wires: &mut Network, controller: Process) -> Self {
         let process = wires.spawn();
         let end = wires.open(process, controller);
         wires.send(end, Message::JoinBalancer(None));
@@ -77,22 +77,22 @@ impl Balancer {
             misses: BTreeMap::new(),
             complained: false,
             map: None,
-            fleet: Fleet::default(),
-            board: Board::new(1, Duration::from_secs(1)),
+            fleet: HostSet::default(),
+            board: LoadTable::new(1, Duration::from_secs(1)),
             turn: 0,
             cipher: None,
             number: 0,
             again: VecDeque::new(),
             waiting: VecDeque::new(),
-            repeats: Repeats::default(),
+            repeats: EffectDedup::default(),
             claims: Claims::default(),
             nodes: Vec::new(),
         }
     }
 
-    pub(super) fn comes(&mut self, wires: &mut Wires, at: End, message: Message) {
+    pub(super) fn on_message(&mut self, wires: &mut Network, at: ConnectionEnd, message: Message) {
         match message {
-            Message::Seat(me, secrets) => self.seated(wires, me, secrets),
+            Message::Seat(me, secrets) => self.on_joined(wires, me, secrets),
             Message::Map(map) if at == self.controller => self.adopt(wires, map),
             Message::Beat if at == self.controller => {}
             message => self.said(wires, at, message),
@@ -100,14 +100,14 @@ impl Balancer {
         self.give_all(wires);
     }
 
-    fn seated(&mut self, wires: &mut Wires, me: BalancerId, secrets: Secrets) {
+    fn on_joined(&mut self, wires: &mut Network, me: BalancerId, secrets: Secrets) {
         self.cipher = Some(TmsiCipher::new(&secrets.tmsi_key));
-        self.me.get_or_insert((me, Record { secrets, map: None }));
+        self.me.get_or_insert((me, DurableState { secrets, map: None }));
         wires.send(self.controller, Message::Ready);
     }
 
     /// A connection is over.
-    pub(super) fn lost(&mut self, wires: &mut Wires, at: End) {
+    pub(super) fn on_disconnect(&mut self, wires: &mut Network, at: ConnectionEnd) {
         if at == self.controller {
             // It is looked for at the next beat.
             return;
@@ -116,15 +116,15 @@ impl Balancer {
         let Some(host) = link.host.filter(|host| self.serving.get(host) == Some(&at)) else { return };
         self.serving.remove(&host);
         self.lost.insert(host, (link.flying, link.emitted));
-        self.complain(wires);
+        self.report_silent_hosts(wires);
     }
 
-    pub(super) fn is_due(&mut self, wires: &mut Wires, _: &Due) {
+    pub(super) fn is_due(&mut self, wires: &mut Network, _: &Due) {
         if !wires.is_open(self.controller) {
             self.controller = wires.open(self.process, Process(0));
             let past = self.me.clone().map(|(id, record)| {
                 let map = self.map.as_deref().cloned();
-                Box::new(Past { id, record: Record { map, ..record } })
+                Box::new(RejoinInfo { id, record: DurableState { map, ..record } })
             });
             wires.send(self.controller, Message::JoinBalancer(past));
         }
@@ -145,12 +145,12 @@ impl Balancer {
             }
         }
         self.repeats.forget(wires.time(self.process));
-        self.complain(wires);
+        self.report_silent_hosts(wires);
         self.give_all(wires);
         wires.due(self.process, BEAT, Due::Tick);
     }
 
-    fn complain(&mut self, wires: &mut Wires) {
+    fn report_silent_hosts(&mut self, wires: &mut Network) {
         let most = |host: &HostId| if self.serving.contains_key(host) { MISSES } else { MISSES * CONNECTS };
         let silent = self.misses.iter().filter(|(host, misses)| **misses >= most(host)).map(|(host, _)| *host);
         let mut unheard: Vec<HostId> = silent.chain(self.lost.keys().copied()).collect();
@@ -164,7 +164,7 @@ impl Balancer {
     }
 
     /// A host says something.
-    fn said(&mut self, wires: &mut Wires, at: End, message: Message) {
+    fn said(&mut self, wires: &mut Network, at: ConnectionEnd, message: Message) {
         let (epoch, now) = (self.epoch(), wires.time(self.process));
         let link = self.links.entry(at).or_default();
         link.heard = true;
@@ -172,35 +172,35 @@ impl Balancer {
             Message::Host(host) => self.greets(wires, at, host),
             Message::Map(map) if map.epoch() > epoch => self.adopt(wires, map),
             Message::Map(_) if !link.serves => wires.close(at),
-            Message::Done(number) => link.flying.done(number),
+            Message::Done(number) => link.flying.acknowledge(number),
             Message::Back(number) => {
-                let back = link.flying.back(number).map(|input| (number, input));
+                let back = link.flying.returned(number).map(|input| (number, input));
                 self.again.extend(back);
             }
             Message::Claim(claim) => {
                 let but = link.host;
-                self.claims.hear(claim, now);
+                self.claims.on_remote_claim(claim, now);
                 let others = self.serving.iter().filter(|(host, _)| Some(**host) != but);
                 others.for_each(|(_, at)| wires.send(*at, Message::Claimed(claim)));
             }
             Message::Sync(number) => wires.send(at, Message::Synced(number)),
             Message::Ngap { assoc, ue, key, counts, pdu } if self.emits(wires, at, ue.map(|ue| ue.bucket()), key) => {
-                wires.oracle.leaves(key, &pdu, counts);
+                wires.oracle.on_effect(key, &pdu, counts);
                 ran::down(wires, assoc, pdu);
             }
             Message::Stale { assoc, ran, ue, key, pdu } if self.emits(wires, at, Some(ue.bucket()), key) => {
-                wires.clock.after(0, Event::Ran(Happens::Stale { assoc, ran, pdu }));
+                wires.clock.after(0, Event::Ran(RanEvent::Stale { assoc, ran, pdu }));
             }
             Message::Pfcp { key, seid, message } if self.emits(wires, at, seid.map(|s| s.ltmsi().bucket()), key) => {
                 let after = wires.delay();
-                wires.clock.after(after, Event::Ran(Happens::Pfcp { key, seid, message }));
+                wires.clock.after(after, Event::Ran(RanEvent::Pfcp { key, seid, message }));
             }
             _ => {}
         }
     }
 
     /// Whether something that a host wants sent is, which was not before.
-    fn emits(&mut self, wires: &mut Wires, at: End, bucket: Option<Bucket>, key: u64) -> bool {
+    fn emits(&mut self, wires: &mut Network, at: ConnectionEnd, bucket: Option<Bucket>, key: u64) -> bool {
         let now = wires.time(self.process);
         let serves = self.links.get(&at).is_some_and(|link| link.serves);
         let Some(link) = self.links.get_mut(&at).filter(|_| serves) else { return false };
@@ -209,12 +209,12 @@ impl Balancer {
         }
         link.emitted.add(key, now);
         if let (Some(host), Some(bucket)) = (link.host, bucket) {
-            wires.oracle.speaks(host, bucket);
+            wires.oracle.on_host_output(host, bucket);
         }
         true
     }
 
-    fn greets(&mut self, wires: &mut Wires, at: End, host: HostId) {
+    fn greets(&mut self, wires: &mut Network, at: ConnectionEnd, host: HostId) {
         if self.lost.contains_key(&host) || self.serving.contains_key(&host) {
             // What was given by the other connection is not known to have arrived.
             wires.send(at, Message::Refused);
@@ -229,7 +229,7 @@ impl Balancer {
         }
     }
 
-    fn serve(&mut self, wires: &mut Wires, at: End) {
+    fn serve(&mut self, wires: &mut Network, at: ConnectionEnd) {
         let now = wires.time(self.process);
         let Some(link) = self.links.get_mut(&at).filter(|link| !link.serves) else { return };
         let Some(host) = link.host else { return };
@@ -253,7 +253,7 @@ impl Balancer {
     }
 
     /// The next epoch: hosts that are not in it are cut off for good.
-    fn adopt(&mut self, wires: &mut Wires, map: Rc<Map>) {
+    fn adopt(&mut self, wires: &mut Network, map: Rc<ClusterMap>) {
         let Some((me, _)) = self.me else { return };
         if map.epoch() <= self.epoch() || !map.has_balancer(me) {
             return;
@@ -261,7 +261,7 @@ impl Balancer {
         let now = wires.time(self.process);
         wires.oracle.goes_by(&map.buckets);
         let old = self.map.replace(Rc::clone(&map));
-        let hosts = |map: &Map| map.hosts.iter().map(|(host, _)| *host).collect::<Vec<_>>();
+        let hosts = |map: &ClusterMap| map.hosts.iter().map(|(host, _)| *host).collect::<Vec<_>>();
         let gone: Vec<HostId> = old.iter().flat_map(|old| hosts(old)).filter(|host| !map.has_host(*host)).collect();
         let mut unfinished = Vec::new();
         for host in gone {
@@ -280,7 +280,7 @@ impl Balancer {
             };
             self.repeats.add(emitted, now);
             // One that has left in good order has ended all that it was given and had UEs for.
-            let owned = old.as_ref().is_some_and(|old| old.buckets.owned(host).next().is_some());
+            let owned = old.as_ref().is_some_and(|old| old.buckets.buckets_owned_by(host).next().is_some());
             unfinished.extend(flying.into_unfinished(now).into_iter().filter(|_| owned));
             self.board.forget(host);
         }
@@ -288,23 +288,23 @@ impl Balancer {
         let (leave, stay): (Vec<_>, Vec<_>) = hosts(&map).into_iter().partition(|host| map.leaving.contains(host));
         let hosts = if stay.is_empty() { leave } else { stay };
         if self.fleet.hosts() != hosts {
-            self.fleet = Fleet::new(hosts);
+            self.fleet = HostSet::new(hosts);
         }
         // What follows is given by it.
         self.serving.values().for_each(|at| wires.send(*at, Message::Map(Rc::clone(&map))));
         let new = |link: &Link| !link.serves && link.host.is_some_and(|host| map.has_host(host));
-        let new: Vec<End> = self.links.iter().filter(|(_, link)| new(link)).map(|(at, _)| *at).collect();
+        let new: Vec<ConnectionEnd> = self.links.iter().filter(|(_, link)| new(link)).map(|(at, _)| *at).collect();
         new.into_iter().for_each(|at| self.serve(wires, at));
         unfinished.into_iter().rev().for_each(|again| self.again.push_front(again));
     }
 
     /// A gNB or the UPF has sent something.
-    pub(super) fn takes(&mut self, wires: &mut Wires, input: Input) {
+    pub(super) fn on_ran_or_upf_message(&mut self, wires: &mut Network, input: Input) {
         self.waiting.push_back(input);
         self.give_all(wires);
     }
 
-    fn give_all(&mut self, wires: &mut Wires) {
+    fn give_all(&mut self, wires: &mut Network) {
         if self.map.is_none() || self.serving.is_empty() {
             return;
         }
@@ -323,18 +323,18 @@ impl Balancer {
     }
 
     fn owner(&self, bucket: Bucket) -> Option<HostId> {
-        self.map.as_ref()?.buckets.owners(bucket).primary()
+        self.map.as_ref()?.buckets.owners(bucket).owner()
     }
 
-    fn dispatch(&mut self, wires: &mut Wires, number: u64, mut input: Input) -> Result<(), Input> {
+    fn dispatch(&mut self, wires: &mut Network, number: u64, mut input: Input) -> Result<(), Input> {
         let to = match &mut input {
             // One that is given again: to the host that took over from who was chosen then.
             Input::Ngap { bucket: Some(bucket), .. } => self.owner(*bucket),
-            Input::Ngap { pdu, bucket, .. } => match n2::view(pdu) {
+            Input::Ngap { pdu, bucket, .. } => match n2::peek(pdu) {
                 Err(_) => self.serving.keys().next().copied(),
-                Ok(View { route: Route::Node, .. }) => None,
-                Ok(View { route: Route::Ue(id), .. }) => self.owner(id.ltmsi().bucket()),
-                Ok(view @ View { route: Route::Initial { s_tmsi, .. }, .. }) => {
+                Ok(ShallowView { route: Route::Node, .. }) => None,
+                Ok(ShallowView { route: Route::Ue(id), .. }) => self.owner(id.ltmsi().bucket()),
+                Ok(view @ ShallowView { route: Route::Initial { s_tmsi, .. }, .. }) => {
                     let named = self.named(wires, s_tmsi, pdu).zip(self.cipher.as_ref());
                     let by = named.map(|(tmsi, cipher)| cipher.bucket(tmsi));
                     match by.map(|by| (self.owner(by), by)).or_else(|| self.first_contact(wires, &view)) {
@@ -357,7 +357,7 @@ impl Balancer {
         }
     }
 
-    fn named(&self, wires: &Wires, s_tmsi: Option<(u16, u8, Tmsi)>, pdu: &[u8]) -> Option<Tmsi> {
+    fn named(&self, wires: &Network, s_tmsi: Option<(u16, u8, Tmsi)>, pdu: &[u8]) -> Option<Tmsi> {
         let config = &*wires.config;
         match s_tmsi {
             Some((set, pointer, tmsi)) if (set, pointer) == (config.amf_set, config.amf_pointer) => Some(tmsi),
@@ -368,7 +368,7 @@ impl Balancer {
         }
     }
 
-    fn first_contact(&mut self, wires: &Wires, _: &View) -> Option<(Option<HostId>, Bucket)> {
+    fn first_contact(&mut self, wires: &Network, _: &ShallowView) -> Option<(Option<HostId>, Bucket)> {
         let map = &self.map.as_ref()?.buckets;
         self.turn += 1;
         let columns = usize::from(Bucket::COUNT) / SLICES;
@@ -377,13 +377,14 @@ impl Balancer {
         let owners = map.owners(bucket);
         let (time, slo) = (ServiceTime::new(100_000), Duration::from_millis(200));
         let request = Request { bucket, owners, pool: 0, time, slo, turn: self.turn };
-        let choice = steer::choose(Policy::SkewedCh, &request, &self.fleet, &self.board, wires.time(self.process))?;
+        let choice =
+            steer::select_host(Policy::SkewedCh, &request, &self.fleet, &self.board, wires.time(self.process))?;
         let mut next = (0..columns as u64).map(|n| at(self.turn * 97 + n));
-        let own = next.find(|bucket| map.owners(*bucket).primary() == Some(choice.host));
-        own.map(|bucket| (Some(choice.host), bucket)).or_else(|| Some((owners.primary(), bucket)))
+        let own = next.find(|bucket| map.owners(*bucket).owner() == Some(choice.host));
+        own.map(|bucket| (Some(choice.host), bucket)).or_else(|| Some((owners.owner(), bucket)))
     }
 
-    fn one(&mut self, wires: &mut Wires, host: HostId, number: u64, input: Input) -> Result<(), Input> {
+    fn one(&mut self, wires: &mut Network, host: HostId, number: u64, input: Input) -> Result<(), Input> {
         let now = wires.time(self.process);
         if let Some((flying, _)) = self.lost.get_mut(&host) {
             flying.add(number, input, None, now);
@@ -398,7 +399,7 @@ impl Balancer {
     }
 
     /// A node's message, which all hosts hear and one answers.
-    fn all(&mut self, wires: &mut Wires, number: u64, input: &Input) {
+    fn all(&mut self, wires: &mut Network, number: u64, input: &Input) {
         let Input::Ngap { assoc, pdu, .. } = input else { return };
         self.nodes.push((*assoc, Rc::clone(pdu)));
         for (n, at) in self.serving.values().enumerate() {

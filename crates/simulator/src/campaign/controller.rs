@@ -1,13 +1,13 @@
 //! The controller's shell: `core::cluster` decides. What it makes is written to a store, which does not fail, before it holds.
 
 use super::message::Message;
-use super::wires::{Due, End, MS, Process, Wires};
+use super::network::{ConnectionEnd, Due, MS, Network, Process};
 use rand::Rng;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use vireo_core::balance::HostId;
-use vireo_core::cluster::{self, Member, Record, Refusal, Secrets, Settings};
+use vireo_core::cluster::{self, ControllerSettings, DurableState, Member, Refusal, Secrets};
 use vireo_core::replica::ReplicationConfig;
 use vireo_types::Duration;
 
@@ -32,11 +32,11 @@ pub(super) fn process(address: SocketAddr) -> Process {
 pub(super) struct Controller {
     pub(super) process: Process,
     state: cluster::Controller,
-    settings: Settings,
+    settings: ControllerSettings,
     /// What was written last, whoever has written it.
-    store: Option<Record>,
-    members: BTreeMap<End, Option<Member>>,
-    joins: BTreeMap<End, Message>,
+    store: Option<DurableState>,
+    members: BTreeMap<ConnectionEnd, Option<Member>>,
+    joins: BTreeMap<ConnectionEnd, Message>,
     writes: bool,
     told: u64,
     beaten: u64,
@@ -45,9 +45,9 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    pub(super) fn new(wires: &mut Wires, hosts: usize, replication: ReplicationConfig) -> Self {
+    pub(super) fn new(wires: &mut Network, hosts: usize, replication: ReplicationConfig) -> Self {
         let process = wires.spawn();
-        let settings = Settings {
+        let settings = ControllerSettings {
             hosts,
             most_hosts: 32,
             lossless: replication.is_lossless([replication.replicas]),
@@ -78,7 +78,7 @@ impl Controller {
     }
 
     /// Another one follows one that has died, which knows what is in the store.
-    pub(super) fn restart(&mut self, wires: &mut Wires) {
+    pub(super) fn restart(&mut self, wires: &mut Network) {
         let now = wires.time(self.process);
         if let Some(record) = self.store.clone() {
             self.state = cluster::Controller::restore(self.settings.clone(), record, now);
@@ -91,7 +91,7 @@ impl Controller {
 
     /// The map that holds.
     pub(super) fn epoch(&self) -> u64 {
-        self.state.map().map_or(0, cluster::Map::epoch)
+        self.state.map().map_or(0, cluster::ClusterMap::epoch)
     }
 
     /// The hosts of the map.
@@ -115,9 +115,9 @@ impl Controller {
         self.state.drain(host);
     }
 
-    pub(super) fn comes(&mut self, wires: &mut Wires, at: End, message: Message) {
+    pub(super) fn on_message(&mut self, wires: &mut Network, at: ConnectionEnd, message: Message) {
         let now = wires.time(self.process);
-        self.state.wake(now);
+        self.state.begin_tick(now);
         let member = self.members.entry(at).or_default();
         if let Some(member) = *member {
             self.state.heard(member, now);
@@ -128,15 +128,17 @@ impl Controller {
                 self.join(wires, at);
             }
             (Message::Ready, Some(member)) => self.state.ready(member, now),
-            (Message::Unheard(hosts), Some(Member::Balancer(balancer))) => self.state.unheard(balancer, hosts),
-            (Message::Unreached(hosts), Some(Member::Host(host))) => self.state.unreached(host, hosts),
+            (Message::Unheard(hosts), Some(Member::Balancer(balancer))) => {
+                self.state.report_silent_hosts(balancer, hosts)
+            }
+            (Message::Unreached(hosts), Some(Member::Host(host))) => self.state.report_unreachable_peers(host, hosts),
             (Message::CaughtUp { epoch, host }, Some(Member::Host(owner))) => self.state.caught_up(owner, epoch, host),
             _ => {}
         }
-        self.goes_on(wires);
+        self.advance(wires);
     }
 
-    fn join(&mut self, wires: &mut Wires, at: End) {
+    fn join(&mut self, wires: &mut Network, at: ConnectionEnd) {
         let (now, from) = (wires.time(self.process), address(wires.peer(at)));
         let joined = match self.joins.get(&at) {
             Some(Message::JoinHost(past)) => {
@@ -177,22 +179,22 @@ impl Controller {
         self.members.insert(at, Some(member));
     }
 
-    pub(super) fn lost(&mut self, wires: &mut Wires, at: End) {
-        self.state.wake(wires.time(self.process));
+    pub(super) fn lost(&mut self, wires: &mut Network, at: ConnectionEnd) {
+        self.state.begin_tick(wires.time(self.process));
         self.joins.remove(&at);
         if let Some(Some(member)) = self.members.remove(&at) {
             self.state.lost(member);
         }
-        self.goes_on(wires);
+        self.advance(wires);
     }
 
-    pub(super) fn is_due(&mut self, wires: &mut Wires, what: &Due) {
+    pub(super) fn is_due(&mut self, wires: &mut Network, what: &Due) {
         match what {
             Due::Tick => {
-                self.state.wake(wires.time(self.process));
-                let joins: Vec<End> = self.joins.keys().copied().collect();
+                self.state.begin_tick(wires.time(self.process));
+                let joins: Vec<ConnectionEnd> = self.joins.keys().copied().collect();
                 joins.into_iter().for_each(|at| self.join(wires, at));
-                self.goes_on(wires);
+                self.advance(wires);
                 if wires.clock.now() >= self.beaten + BEAT {
                     self.beaten = wires.clock.now();
                     self.members.keys().for_each(|at| wires.send(*at, Message::Beat));
@@ -208,19 +210,19 @@ impl Controller {
         }
     }
 
-    fn goes_on(&mut self, wires: &mut Wires) {
-        self.state.look(wires.time(self.process));
-        for (member, _) in self.state.take_dismissed() {
+    fn advance(&mut self, wires: &mut Network) {
+        self.state.check_liveness(wires.time(self.process));
+        for (member, _) in self.state.take_evicted() {
             self.dismissed += u64::from(matches!(member, Member::Host(_)));
-            wires.tells(format!("{member:?} is taken for dead"));
+            wires.trace(format!("{member:?} is taken for dead"));
             self.parts_from(wires, member, Message::Refused);
         }
-        for host in self.state.take_left() {
+        for host in self.state.take_departed() {
             self.parts_from(wires, Member::Host(host), Message::Left);
         }
         if let Some(record) = self.state.to_write().filter(|_| !self.writes) {
             self.writes = true;
-            let epoch = record.map.as_ref().map_or(0, cluster::Map::epoch);
+            let epoch = record.map.as_ref().map_or(0, cluster::ClusterMap::epoch);
             // It is there before this one hears of it, and whether it does or not.
             self.store = Some(record);
             let after = wires.random.random_range(MS..15 * MS);
@@ -229,7 +231,7 @@ impl Controller {
         self.tell(wires);
     }
 
-    fn parts_from(&mut self, wires: &mut Wires, member: Member, word: Message) {
+    fn parts_from(&mut self, wires: &mut Network, member: Member, word: Message) {
         let at = self.members.iter().find(|(_, other)| **other == Some(member)).map(|(end, _)| *end);
         if let Some(at) = at {
             self.members.remove(&at);
@@ -238,11 +240,11 @@ impl Controller {
         }
     }
 
-    fn tell(&mut self, wires: &mut Wires) {
+    fn tell(&mut self, wires: &mut Network) {
         let Some(map) = self.state.map().filter(|map| map.epoch() != self.told) else { return };
         self.told = map.epoch();
         let hosts: Vec<u16> = map.hosts.iter().map(|(host, _)| host.0).collect();
-        wires.tells(format!("epoch {}: hosts {hosts:?}", map.epoch()));
+        wires.trace(format!("epoch {}: hosts {hosts:?}", map.epoch()));
         let map = Rc::new(map.clone());
         let members = self.members.iter().filter(|(_, member)| member.is_some());
         members.for_each(|(at, _)| wires.send(*at, Message::Map(Rc::clone(&map))));

@@ -5,21 +5,21 @@ mod entry;
 use super::Mutation;
 use super::controller::{self, BEAT, SILENCE};
 use super::message::{Input, Message};
+use super::network::{ConnectionEnd, Due, MS, Network, Process};
 use super::ran;
-use super::ues::{Outbox, Pending, Ues, What};
-use super::wires::{Due, End, MS, Process, Wires};
+use super::ues::{Outbox, Pending, UeEvent, Ues};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use vireo_core::balance::HostId;
-use vireo_core::cluster::{Map, Past, Record, Secrets};
+use vireo_core::cluster::{ClusterMap, DurableState, RejoinInfo, Secrets};
 use vireo_core::context;
 use vireo_core::engine;
-use vireo_core::n2::{self, Route, View};
+use vireo_core::n2::{self, Route, ShallowView};
 use vireo_core::replica::{
-    ASKED_EVERY, Acknowledged, Again, Claims, Commit, Copy, Gone, Handed, Kept, Primary, ReplicationConfig, Shadows,
-    Sorted, Synced, Whole,
+    ASKED_EVERY, ApplyResult, BarrierResult, BucketOwner, Claims, Commit, InputDisposition, MigratedBuckets,
+    ReconcileRequest, ReplicaAcks, ReplicaStore, ReplicaUpdate, ReplicationConfig, ResentCommit, WatermarkUpdate,
 };
-use vireo_core::turn::Effect;
+use vireo_core::step::Effect;
 use vireo_types::{AssocId, Bucket, Ltmsi};
 
 const TICK: u64 = 20 * MS;
@@ -31,10 +31,10 @@ const COPIED_AT_ONCE: u32 = 2;
 
 /// What others have said to have.
 #[derive(Debug, Default)]
-pub(super) struct KeptBy(BTreeMap<HostId, u64>);
+pub(super) struct AckTable(BTreeMap<HostId, u64>);
 
-impl Acknowledged for KeptBy {
-    fn kept(&self, host: HostId) -> u64 {
+impl ReplicaAcks for AckTable {
+    fn acked_up_to(&self, host: HostId) -> u64 {
         self.0.get(&host).copied().unwrap_or_default()
     }
 }
@@ -43,7 +43,7 @@ impl Acknowledged for KeptBy {
 #[derive(Debug)]
 struct Peer {
     process: Process,
-    at: Option<End>,
+    at: Option<ConnectionEnd>,
     again: u64,
     unkept: VecDeque<(u64, Message)>,
     since: Option<u64>,
@@ -52,9 +52,9 @@ struct Peer {
 /// What it is in its cluster, once it is in one.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    pub(super) primary: Primary<u32, Pending>,
-    pub(super) kept: KeptBy,
-    shadows: Shadows,
+    pub(super) primary: BucketOwner<u32, Pending>,
+    pub(super) kept: AckTable,
+    shadows: ReplicaStore,
     secrets: Secrets,
     /// The copies that were made while something was decided, on their way.
     pub(super) copies: Vec<(HostId, u64, Message)>,
@@ -64,18 +64,18 @@ pub(super) struct Cluster {
 pub(super) struct Host {
     pub(super) process: Process,
     replication: ReplicationConfig,
-    controller: End,
+    controller: ConnectionEnd,
     controller_again: u64,
     ready: bool,
     pub(super) cluster: Option<Cluster>,
-    map: Option<Rc<Map>>,
+    map: Option<Rc<ClusterMap>>,
     was_in: bool,
     /// It has nothing that others have not, and has asked the balancer to say when all is done.
     left: Option<u64>,
-    pub(super) balancer: Option<End>,
+    pub(super) balancer: Option<ConnectionEnd>,
     balancer_again: u64,
     peers: BTreeMap<HostId, Peer>,
-    incoming: BTreeMap<End, (HostId, u64)>,
+    incoming: BTreeMap<ConnectionEnd, (HostId, u64)>,
     /// What was said to be caught up by its map.
     caught_up: Vec<(u64, HostId)>,
     waiting: VecDeque<(u64, Input)>,
@@ -83,7 +83,7 @@ pub(super) struct Host {
     nodes_asked: BTreeSet<u64>,
     /// UEs that were entered while their nodes were unknown.
     pub(super) unsure: Vec<(u32, AssocId)>,
-    pub(super) late: Vec<(Ltmsi, u64, What)>,
+    pub(super) late: Vec<(Ltmsi, u64, UeEvent)>,
     carried: BTreeSet<u64>,
     pub(super) claims: Claims,
     pub(super) ues: Ues,
@@ -94,7 +94,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(wires: &mut Wires, replication: ReplicationConfig) -> Self {
+    pub(super) fn new(wires: &mut Network, replication: ReplicationConfig) -> Self {
         let process = wires.spawn();
         let controller = wires.open(process, Process(0));
         wires.send(controller, Message::JoinHost(None));
@@ -132,7 +132,7 @@ impl Host {
         self.cluster.as_ref().map(|cluster| cluster.primary.own())
     }
 
-    pub(super) fn comes(&mut self, wires: &mut Wires, at: End, message: Message) {
+    pub(super) fn on_message(&mut self, wires: &mut Network, at: ConnectionEnd, message: Message) {
         match message {
             Message::Welcome(host, secrets) => self.welcome(wires, host, secrets),
             Message::Refused => self.ended |= at == self.controller,
@@ -142,13 +142,13 @@ impl Host {
                 self.left = Some(number);
                 self.tell(wires, Message::Sync(number));
             }
-            Message::Map(map) => self.told(wires, map),
+            Message::Map(map) => self.on_map(wires, map),
             Message::Give { number, input } => self.input(wires, number, input),
             Message::Synced(number) => self.synced(wires, number),
             Message::Claimed(claim) => self.claimed(wires, claim),
             Message::From { host, epoch } => drop(self.incoming.insert(at, (host, epoch))),
             Message::Copy(octets) => self.copied(wires, at, &octets),
-            Message::Yours { number, epoch } => self.yours(wires, at, number, epoch),
+            Message::Yours { number, epoch } => self.on_handoff(wires, at, number, epoch),
             Message::Whole { number, buckets } => self.asked_for_others(wires, at, number, &buckets),
             Message::Others { number, ues } => self.has_others(at, number, &ues),
             Message::Gone { number, ues } => self.gone(wires, at, number, &ues),
@@ -157,11 +157,11 @@ impl Host {
             Message::Fenced => self.ended = true,
             _ => {}
         }
-        self.goes_on(wires);
+        self.advance(wires);
     }
 
     /// A connection is over.
-    pub(super) fn lost(&mut self, wires: &mut Wires, at: End) {
+    pub(super) fn on_disconnect(&mut self, wires: &mut Network, at: ConnectionEnd) {
         let now = wires.clock.now();
         self.incoming.remove(&at);
         if at == self.controller {
@@ -179,12 +179,12 @@ impl Host {
         }
     }
 
-    fn welcome(&mut self, wires: &mut Wires, host: HostId, secrets: Secrets) {
+    fn welcome(&mut self, wires: &mut Network, host: HostId, secrets: Secrets) {
         let (replication, process) = (self.replication, self.process);
         let cluster = self.cluster.get_or_insert_with(|| Cluster {
-            primary: Primary::new(host, replication, replication.of_slices([replication.replicas])),
-            kept: KeptBy::default(),
-            shadows: Shadows::new(host),
+            primary: BucketOwner::new(host, replication, replication.of_slices([replication.replicas])),
+            kept: AckTable::default(),
+            shadows: ReplicaStore::new(host),
             secrets,
             copies: Vec::new(),
         });
@@ -200,7 +200,7 @@ impl Host {
         }
     }
 
-    pub(super) fn is_due(&mut self, wires: &mut Wires, what: &Due) {
+    pub(super) fn is_due(&mut self, wires: &mut Network, what: &Due) {
         match what {
             Due::Starts => wires.send(self.controller, Message::Ready),
             Due::Tick => self.tick(wires),
@@ -208,14 +208,14 @@ impl Host {
             Due::Deadline(slot) => self.deadline(wires, *slot),
             Due::Authenticated(slot, request) => {
                 let answer = ran::home(wires, request);
-                self.deliver(wires, *slot, 0, What::Authentication(Box::new(answer)));
+                self.deliver(wires, *slot, 0, UeEvent::Authentication(Box::new(answer)));
             }
             Due::Written(_) => {}
         }
-        self.goes_on(wires);
+        self.advance(wires);
     }
 
-    fn tick(&mut self, wires: &mut Wires) {
+    fn tick(&mut self, wires: &mut Network) {
         let now = wires.clock.now();
         wires.due(self.process, TICK, Due::Tick);
         self.post_copies(wires);
@@ -224,12 +224,15 @@ impl Host {
             self.controller = wires.open(self.process, Process(0));
             let past = self.cluster.as_ref().map(|cluster| {
                 let map = self.map.as_deref().cloned();
-                Box::new(Past { id: cluster.primary.own(), record: Record { secrets: cluster.secrets, map } })
+                Box::new(RejoinInfo {
+                    id: cluster.primary.own(),
+                    record: DurableState { secrets: cluster.secrets, map },
+                })
             });
             wires.send(self.controller, Message::JoinHost(past));
         }
         if now % ASKED_EVERY.as_micros() < TICK
-            && let Some(number) = self.cluster.as_mut().and_then(|cluster| cluster.primary.asks_what_left())
+            && let Some(number) = self.cluster.as_mut().and_then(|cluster| cluster.primary.request_watermark())
         {
             self.tell(wires, Message::Sync(number));
         }
@@ -262,13 +265,13 @@ impl Host {
     }
 
     /// Says something to the balancer, if it is there.
-    pub(super) fn tell(&self, wires: &mut Wires, message: Message) {
+    pub(super) fn tell(&self, wires: &mut Network, message: Message) {
         if let Some(at) = self.balancer {
             wires.send(at, message);
         }
     }
 
-    fn connect(&mut self, wires: &mut Wires) {
+    fn connect(&mut self, wires: &mut Network) {
         let Some(((_, address), own)) = self.map.as_ref().and_then(|map| map.balancers.first()).zip(self.id()) else {
             return;
         };
@@ -282,7 +285,7 @@ impl Host {
     }
 
     /// Takes a map, whoever tells it, if it is newer than what it has.
-    fn told(&mut self, wires: &mut Wires, map: Rc<Map>) {
+    fn on_map(&mut self, wires: &mut Network, map: Rc<ClusterMap>) {
         let Some(own) = self.id().filter(|_| map.epoch() > self.epoch()) else { return };
         if !map.has_host(own) {
             // Until it is in one, maps are not its affair.
@@ -300,7 +303,7 @@ impl Host {
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
         let taken = cluster.shadows.adopt(&map.buckets, &hosts);
         let question = cluster.primary.adopt(map.buckets.clone(), hosts);
-        self.meet(wires, &map);
+        self.connect_peers(wires, &map);
         question.into_iter().for_each(|number| self.tell(wires, Message::Sync(number)));
         for (ltmsi, input, what) in std::mem::take(&mut self.late) {
             self.deliver_to(wires, ltmsi, input, what);
@@ -309,7 +312,7 @@ impl Host {
         self.enter_taken(wires, taken);
     }
 
-    fn meet(&mut self, wires: &mut Wires, map: &Map) {
+    fn connect_peers(&mut self, wires: &mut Network, map: &ClusterMap) {
         let Some(own) = self.id() else { return };
         let epoch = map.epoch();
         let gone: Vec<HostId> = self.peers.keys().copied().filter(|host| !map.has_host(*host)).collect();
@@ -334,18 +337,18 @@ impl Host {
             let (ltmsi, input) = (outbox.ltmsi, outbox.input);
             let (context, outbox) = (context.clone(), octets.clone());
             let before = self.ues.get(*slot).map(|ue| ue.ltmsi).filter(|before| *before != ltmsi);
-            Some(Again { slot: *slot, ltmsi, before, input, context, outbox, ways: [None; 2] })
+            Some(ResentCommit { slot: *slot, ltmsi, before, input, context, outbox, ways: [None; 2] })
         };
-        primary.wait_for_others(read, &mut |to, copy| copies.push(encoded(to, &copy)));
+        primary.reassign_acks(read, &mut |to, copy| copies.push(encoded(to, &copy)));
     }
 
     /// An input of the balancer.
-    fn input(&mut self, wires: &mut Wires, number: u64, input: Input) {
+    fn input(&mut self, wires: &mut Network, number: u64, input: Input) {
         let (bucket, of_node) = match &input {
-            Input::Ngap { pdu, bucket, .. } => match n2::view(pdu) {
-                Ok(View { route: Route::Ue(id), .. }) => (Some(id.ltmsi().bucket()), false),
-                Ok(View { route: Route::Initial { .. }, .. }) => (*bucket, false),
-                Ok(View { route: Route::Node, .. }) => (None, true),
+            Input::Ngap { pdu, bucket, .. } => match n2::peek(pdu) {
+                Ok(ShallowView { route: Route::Ue(id), .. }) => (Some(id.ltmsi().bucket()), false),
+                Ok(ShallowView { route: Route::Initial { .. }, .. }) => (*bucket, false),
+                Ok(ShallowView { route: Route::Node, .. }) => (None, true),
                 Err(_) => (None, false),
             },
             Input::Pfcp { seid, .. } => (Some(seid.ltmsi().bucket()), false),
@@ -353,13 +356,13 @@ impl Host {
         let Some(cluster) = self.cluster.as_mut() else { return };
         // What nodes there are is not kept back by UEs that may wait for it.
         let sorted = match of_node && number == 0 {
-            true => Sorted::Here,
-            false => cluster.primary.sort(bucket, of_node, number != 0, self.waiting.len() < 64),
+            true => InputDisposition::Process,
+            false => cluster.primary.classify_input(bucket, of_node, number != 0, self.waiting.len() < 64),
         };
         match sorted {
-            Sorted::Waits => return self.waiting.push_back((number, input)),
-            Sorted::Back => return self.tell(wires, Message::Back(number)),
-            Sorted::Here => {}
+            InputDisposition::HoldBack => return self.waiting.push_back((number, input)),
+            InputDisposition::Return => return self.tell(wires, Message::Back(number)),
+            InputDisposition::Process => {}
         }
         if number != 0 && self.carried.contains(&number) {
             return self.tell(wires, Message::Done(number));
@@ -368,7 +371,7 @@ impl Host {
             Input::Ngap { assoc, bucket, answers, pdu } => self.ngap(wires, (number, assoc), bucket, answers, &pdu),
             Input::Pfcp { seid, message } => {
                 if let Some(slot) = self.ues.slot_of(seid.ltmsi()) {
-                    self.deliver(wires, slot, number, What::Pfcp { seid, message });
+                    self.deliver(wires, slot, number, UeEvent::Pfcp { seid, message });
                 }
             }
         }
@@ -376,15 +379,15 @@ impl Host {
 
     fn ngap(
         &mut self,
-        wires: &mut Wires,
+        wires: &mut Network,
         (number, assoc): (u64, AssocId),
         bucket: Option<Bucket>,
         answers: bool,
         pdu: &Rc<[u8]>,
     ) {
-        match n2::view(pdu).map(|view| view.route) {
+        match n2::peek(pdu).map(|view| view.route) {
             Ok(Route::Ue(amf_id)) => match self.ues.slot_of(amf_id.ltmsi()) {
-                Some(slot) => self.deliver(wires, slot, number, What::Ngap { assoc, amf_id, pdu: Rc::clone(pdu) }),
+                Some(slot) => self.deliver(wires, slot, number, UeEvent::Ngap { assoc, amf_id, pdu: Rc::clone(pdu) }),
                 None => {
                     self.unknown_ue(wires, assoc, pdu);
                     self.tell(wires, Message::Done(number));
@@ -392,7 +395,7 @@ impl Host {
             },
             Ok(Route::Initial { ran_id, .. }) => {
                 if let Some(slot) = self.ues.at(assoc, ran_id) {
-                    self.deliver(wires, slot, 0, What::RanIdReused { assoc, ran_id });
+                    self.deliver(wires, slot, 0, UeEvent::RanIdReused { assoc, ran_id });
                 }
                 let named = match n2::ue_message(pdu) {
                     Ok((_, n2::UeMessage::Initial(message))) => engine::named_tmsi(&message.nas, &wires.config),
@@ -400,7 +403,7 @@ impl Host {
                 };
                 match named.and_then(|tmsi| self.ues.named(tmsi)) {
                     Some(slot) => {
-                        self.deliver(wires, slot, number, What::Initial { assoc, named: true, pdu: Rc::clone(pdu) });
+                        self.deliver(wires, slot, number, UeEvent::Initial { assoc, named: true, pdu: Rc::clone(pdu) });
                     }
                     None => self.stranger(wires, (number, assoc), bucket, pdu),
                 }
@@ -416,7 +419,7 @@ impl Host {
     }
 
     /// A message about a UE that there is none of.
-    pub(super) fn unknown_ue(&self, wires: &mut Wires, assoc: AssocId, pdu: &[u8]) {
+    pub(super) fn unknown_ue(&self, wires: &mut Network, assoc: AssocId, pdu: &[u8]) {
         if let Some(pdu) = engine::unknown_ue(pdu).and_then(|fault| fault.answer()) {
             self.tell(wires, Message::Ngap { assoc, ue: None, key: 0, counts: None, pdu: pdu.into() });
         }
@@ -425,7 +428,7 @@ impl Host {
     /// The first message of a UE that is not known, or has not proved to be who it says.
     pub(super) fn stranger(
         &mut self,
-        wires: &mut Wires,
+        wires: &mut Network,
         (number, assoc): (u64, AssocId),
         bucket: Option<Bucket>,
         pdu: &Rc<[u8]>,
@@ -433,22 +436,22 @@ impl Host {
         let Some(cluster) = self.cluster.as_ref() else { return };
         match self.ues.fresh(bucket, |bucket| cluster.primary.takes(bucket)) {
             Some(slot) => {
-                self.deliver(wires, slot, number, What::Initial { assoc, named: false, pdu: Rc::clone(pdu) });
+                self.deliver(wires, slot, number, UeEvent::Initial { assoc, named: false, pdu: Rc::clone(pdu) });
             }
             None => self.tell(wires, Message::Back(number)),
         }
     }
 
     /// A replica's part: a copy.
-    fn copied(&mut self, wires: &mut Wires, at: End, octets: &[u8]) {
+    fn copied(&mut self, wires: &mut Network, at: ConnectionEnd, octets: &[u8]) {
         let Some((from, cluster)) = self.incoming.get(&at).copied().zip(self.cluster.as_mut()) else { return };
-        let Ok(copy) = postcard::from_bytes::<Copy<'_>>(octets) else { return };
-        match cluster.shadows.keep(from, &copy, wires.time(self.process)) {
+        let Ok(copy) = postcard::from_bytes::<ReplicaUpdate<'_>>(octets) else { return };
+        match cluster.shadows.apply(from, &copy, wires.time(self.process)) {
             Ok(kept) => {
-                if kept == Kept::Baseless {
+                if kept == ApplyResult::MissingBase {
                     let own = cluster.primary.own();
-                    wires.tells(format!("what {from:?} copies to {own:?} of {:?} builds on none", copy.ltmsi));
-                    wires.oracle.breaks(super::Broken::Baseless);
+                    wires.trace(format!("what {from:?} copies to {own:?} of {:?} builds on none", copy.ltmsi));
+                    wires.oracle.record_violation(super::Violation::Baseless);
                 }
                 wires.send(at, Message::Kept(copy.number));
             }
@@ -457,9 +460,9 @@ impl Host {
         }
     }
 
-    fn yours(&mut self, wires: &mut Wires, at: End, number: u64, epoch: u64) {
+    fn on_handoff(&mut self, wires: &mut Network, at: ConnectionEnd, number: u64, epoch: u64) {
         let Some((from, cluster)) = self.incoming.get(&at).copied().zip(self.cluster.as_mut()) else { return };
-        match cluster.shadows.yours(from, number, epoch) {
+        match cluster.shadows.on_handoff(from, number, epoch) {
             Ok(awaited) => {
                 wires.send(at, Message::Kept(number));
                 if awaited {
@@ -471,7 +474,7 @@ impl Host {
         }
     }
 
-    fn kept(&mut self, wires: &Wires, at: End, number: u64) {
+    fn kept(&mut self, wires: &Network, at: ConnectionEnd, number: u64) {
         let Some(cluster) = self.cluster.as_mut() else { return };
         let Some((host, peer)) = self.peers.iter_mut().find(|(_, peer)| peer.at == Some(at)) else { return };
         cluster.kept.0.insert(*host, number);
@@ -482,7 +485,7 @@ impl Host {
     }
 
     /// Sends a host something behind all copies before it.
-    fn post(&mut self, wires: &mut Wires, to: HostId, number: u64, message: Message) {
+    fn post(&mut self, wires: &mut Network, to: HostId, number: u64, message: Message) {
         let Some(peer) = self.peers.get_mut(&to) else { return };
         if let Some(at) = peer.at {
             wires.send(at, message.clone());
@@ -492,7 +495,7 @@ impl Host {
     }
 
     /// What is to be done whenever something has happened.
-    pub(super) fn goes_on(&mut self, wires: &mut Wires) {
+    pub(super) fn advance(&mut self, wires: &mut Network) {
         while let Some(cluster) = self.cluster.as_mut()
             && let Some(pending) = cluster.primary.next_released(&cluster.kept)
         {
@@ -515,7 +518,7 @@ impl Host {
         }
     }
 
-    fn post_copies(&mut self, wires: &mut Wires) {
+    fn post_copies(&mut self, wires: &mut Network) {
         let Some(cluster) = self.cluster.as_mut() else { return };
         for (to, number, message) in std::mem::take(&mut cluster.copies) {
             self.post(wires, to, number, message);
@@ -524,7 +527,7 @@ impl Host {
 
     fn catch_up(&mut self) {
         let Some(Cluster { primary, kept, copies, .. }) = self.cluster.as_mut() else { return };
-        let Some((to, from)) = primary.next_behind(&*kept) else { return };
+        let Some((to, from)) = primary.next_lagging_replica(&*kept) else { return };
         for (slot, ue) in self.ues.from(from, COPIED_AT_ONCE) {
             if ue.has_context() && primary.lacks(to, slot, ue.ltmsi) {
                 primary.send(to, &ue.as_it_is(slot), &*kept, &mut |to, copy| copies.push(encoded(to, &copy)));
@@ -536,9 +539,9 @@ impl Host {
     }
 
     /// A replica's part: an owner has sent all, and asks what is here of others.
-    fn asked_for_others(&mut self, wires: &mut Wires, at: End, number: u64, buckets: &[Bucket]) {
+    fn asked_for_others(&mut self, wires: &mut Network, at: ConnectionEnd, number: u64, buckets: &[Bucket]) {
         let Some((from, cluster)) = self.incoming.get(&at).copied().zip(self.cluster.as_mut()) else { return };
-        match cluster.shadows.others(from, number, buckets) {
+        match cluster.shadows.foreign_entries(from, number, buckets) {
             Ok(ues) => {
                 wires.send(at, Message::Others { number, ues: ues.into() });
                 wires.send(at, Message::Kept(number));
@@ -548,16 +551,16 @@ impl Host {
     }
 
     /// It is told what its owner has nothing of.
-    fn gone(&mut self, wires: &mut Wires, at: End, number: u64, ues: &[Ltmsi]) {
+    fn gone(&mut self, wires: &mut Network, at: ConnectionEnd, number: u64, ues: &[Ltmsi]) {
         let Some((from, cluster)) = self.incoming.get(&at).copied().zip(self.cluster.as_mut()) else { return };
-        match cluster.shadows.gone(from, number, ues) {
+        match cluster.shadows.remove_orphans(from, number, ues) {
             Ok(()) => wires.send(at, Message::Kept(number)),
             Err(_) => wires.send(at, Message::Fenced),
         }
     }
 
     /// And what an owner has had done of what its copies want done.
-    fn all_left(&mut self, wires: &mut Wires, at: End, number: u64, until: u64) {
+    fn all_left(&mut self, wires: &mut Network, at: ConnectionEnd, number: u64, until: u64) {
         let Some((from, cluster)) = self.incoming.get(&at).copied().zip(self.cluster.as_mut()) else { return };
         match cluster.shadows.left(from, number, until) {
             Ok(()) => wires.send(at, Message::Kept(number)),
@@ -566,7 +569,7 @@ impl Host {
     }
 
     /// A host has these of this one's UEs by others' copies.
-    fn has_others(&mut self, at: End, question: u64, named: &[Ltmsi]) {
+    fn has_others(&mut self, at: ConnectionEnd, question: u64, named: &[Ltmsi]) {
         let Some((from, _)) = self.peers.iter().find(|(_, peer)| peer.at == Some(at)) else { return };
         let Some(Cluster { primary, kept, copies, .. }) = self.cluster.as_mut() else { return };
         let from = *from;
@@ -575,13 +578,13 @@ impl Host {
         }
         let mut gone = Vec::new();
         for ltmsi in named {
-            if !primary.works_for(ltmsi.bucket()) {
+            if !primary.owns(ltmsi.bucket()) {
                 continue;
             }
             let here = self.ues.slot_of(*ltmsi).and_then(|slot| Some((slot, self.ues.get(slot)?)));
             match here.filter(|(_, ue)| ue.ltmsi == *ltmsi && ue.has_context()) {
                 Some((slot, ue)) => {
-                    primary.send_anew(from, slot);
+                    primary.resend_full(from, slot);
                     primary.send(from, &ue.as_it_is(slot), &*kept, &mut |to, copy| copies.push(encoded(to, &copy)));
                 }
                 None => gone.push(*ltmsi),
@@ -595,18 +598,20 @@ impl Host {
         copies.extend(again.map(|whole| asking(from, whole)));
     }
 
-    fn synced(&mut self, wires: &mut Wires, number: u64) {
+    fn synced(&mut self, wires: &mut Network, number: u64) {
         if self.left == Some(number) {
             self.ended = true;
         }
         self.introduced(wires, number);
         if let Some(Cluster { primary, copies, .. }) = self.cluster.as_mut() {
             let gone = primary.left(number, true).into_iter();
-            copies.extend(gone.map(|Gone { to, number, until }| (to, number, Message::AllLeft { number, until })));
+            copies.extend(
+                gone.map(|WatermarkUpdate { to, number, until }| (to, number, Message::AllLeft { number, until })),
+            );
         }
-        match self.cluster.as_mut().map(|cluster| cluster.primary.synced(number)) {
-            Some(Synced::HandsOver) => self.hand_over(wires),
-            Some(Synced::Ends | Synced::Nothing) | None => {}
+        match self.cluster.as_mut().map(|cluster| cluster.primary.on_barrier(number)) {
+            Some(BarrierResult::HandsOver) => self.hand_over(wires),
+            Some(BarrierResult::Ends | BarrierResult::Nothing) | None => {}
         }
     }
 
@@ -616,7 +621,7 @@ impl Host {
     }
 
     /// Looks whether all has ended of the UEs that go to other hosts.
-    fn end_leaving(&mut self, wires: &mut Wires) {
+    fn end_leaving(&mut self, wires: &mut Network) {
         let ending = self.cluster.as_mut().and_then(|cluster| cluster.primary.take_ending());
         if ending.is_none() {
             return;
@@ -626,7 +631,7 @@ impl Host {
         let sleeps = busy.is_empty() && self.send_last();
         let Some(cluster) = self.cluster.as_mut() else { return };
         if sleeps {
-            let number = cluster.primary.falls_asleep();
+            let number = cluster.primary.quiesce();
             self.tell(wires, Message::Sync(number));
         } else {
             cluster.primary.still_ends(busy);
@@ -651,17 +656,17 @@ impl Host {
         true
     }
 
-    fn hand_over(&mut self, wires: &mut Wires) {
+    fn hand_over(&mut self, wires: &mut Network) {
         let slots = self.leaving_slots();
         let Some(Cluster { primary, shadows, copies, .. }) = self.cluster.as_mut() else { return };
-        let Some(Handed { epoch, to }) = primary.hand_over() else { return };
+        let Some(MigratedBuckets { epoch, to }) = primary.finish_migration() else { return };
         self.late.clear();
         let own = primary.own();
         for slot in slots {
             let Some(ue) = self.ues.remove(slot) else { continue };
             primary.forget(slot);
             let keeps = primary.map().is_some_and(|map| map.owners(ue.ltmsi.bucket()).has(own));
-            if let Some(parts) = context::Record::new(&ue.context).ok().filter(|_| keeps) {
+            if let Some(parts) = context::EncodedContext::new(&ue.context).ok().filter(|_| keeps) {
                 shadows.keep_own(ue.ltmsi, &parts);
             }
         }
@@ -669,12 +674,12 @@ impl Host {
             let number = primary.number(host);
             copies.push((host, number, Message::Yours { number, epoch }));
         }
-        self.goes_on(wires);
+        self.advance(wires);
     }
 }
 
 impl Peer {
-    fn connect(&mut self, wires: &mut Wires, own: Process, id: Option<HostId>, epoch: u64) {
+    fn connect(&mut self, wires: &mut Network, own: Process, id: Option<HostId>, epoch: u64) {
         let Some(host) = id else { return };
         let at = wires.open(own, self.process);
         self.at = Some(at);
@@ -684,12 +689,12 @@ impl Peer {
 }
 
 /// A copy, as it is sent.
-pub(super) fn encoded(to: HostId, copy: &Copy<'_>) -> (HostId, u64, Message) {
+pub(super) fn encoded(to: HostId, copy: &ReplicaUpdate<'_>) -> (HostId, u64, Message) {
     (to, copy.number, Message::Copy(postcard::to_stdvec(copy).unwrap_or_default().into()))
 }
 
 /// What a host that was sent all copies is asked.
-fn asking(to: HostId, Whole { number, buckets }: Whole) -> (HostId, u64, Message) {
+fn asking(to: HostId, ReconcileRequest { number, buckets }: ReconcileRequest) -> (HostId, u64, Message) {
     (to, number, Message::Whole { number, buckets: buckets.into() })
 }
 

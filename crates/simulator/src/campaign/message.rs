@@ -3,7 +3,7 @@
 use super::oracle::Counts;
 use std::rc::Rc;
 use vireo_core::balance::{BalancerId, HostId};
-use vireo_core::cluster::{Map, Past, Secrets};
+use vireo_core::cluster::{ClusterMap, RejoinInfo, Secrets};
 use vireo_core::replica::Claim;
 use vireo_types::{AssocId, Bucket, Ltmsi, RanUeNgapId, Seid};
 
@@ -17,8 +17,8 @@ pub(super) enum Input {
 #[derive(Clone, Debug)]
 pub(super) enum Message {
     // to the controller
-    JoinHost(Option<Box<Past<HostId>>>),
-    JoinBalancer(Option<Box<Past<BalancerId>>>),
+    JoinHost(Option<Box<RejoinInfo<HostId>>>),
+    JoinBalancer(Option<Box<RejoinInfo<BalancerId>>>),
     Ready,
     Beat,
     CaughtUp { epoch: u64, host: HostId },
@@ -30,7 +30,7 @@ pub(super) enum Message {
     Refused,
     Left,
     // from anybody
-    Map(Rc<Map>),
+    Map(Rc<ClusterMap>),
     // to a host
     Give { number: u64, input: Input },
     Synced(u64),

@@ -4,7 +4,7 @@
 //! drained and started; the controller crashes; connections break, messages are slow, uplink messages are said twice by somebody who listens,
 //! and clocks are wrong. A seed is a world, and the same seed is the same world.
 //!
-//! What must hold, whatever happens, is in [`Broken`]. Faults of hosts come one at a time, when all copies are there again: more
+//! What must hold, whatever happens, is in [`Violation`]. Faults of hosts come one at a time, when all copies are there again: more
 //! would take all copies that acknowledged a commit. The balancer does not fail: with the only one the RAN's associations go.
 //! That the campaign finds what it is for is shown by faults that are put in, [`Mutation`].
 
@@ -12,13 +12,13 @@ mod balancer;
 mod controller;
 mod host;
 mod message;
+mod network;
 mod oracle;
 mod ran;
+mod simulation;
 mod ues;
-mod wires;
-mod world;
 
-pub use oracle::Broken;
+pub use oracle::Violation;
 
 use vireo_core::replica::Ack;
 
@@ -86,12 +86,12 @@ pub struct Campaign {
     /// What has failed, and when: microseconds since the beginning.
     pub story: Vec<(u64, String)>,
     /// What broke, if something did, and when.
-    pub broken: Option<(u64, Broken)>,
+    pub broken: Option<(u64, Violation)>,
 }
 
 /// Runs the world of a seed.
 pub fn campaign(seed: u64, setup: Setup) -> Campaign {
-    world::World::new(seed, setup).run()
+    simulation::Simulation::new(seed, setup).run()
 }
 
 #[cfg(test)]

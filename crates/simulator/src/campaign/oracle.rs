@@ -12,7 +12,7 @@ use vireo_wire::ngap::{NGAP_PDU, ie};
 
 /// What broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum Violation {
     /// A downlink NAS COUNT has left with two contents under one key.
     #[error("the downlink NAS COUNT {0} was used twice")]
     Count(u32),
@@ -63,7 +63,7 @@ pub(super) struct Counts {
 /// All that has left.
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
-    pub(super) broken: Option<Broken>,
+    pub(super) broken: Option<Violation>,
     /// What has left under each name.
     names: HashMap<u64, u64>,
     /// Under each key and downlink COUNT.
@@ -84,15 +84,15 @@ pub(super) fn hash(of: impl Hash) -> u64 {
 
 impl Oracle {
     /// Something broke.
-    pub(super) fn breaks(&mut self, broken: Broken) {
+    pub(super) fn record_violation(&mut self, broken: Violation) {
         self.broken.get_or_insert(broken);
     }
 
     /// The balancer sends what a step wants sent, under its name.
-    pub(super) fn leaves(&mut self, name: u64, pdu: &[u8], counts: Option<Counts>) {
+    pub(super) fn on_effect(&mut self, name: u64, pdu: &[u8], counts: Option<Counts>) {
         let content = hash(pdu);
         if name != 0 && *self.names.entry(name).or_insert(content) != content {
-            self.breaks(Broken::Twice);
+            self.record_violation(Violation::Twice);
         }
         let Some(Counts { key, uplink, downlink, next_hop }) = counts else { return };
         if let Some(sequence) = protected(pdu) {
@@ -100,7 +100,7 @@ impl Oracle {
             let before = downlink.wrapping_sub(1);
             let count = before.wrapping_sub(u32::from((before as u8).wrapping_sub(sequence)));
             if *self.counts.entry((key, count)).or_insert(content) != content {
-                self.breaks(Broken::Count(count));
+                self.record_violation(Violation::Count(count));
             }
         }
         // Of the step, whichever of its effects this is.
@@ -108,33 +108,33 @@ impl Oracle {
         if let Some(hop) = next_hop
             && *self.hops.entry(hash((key, hop))).or_insert(step) != step
         {
-            self.breaks(Broken::NextHop);
+            self.record_violation(Violation::NextHop);
         }
         let newest = self.newest.entry(key).or_insert((uplink, downlink));
         let (up, down) = *newest;
         *newest = (up.max(uplink), down.max(downlink));
         if uplink < up {
-            self.breaks(Broken::Replay(uplink));
+            self.record_violation(Violation::Replay(uplink));
         }
         if downlink < down {
-            self.breaks(Broken::Count(downlink));
+            self.record_violation(Violation::Count(downlink));
         }
     }
 
     /// The balancer has taken something from a host for a bucket's UE. Who has been followed by another one may not, unless a
     /// map has made it the owner since.
-    pub(super) fn speaks(&mut self, host: HostId, bucket: Bucket) {
+    pub(super) fn on_host_output(&mut self, host: HostId, bucket: Bucket) {
         if let Some(last) = self.speakers.insert(bucket, host).filter(|last| *last != host) {
             self.before.insert((bucket, last));
         }
         if self.before.contains(&(bucket, host)) {
-            self.breaks(Broken::TwoOwners(host));
+            self.record_violation(Violation::TwoOwners(host));
         }
     }
 
     /// The balancer goes by a new map.
     pub(super) fn goes_by(&mut self, map: &BucketMap) {
-        self.before.retain(|(bucket, host)| map.owners(*bucket).primary() != Some(*host));
+        self.before.retain(|(bucket, host)| map.owners(*bucket).owner() != Some(*host));
     }
 }
 

@@ -2,8 +2,8 @@
 //! answers; and the home network.
 
 use super::message::Input;
-use super::oracle::Broken;
-use super::wires::{Event, MS, Wires};
+use super::network::{Event, MS, Network};
+use super::oracle::Violation;
 use rand::Rng;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,7 +19,7 @@ use vireo_core::subscription::{
     SubscriberIdentity, Subscription,
 };
 use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, NgState, Outbox};
-use vireo_emulator::ue::{self, Cause, Mm, Out, Profile, Registration, Service, Ue};
+use vireo_emulator::ue::{self, Cause, MmState, Profile, Registration, Service, Ue, UeOutput};
 use vireo_emulator::usim::{Keys, Usim};
 use vireo_emulator::{LAB_K, LAB_OPC};
 use vireo_types::{
@@ -38,14 +38,14 @@ const PATIENCE: u64 = 1_500 * MS;
 
 /// What happens there.
 #[derive(Clone, Debug)]
-pub(super) enum Happens {
+pub(super) enum RanEvent {
     /// A gNB's PDU comes to the balancer.
-    Up {
+    Uplink {
         gnb: usize,
         pdu: Rc<[u8]>,
     },
     /// A PDU comes to a gNB.
-    Down {
+    Downlink {
         gnb: usize,
         pdu: Rc<[u8]>,
     },
@@ -81,7 +81,7 @@ pub(super) enum Happens {
 
 /// What a UE waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
+enum UeWait {
     Registered,
     Served,
     SessionUp(u8),
@@ -96,7 +96,7 @@ struct Device {
     ue: Ue,
     at: usize,
     ran: Option<RanUeNgapId>,
-    waits: Option<Wait>,
+    waits: Option<UeWait>,
     turn: u32,
     done: u64,
     last_done: u64,
@@ -202,7 +202,7 @@ impl RanNodes for Nodes {
 
 /// The home network's answer. Its SQN only grows (it is one database for all hosts).
 pub(super) fn home(
-    wires: &mut Wires,
+    wires: &mut Network,
     request: &AuthenticationRequest,
 ) -> Result<AuthenticationInfo, AuthenticationError> {
     let supi = match &request.identity {
@@ -242,15 +242,15 @@ fn assoc(gnb: usize) -> AssocId {
 }
 
 /// A PDU goes to the gNB of an association, in its order.
-pub(super) fn down(wires: &mut Wires, assoc: AssocId, pdu: Rc<[u8]>) {
+pub(super) fn down(wires: &mut Network, assoc: AssocId, pdu: Rc<[u8]>) {
     let gnb = (assoc.0 & AssocId::OWN) as usize - 1;
     let at = (wires.clock.now() + wires.random.random_range(50..300)).max(wires.down[gnb] + 1);
     wires.down[gnb] = at;
-    wires.clock.at(at, Event::Ran(Happens::Down { gnb, pdu }));
+    wires.clock.at(at, Event::Ran(RanEvent::Downlink { gnb, pdu }));
 }
 
 impl Ran {
-    pub(super) fn new(wires: &mut Wires, ues: usize) -> Self {
+    pub(super) fn new(wires: &mut Network, ues: usize) -> Self {
         let gnb = |n: usize| GnbConfig {
             id: GnbId { plmn: plmn(), id: 1 + n as u32, bits: 24 },
             name: format!("gnb-{n}"),
@@ -264,10 +264,10 @@ impl Ran {
             let ue = Ue::new(Usim::new(supi, keys));
             Device { ue, at: n % GNBS, ran: None, waits: None, turn: 0, done: 0, last_done: 0 }
         };
-        wires.clock.after(100 * MS, Event::Ran(Happens::SetUp));
+        wires.clock.after(100 * MS, Event::Ran(RanEvent::SetUp));
         for n in 0..ues {
             let at = wires.random.random_range(300 * MS..500 * MS);
-            wires.clock.after(at, Event::Ran(Happens::Wants(n)));
+            wires.clock.after(at, Event::Ran(RanEvent::Wants(n)));
         }
         Ran {
             gnbs: (0..GNBS).map(|n| Gnb::new(gnb(n))).collect(),
@@ -290,36 +290,36 @@ impl Ran {
     }
 
     /// Something happens; what comes of it for the balancer.
-    pub(super) fn happens(&mut self, wires: &mut Wires, what: Happens) -> Option<Input> {
+    pub(super) fn on_event(&mut self, wires: &mut Network, what: RanEvent) -> Option<Input> {
         match what {
-            Happens::Up { gnb, pdu } => {
+            RanEvent::Uplink { gnb, pdu } => {
                 return Some(Input::Ngap { assoc: assoc(gnb), bucket: None, answers: true, pdu });
             }
-            Happens::Again { gnb, ran, pdu } => {
+            RanEvent::Again { gnb, ran, pdu } => {
                 let stays = self.gnbs[gnb].owner(ran).is_some();
                 return stays.then_some(Input::Ngap { assoc: assoc(gnb), bucket: None, answers: true, pdu });
             }
-            Happens::Stale { assoc: of, ran, pdu } => {
+            RanEvent::Stale { assoc: of, ran, pdu } => {
                 let connected = |device: &Device| assoc(device.at) == of && device.ran == Some(ran);
                 if let Some(n) = self.devices.iter().position(connected) {
-                    wires.oracle.breaks(Broken::Disconnected(n));
+                    wires.oracle.record_violation(Violation::Disconnected(n));
                 }
                 down(wires, of, pdu);
             }
-            Happens::Answer { seid, message } => return Some(Input::Pfcp { seid, message }),
-            Happens::Down { gnb, pdu } => self.comes_down(wires, gnb, &pdu),
-            Happens::Pfcp { key, seid, message } => self.upf(wires, key, seid, &message),
-            Happens::SetUp => {
+            RanEvent::Answer { seid, message } => return Some(Input::Pfcp { seid, message }),
+            RanEvent::Downlink { gnb, pdu } => self.comes_down(wires, gnb, &pdu),
+            RanEvent::Pfcp { key, seid, message } => self.upf(wires, key, seid, &message),
+            RanEvent::SetUp => {
                 for n in 0..GNBS {
                     let mut out = Outbox::default();
                     let _ = self.gnbs[n].set_up(4, &mut out);
                     self.send(wires, n, &out);
                 }
             }
-            Happens::Wants(n) => self.wants(wires, n),
-            Happens::Waited(n, turn) => {
+            RanEvent::Wants(n) => self.wants(wires, n),
+            RanEvent::Waited(n, turn) => {
                 if self.devices[n].turn == turn && self.devices[n].waits.is_some() {
-                    self.gives_up(wires, n);
+                    self.on_ue_timeout(wires, n);
                 }
             }
         }
@@ -327,7 +327,7 @@ impl Ran {
     }
 
     /// What a gNB sends comes to the balancer in its order.
-    fn send(&mut self, wires: &mut Wires, gnb: usize, out: &Outbox) {
+    fn send(&mut self, wires: &mut Network, gnb: usize, out: &Outbox) {
         for (_, pdu) in out.pdus() {
             let at = (wires.clock.now() + wires.random.random_range(50..300)).max(self.up[gnb] + 1);
             self.up[gnb] = at;
@@ -343,14 +343,14 @@ impl Ran {
             {
                 // Somebody says again what a UE has said.
                 let later = at + wires.random.random_range(MS..300 * MS);
-                wires.clock.at(later, Event::Ran(Happens::Again { gnb, ran, pdu: Rc::clone(&pdu) }));
+                wires.clock.at(later, Event::Ran(RanEvent::Again { gnb, ran, pdu: Rc::clone(&pdu) }));
             }
-            wires.clock.at(at, Event::Ran(Happens::Up { gnb, pdu }));
+            wires.clock.at(at, Event::Ran(RanEvent::Uplink { gnb, pdu }));
         }
     }
 
     /// What a UE has to say.
-    fn says(&mut self, wires: &mut Wires, n: usize, mut out: Out) {
+    fn send_ue_messages(&mut self, wires: &mut Network, n: usize, mut out: UeOutput) {
         for event in std::mem::take(&mut out.events) {
             self.tells(wires, n, event);
         }
@@ -371,22 +371,22 @@ impl Ran {
     }
 
     /// What a UE says of itself.
-    fn tells(&mut self, wires: &mut Wires, n: usize, event: ue::Event) {
+    fn tells(&mut self, wires: &mut Network, n: usize, event: ue::Event) {
         let is = match event {
-            ue::Event::Registered { .. } => Wait::Registered,
-            ue::Event::ServiceAccepted => Wait::Served,
-            ue::Event::SessionUp { psi, .. } => Wait::SessionUp(psi),
-            ue::Event::SessionReleased { psi } => Wait::SessionReleased(psi),
-            ue::Event::Deregistered => Wait::Deregistered,
-            ue::Event::Violation(violation) => return wires.oracle.breaks(Broken::Ue(n, violation)),
+            ue::Event::Registered { .. } => UeWait::Registered,
+            ue::Event::ServiceAccepted => UeWait::Served,
+            ue::Event::SessionUp { psi, .. } => UeWait::SessionUp(psi),
+            ue::Event::SessionReleased { psi } => UeWait::SessionReleased(psi),
+            ue::Event::Deregistered => UeWait::Deregistered,
+            ue::Event::Violation(violation) => return wires.oracle.record_violation(Violation::Ue(n, violation)),
             // #9: UE identity cannot be derived by the network; #10: implicitly deregistered.
             ue::Event::ServiceRejected { cause: 9 | 10, .. }
             | ue::Event::RegistrationRejected { cause: 9 | 10, .. }
             | ue::Event::DeregisteredByNetwork { .. } => {
-                return wires.oracle.breaks(Broken::Lost(n));
+                return wires.oracle.record_violation(Violation::Lost(n));
             }
             ue::Event::SessionRejected { cause: Cause::Mm(9 | 10), .. } | ue::Event::AuthenticationRejected => {
-                return wires.oracle.breaks(Broken::Lost(n));
+                return wires.oracle.record_violation(Violation::Lost(n));
             }
             ue::Event::RegistrationRejected { .. }
             | ue::Event::ServiceRejected { .. }
@@ -399,7 +399,7 @@ impl Ran {
     }
 
     /// What a UE has wanted has come to its end; it wants something else soon.
-    fn ends(&mut self, wires: &mut Wires, n: usize, well: bool) {
+    fn ends(&mut self, wires: &mut Network, n: usize, well: bool) {
         let device = &mut self.devices[n];
         device.waits = None;
         device.turn += 1;
@@ -408,11 +408,11 @@ impl Ran {
             device.last_done = wires.clock.now();
         }
         let after = wires.random.random_range(20 * MS..250 * MS);
-        wires.clock.after(after, Event::Ran(Happens::Wants(n)));
+        wires.clock.after(after, Event::Ran(RanEvent::Wants(n)));
     }
 
     /// A UE has not got what it wanted: it leaves its connection and tries something on another one.
-    fn gives_up(&mut self, wires: &mut Wires, n: usize) {
+    fn on_ue_timeout(&mut self, wires: &mut Network, n: usize) {
         let (at, ran) = (self.devices[n].at, self.devices[n].ran.take());
         let mut out = Outbox::default();
         if let Some(ran) = ran {
@@ -423,98 +423,108 @@ impl Ran {
         self.ends(wires, n, false);
     }
 
-    fn wants(&mut self, wires: &mut Wires, n: usize) {
+    fn wants(&mut self, wires: &mut Network, n: usize) {
         let device = &mut self.devices[n];
         if device.waits.is_some() || self.gnbs[device.at].state() != NgState::Up {
-            wires.clock.after(50 * MS, Event::Ran(Happens::Wants(n)));
+            wires.clock.after(50 * MS, Event::Ran(RanEvent::Wants(n)));
             return;
         }
         device.turn += 1;
         let turn = device.turn;
-        wires.clock.after(PATIENCE, Event::Ran(Happens::Waited(n, turn)));
+        wires.clock.after(PATIENCE, Event::Ran(RanEvent::Waited(n, turn)));
         let what = wires.random.random_range(0..100);
         match (device.ue.mm(), device.ran) {
-            (Mm::Registered, None) => self.wakes(wires, n, what),
-            (Mm::Registered, Some(ran)) => self.goes_on(wires, n, ran, what),
-            (Mm::Deregistered, None) => {
+            (MmState::Registered, None) => self.wakes(wires, n, what),
+            (MmState::Registered, Some(ran)) => self.goes_on(wires, n, ran, what),
+            (MmState::Deregistered, None) => {
                 let kind = if what < 20 { Registration::Fresh } else { Registration::Initial };
-                self.asks(wires, n, Wait::Registered, |ue, p, out| ue.register(p, kind, out).is_ok());
+                self.asks(wires, n, UeWait::Registered, |ue, p, out| ue.register(p, kind, out).is_ok());
             }
             // A connection that has not been released yet.
-            _ => self.gives_up(wires, n),
+            _ => self.on_ue_timeout(wires, n),
         }
     }
 
     /// A UE that is idle.
-    fn wakes(&mut self, wires: &mut Wires, n: usize, what: u32) {
+    fn wakes(&mut self, wires: &mut Network, n: usize, what: u32) {
         match what {
-            0..60 => self.asks(wires, n, Wait::Served, |ue, _, out| ue.service_request(Service::Data, out).is_ok()),
+            0..60 => self.asks(wires, n, UeWait::Served, |ue, _, out| ue.service_request(Service::Data, out).is_ok()),
             60..80 => {
                 self.devices[n].at = (self.devices[n].at + 1) % GNBS;
-                self.asks(wires, n, Wait::Registered, |ue, p, out| ue.register(p, Registration::Mobility, out).is_ok());
+                self.asks(wires, n, UeWait::Registered, |ue, p, out| {
+                    ue.register(p, Registration::Mobility, out).is_ok()
+                });
             }
             80..90 => {
-                self.asks(wires, n, Wait::Registered, |ue, p, out| ue.register(p, Registration::Periodic, out).is_ok());
+                self.asks(wires, n, UeWait::Registered, |ue, p, out| {
+                    ue.register(p, Registration::Periodic, out).is_ok()
+                });
             }
-            _ => self.asks(wires, n, Wait::Deregistered, |ue, p, out| ue.deregister(p, false, out).is_ok()),
+            _ => self.asks(wires, n, UeWait::Deregistered, |ue, p, out| ue.deregister(p, false, out).is_ok()),
         }
     }
 
     /// One that is connected.
-    fn goes_on(&mut self, wires: &mut Wires, n: usize, ran: RanUeNgapId, what: u32) {
+    fn goes_on(&mut self, wires: &mut Network, n: usize, ran: RanUeNgapId, what: u32) {
         let device = &self.devices[n];
         let (at, up) = (device.at, device.ue.active_sessions().next());
         match (what, up) {
             (0..30, None) => {
                 let kind = PduSessionType::Ipv4;
-                self.asks(wires, n, Wait::SessionUp(1), |ue, p, out| ue.establish(p, 1, kind, out).is_ok());
+                self.asks(wires, n, UeWait::SessionUp(1), |ue, p, out| ue.establish(p, 1, kind, out).is_ok());
             }
             (0..10, Some(psi)) => {
-                self.asks(wires, n, Wait::SessionReleased(psi), |ue, _, out| ue.release(psi, out).is_ok());
+                self.asks(wires, n, UeWait::SessionReleased(psi), |ue, _, out| ue.release(psi, out).is_ok());
             }
-            (10..45, Some(_)) => self.hands_over(wires, n, ran),
+            (10..45, Some(_)) => self.xn_handover(wires, n, ran),
             (0..55, _) => {
-                self.asks(wires, n, Wait::Deregistered, |ue, p, out| ue.deregister(p, false, out).is_ok());
+                self.asks(wires, n, UeWait::Deregistered, |ue, p, out| ue.deregister(p, false, out).is_ok());
             }
             _ => {
                 let mut out = Outbox::default();
                 let cause = NgapCause::radioNetwork(CauseRadioNetwork::user_inactivity);
                 let asked = self.gnbs[at].request_release(ran, cause, &mut out).is_ok();
-                self.devices[n].waits = Some(Wait::Released);
+                self.devices[n].waits = Some(UeWait::Released);
                 self.send(wires, at, &out);
                 if !asked {
-                    self.gives_up(wires, n);
+                    self.on_ue_timeout(wires, n);
                 }
             }
         }
     }
 
     /// The UE goes to the other gNB by Xn.
-    fn hands_over(&mut self, wires: &mut Wires, n: usize, ran: RanUeNgapId) {
+    fn xn_handover(&mut self, wires: &mut Network, n: usize, ran: RanUeNgapId) {
         let (at, to) = (self.devices[n].at, (self.devices[n].at + 1) % GNBS);
         let capability = (self.profile.ciphering, self.profile.integrity);
-        let Ok(handed) = self.gnbs[at].hand_over(ran, capability) else { return self.gives_up(wires, n) };
-        self.gnbs[at].disown(ran);
+        let Ok(handed) = self.gnbs[at].hand_over(ran, capability) else { return self.on_ue_timeout(wires, n) };
+        self.gnbs[at].drop_prepared(ran);
         self.gnbs[at].forget(ran);
         let mut out = Outbox::default();
         let device = &mut self.devices[n];
         device.at = to;
         device.ran = self.gnbs[to].path_switch(handed, |_| true, &mut out).ok();
-        device.waits = Some(Wait::Switched);
+        device.waits = Some(UeWait::Switched);
         self.send(wires, to, &out);
     }
 
-    fn asks(&mut self, wires: &mut Wires, n: usize, wait: Wait, act: impl FnOnce(&mut Ue, &Profile, &mut Out) -> bool) {
-        let mut out = Out::default();
+    fn asks(
+        &mut self,
+        wires: &mut Network,
+        n: usize,
+        wait: UeWait,
+        act: impl FnOnce(&mut Ue, &Profile, &mut UeOutput) -> bool,
+    ) {
+        let mut out = UeOutput::default();
         self.devices[n].waits = Some(wait);
         if act(&mut self.devices[n].ue, &self.profile, &mut out) {
-            self.says(wires, n, out);
+            self.send_ue_messages(wires, n, out);
         } else {
-            self.gives_up(wires, n);
+            self.on_ue_timeout(wires, n);
         }
     }
 
-    fn comes_down(&mut self, wires: &mut Wires, gnb: usize, pdu: &[u8]) {
+    fn comes_down(&mut self, wires: &mut Network, gnb: usize, pdu: &[u8]) {
         let (mut inbox, mut out) = (Inbox::default(), Outbox::default());
         let _ = self.gnbs[gnb].receive(pdu, &mut inbox, &mut out);
         self.send(wires, gnb, &out);
@@ -525,8 +535,8 @@ impl Ran {
                     let kind = NGAP_PDU::decode_borrowed(pdu).map(|pdu| pdu.kind());
                     let doing = self.devices.iter().map(|device| (device.at, device.ran, device.waits));
                     let doing: Vec<_> = doing.collect();
-                    wires.tells(format!("gNB {gnb} is sent {kind:?} {pdu:02x?}; UEs are at {doing:?}"));
-                    wires.oracle.breaks(Broken::Gnb(gnb, violation));
+                    wires.trace(format!("gNB {gnb} is sent {kind:?} {pdu:02x?}; UEs are at {doing:?}"));
+                    wires.oracle.record_violation(Violation::Gnb(gnb, violation));
                 }
                 (gnb::Event::Paging(tmsi), _) => self.paged(wires, gnb, tmsi),
                 (event, Some(n)) if self.devices[n].at == gnb => self.gnb_tells(wires, n, &event, &inbox),
@@ -535,8 +545,8 @@ impl Ran {
         }
     }
 
-    fn gnb_tells(&mut self, wires: &mut Wires, n: usize, event: &gnb::Event, inbox: &Inbox) {
-        let mut out = Out::default();
+    fn gnb_tells(&mut self, wires: &mut Network, n: usize, event: &gnb::Event, inbox: &Inbox) {
+        let mut out = UeOutput::default();
         match event {
             gnb::Event::Nas { range, .. } => {
                 let Some(nas) = inbox.nas.get(range.clone()) else { return };
@@ -545,38 +555,38 @@ impl Ran {
             gnb::Event::ContextSetup { key, .. } => self.devices[n].ue.check_access_key(key, &mut out),
             gnb::Event::PathSwitched { key, chaining, .. } => {
                 self.devices[n].ue.check_next_hop(key, *chaining, &mut out);
-                if self.devices[n].waits == Some(Wait::Switched) {
+                if self.devices[n].waits == Some(UeWait::Switched) {
                     self.ends(wires, n, true);
                 }
             }
             gnb::Event::PathSwitchFailed { .. } | gnb::Event::Released { .. } => {
                 self.devices[n].ran = None;
                 self.devices[n].ue.connection_released();
-                let well = self.devices[n].waits == Some(Wait::Released);
+                let well = self.devices[n].waits == Some(UeWait::Released);
                 if self.devices[n].waits.is_some() {
                     self.ends(wires, n, well);
                 }
             }
             _ => {}
         }
-        self.says(wires, n, out);
+        self.send_ue_messages(wires, n, out);
     }
 
-    fn paged(&mut self, wires: &mut Wires, gnb: usize, tmsi: vireo_types::Tmsi) {
+    fn paged(&mut self, wires: &mut Network, gnb: usize, tmsi: vireo_types::Tmsi) {
         let hears = |device: &Device| {
             let named = device.ue.guti().is_some_and(|guti| guti.tmsi == tmsi);
             named && device.at == gnb && device.ran.is_none() && device.waits.is_none()
         };
-        if let Some(n) = self.devices.iter().position(|device| hears(device) && device.ue.mm() == Mm::Registered) {
+        if let Some(n) = self.devices.iter().position(|device| hears(device) && device.ue.mm() == MmState::Registered) {
             let turn = self.devices[n].turn + 1;
             self.devices[n].turn = turn;
-            wires.clock.after(PATIENCE, Event::Ran(Happens::Waited(n, turn)));
-            self.asks(wires, n, Wait::Served, |ue, _, out| ue.service_request(Service::Paged, out).is_ok());
+            wires.clock.after(PATIENCE, Event::Ran(RanEvent::Waited(n, turn)));
+            self.asks(wires, n, UeWait::Served, |ue, _, out| ue.service_request(Service::Paged, out).is_ok());
         }
     }
 
     /// The UPF does what it is asked, once, and says so as often as it is asked.
-    fn upf(&mut self, wires: &mut Wires, key: u64, seid: Option<Seid>, request: &[u8]) {
+    fn upf(&mut self, wires: &mut Network, key: u64, seid: Option<Seid>, request: &[u8]) {
         let Some(seid) = seid else { return };
         let answer = match self.answered.get(&key) {
             Some(answer) => Rc::clone(answer),
@@ -587,7 +597,7 @@ impl Ran {
             }
         };
         let after = wires.delay();
-        wires.clock.after(after, Event::Ran(Happens::Answer { seid, message: answer }));
+        wires.clock.after(after, Event::Ran(RanEvent::Answer { seid, message: answer }));
     }
 }
 

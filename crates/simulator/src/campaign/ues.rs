@@ -5,22 +5,22 @@ use super::Mutation;
 use super::balancer::SLICES;
 use super::host::{Cluster, Host, encoded};
 use super::message::Message;
+use super::network::{Due, Network, Process};
 use super::oracle::{self, Counts};
 use super::ran;
-use super::wires::{Due, Process, Wires};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use vireo_core::balance::{HostId, moves};
-use vireo_core::context::{self, Chain, UeContext};
+use vireo_core::balance::{HostId, migration};
+use vireo_core::context::{self, NextHopChain, UeContext};
 use vireo_core::engine::{self, Event};
 use vireo_core::n2::{self, UeMessage};
-use vireo_core::replica::{Claim, Commit, Shadow, Verdict};
+use vireo_core::replica::{Claim, ClaimResolution, Commit, ReplicaEntry};
 use vireo_core::schedule::kind;
+use vireo_core::step::Effect;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest};
 use vireo_core::tmsi::TmsiCipher;
-use vireo_core::turn::Effect;
 use vireo_core::{Env, Identifiers};
 use vireo_types::{
     AmfUeNgapId, AssocId, Bucket, Dnn, Instant, Ltmsi, PduSessionType, RanUeNgapId, Seid, SessionAddress, Snssai, Supi,
@@ -29,7 +29,7 @@ use vireo_types::{
 
 /// What a UE's event is.
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum UeEvent {
     Initial { assoc: AssocId, named: bool, pdu: Rc<[u8]> },
     Ngap { assoc: AssocId, amf_id: AmfUeNgapId, pdu: Rc<[u8]> },
     Pfcp { seid: Seid, message: Rc<[u8]> },
@@ -83,7 +83,7 @@ pub(super) struct Ue {
     pub(super) context: Vec<u8>,
     /// The outbox of the last commit.
     pub(super) outbox: Vec<u8>,
-    mailbox: VecDeque<(u64, What)>,
+    mailbox: VecDeque<(u64, UeEvent)>,
     /// Commits whose effects have not left.
     unsent: u32,
 }
@@ -171,7 +171,7 @@ impl Ues {
 
     /// A place for a UE that is heard of for the first time, with a number in the column of a bucket, of those that are this host's.
     pub(super) fn fresh(&mut self, by: Option<Bucket>, own: impl Fn(Bucket) -> bool) -> Option<u32> {
-        let column = by.and_then(|by| moves::in_column(by, 0, SLICES)).filter(|bucket| own(*bucket));
+        let column = by.and_then(|by| migration::in_column(by, 0, SLICES)).filter(|bucket| own(*bucket));
         let any = || (0..Bucket::COUNT).step_by(SLICES).map(Bucket::new).find(|bucket| own(*bucket));
         let bucket = column.or_else(any)?;
         self.numbers = self.numbers.wrapping_add(1);
@@ -188,7 +188,7 @@ impl Ues {
     }
 
     /// Takes a UE of another host.
-    fn enter(&mut self, wires: &mut Wires, process: Process, ltmsi: Ltmsi, octets: Vec<u8>, ue: &UeContext) -> u32 {
+    fn enter(&mut self, wires: &mut Network, process: Process, ltmsi: Ltmsi, octets: Vec<u8>, ue: &UeContext) -> u32 {
         let slot = self.insert(ltmsi);
         if let Some(entry) = self.ues.get_mut(&slot) {
             (entry.context, entry.newest) = (octets, ue.ltmsi);
@@ -218,7 +218,7 @@ impl Ues {
 }
 
 /// Has a UE's deadline looked at when it has passed.
-fn schedule(wires: &mut Wires, process: Process, slot: u32, ue: &UeContext) {
+fn schedule(wires: &mut Network, process: Process, slot: u32, ue: &UeContext) {
     if let Some(deadline) = ue.deadline() {
         let after = deadline.since(wires.time(process)).0;
         wires.due(process, after + 1, Due::Deadline(slot));
@@ -255,7 +255,7 @@ impl Identifiers for Ids<'_> {
             return None;
         }
         // In the same column: the hosts that have the UE stay the same for ever.
-        let bucket = moves::in_column(current.bucket(), 1, SLICES)?;
+        let bucket = migration::in_column(current.bucket(), 1, SLICES)?;
         let numbers = (0..=u16::MAX).map(|n| Ltmsi::new(bucket, current.number().wrapping_add(n)));
         numbers.into_iter().find(|ltmsi| !self.names.contains_key(ltmsi))
     }
@@ -268,10 +268,10 @@ impl Identifiers for Ids<'_> {
 
 impl Host {
     /// An event for the UE of a slot.
-    pub(super) fn deliver(&mut self, wires: &mut Wires, slot: u32, input: u64, what: What) {
+    pub(super) fn deliver(&mut self, wires: &mut Network, slot: u32, input: u64, what: UeEvent) {
         let Some(cluster) = self.cluster.as_ref() else { return };
         let Some(ue) = self.ues.ues.get_mut(&slot) else { return };
-        if cluster.primary.is_asleep(ue.ltmsi.bucket()) {
+        if cluster.primary.is_quiesced(ue.ltmsi.bucket()) {
             return self.late.push((ue.ltmsi, input, what));
         }
         ue.mailbox.push_back((input, what));
@@ -281,40 +281,40 @@ impl Host {
         }
     }
 
-    pub(super) fn deliver_to(&mut self, wires: &mut Wires, ltmsi: Ltmsi, input: u64, what: What) {
+    pub(super) fn deliver_to(&mut self, wires: &mut Network, ltmsi: Ltmsi, input: u64, what: UeEvent) {
         if let Some(slot) = self.ues.slot_of(ltmsi) {
             self.deliver(wires, slot, input, what);
         }
     }
 
-    pub(super) fn deadline(&mut self, wires: &mut Wires, slot: u32) {
+    pub(super) fn deadline(&mut self, wires: &mut Network, slot: u32) {
         let now = wires.time(self.process);
         let due = self.ues.get(slot).and_then(Ue::decode).and_then(|ue| ue.deadline());
         if due.is_some_and(|due| due <= now) {
-            self.deliver(wires, slot, 0, What::Deadline);
+            self.deliver(wires, slot, 0, UeEvent::Deadline);
         }
     }
 
     /// Another host has claimed a subscriber.
-    pub(super) fn claimed(&mut self, wires: &mut Wires, claim: Claim) {
-        if self.claims.hear(claim, wires.time(self.process)) {
+    pub(super) fn claimed(&mut self, wires: &mut Network, claim: Claim) {
+        if self.claims.on_remote_claim(claim, wires.time(self.process)) {
             let same = self.ues.slot_of(claim.ue);
             self.supersede(wires, claim.supi, same);
         }
     }
 
     /// Another context than this one is superseded, if it is here.
-    fn supersede(&mut self, wires: &mut Wires, supi: Supi, by: Option<u32>) {
+    fn supersede(&mut self, wires: &mut Network, supi: Supi, by: Option<u32>) {
         if let Some(old) = self.ues.superseded(supi, by) {
-            self.deliver(wires, old, 0, What::Superseded);
+            self.deliver(wires, old, 0, UeEvent::Superseded);
         }
     }
 
     /// Takes a UE of another host; another context of its subscriber goes, or this one does.
     pub(super) fn enter(
         &mut self,
-        wires: &mut Wires,
-        (ltmsi, shadow): (Ltmsi, &Shadow),
+        wires: &mut Network,
+        (ltmsi, shadow): (Ltmsi, &ReplicaEntry),
         octets: Vec<u8>,
         ue: &UeContext,
     ) -> u32 {
@@ -323,15 +323,17 @@ impl Host {
         self.unsure.extend(unknown.map(|assoc| (slot, assoc)));
         let Some(supi) = ue.identity.supi else { return slot };
         let now = wires.time(self.process);
-        let claims = |outbox: Outbox| outbox.effects.iter().filter_map(|e| e.binds(outbox.at)).map(|(_, at)| at).max();
-        let claimed = || shadow.undone(now).filter_map(|undone| claims(Outbox::decode(undone.outbox)?)).max();
-        let verdict = self.claims.enters(ue, |ue| self.ues.slot_of(ue) == Some(slot), claimed);
+        let claims = |outbox: Outbox| {
+            outbox.effects.iter().filter_map(|e| e.claims_subscriber(outbox.at)).map(|(_, at)| at).max()
+        };
+        let claimed = || shadow.unsent_outboxes(now).filter_map(|undone| claims(Outbox::decode(undone.outbox)?)).max();
+        let verdict = self.claims.resolve(ue, |ue| self.ues.slot_of(ue) == Some(slot), claimed);
         let another = self.ues.supis.get(&supi.as_u64()).is_some_and(|here| *here != slot);
         match verdict {
-            Verdict::Goes => self.deliver(wires, slot, 0, What::Superseded),
-            Verdict::Registers => {}
-            Verdict::Unknown if another => {}
-            Verdict::Stays | Verdict::Unknown => {
+            ClaimResolution::Goes => self.deliver(wires, slot, 0, UeEvent::Superseded),
+            ClaimResolution::Registers => {}
+            ClaimResolution::Unknown if another => {}
+            ClaimResolution::Stays | ClaimResolution::Unknown => {
                 self.supersede(wires, supi, Some(slot));
                 self.ues.supis.insert(supi.as_u64(), slot);
             }
@@ -340,17 +342,19 @@ impl Host {
     }
 
     /// What a dead host may have claimed for a UE that is this host's now.
-    pub(super) fn claim_again(&mut self, wires: &mut Wires, slot: u32, supi: Supi, at: Instant) {
+    pub(super) fn claim_again(&mut self, wires: &mut Network, slot: u32, supi: Supi, at: Instant) {
         // If it is not, it was told so when it was entered, or is now.
         if !self.still_claims(wires, slot, supi, at) && self.ues.supis.get(&supi.as_u64()) == Some(&slot) {
             self.supersede(wires, supi, None);
         }
     }
 
-    fn still_claims(&mut self, wires: &mut Wires, slot: u32, supi: Supi, at: Instant) -> bool {
+    fn still_claims(&mut self, wires: &mut Network, slot: u32, supi: Supi, at: Instant) -> bool {
         let Some(ue) = self.ues.get(slot).map(|ue| ue.ltmsi) else { return true };
         let is_it = |ue| self.ues.slot_of(ue) == Some(slot);
-        let Ok(claim) = self.claims.again((supi, ue), is_it, at, wires.time(self.process)) else { return false };
+        let Ok(claim) = self.claims.repeat_for_takeover((supi, ue), is_it, at, wires.time(self.process)) else {
+            return false;
+        };
         self.tell(wires, Message::Claim(claim));
         self.supersede(wires, supi, Some(slot));
         self.ues.supis.insert(supi.as_u64(), slot);
@@ -358,7 +362,7 @@ impl Host {
     }
 
     /// A UE's next event.
-    pub(super) fn step(&mut self, wires: &mut Wires, slot: u32) {
+    pub(super) fn step(&mut self, wires: &mut Network, slot: u32) {
         let Some(ue) = self.ues.ues.get_mut(&slot) else { return };
         let Some((input, what)) = ue.mailbox.pop_front() else { return };
         if !ue.mailbox.is_empty() {
@@ -379,9 +383,9 @@ impl Host {
     }
 
     /// Deals with an event that is not for the UE that it was posted to.
-    fn not_theirs(&mut self, wires: &mut Wires, slot: u32, input: u64, what: What) {
+    fn not_theirs(&mut self, wires: &mut Network, slot: u32, input: u64, what: UeEvent) {
         match what {
-            What::Initial { assoc, pdu, .. } => {
+            UeEvent::Initial { assoc, pdu, .. } => {
                 let named = match n2::ue_message(&pdu) {
                     Ok((_, UeMessage::Initial(message))) => engine::named_tmsi(&message.nas, &wires.config),
                     _ => None,
@@ -389,7 +393,7 @@ impl Host {
                 let bucket = named.zip(self.ues.cipher.as_ref()).map(|(tmsi, cipher)| cipher.bucket(tmsi));
                 self.stranger(wires, (input, assoc), bucket, &pdu);
             }
-            What::Ngap { assoc, pdu, .. } => {
+            UeEvent::Ngap { assoc, pdu, .. } => {
                 self.unknown_ue(wires, assoc, &pdu);
                 self.tell(wires, Message::Done(input));
             }
@@ -401,7 +405,7 @@ impl Host {
         }
     }
 
-    fn carry_out(&mut self, wires: &mut Wires, slot: u32, input: u64, mut ue: UeContext, event: Event<'_>) {
+    fn carry_out(&mut self, wires: &mut Network, slot: u32, input: u64, mut ue: UeContext, event: Event<'_>) {
         let (now, config) = (wires.time(self.process), Rc::clone(&wires.config));
         let before = ue.security.clone();
         let mut old = references(&ue);
@@ -414,7 +418,7 @@ impl Host {
         let mut fill = |octets: &mut [u8]| random.fill(octets);
         let mut env = Env { now, arrived: now, config: &config, random: &mut fill, ids: &mut ids, ran: nodes };
         let outcome = engine::step(&mut ue, event, &mut env);
-        let runs = kind::running(&ue).is_some();
+        let runs = kind::procedure_in_progress(&ue).is_some();
         let forgets = outcome.effects.contains(&Effect::Forget);
         let references = references(&ue);
         let seid = |effect: &Effect| match effect {
@@ -425,7 +429,9 @@ impl Host {
         };
         let counts = ue.security.as_ref().map(|security| {
             let given = match (&security.next_hop, before.as_ref().and_then(|before| before.next_hop.as_ref())) {
-                (Some(Chain::At(hop)), Some(_)) if security.next_hop != before.as_ref().and_then(|b| b.next_hop) => {
+                (Some(NextHopChain::At(hop)), Some(_))
+                    if security.next_hop != before.as_ref().and_then(|b| b.next_hop) =>
+                {
                     Some(oracle::hash(hop.nh))
                 }
                 _ => None,
@@ -462,7 +468,7 @@ impl Host {
         self.commit(wires, slot, &ue, outbox, runs);
     }
 
-    fn commit(&mut self, wires: &mut Wires, slot: u32, ue: &UeContext, outbox: Outbox, runs: bool) {
+    fn commit(&mut self, wires: &mut Network, slot: u32, ue: &UeContext, outbox: Outbox, runs: bool) {
         let Some(entry) = self.ues.ues.get_mut(&slot) else { return };
         let mut context = Vec::new();
         if !outbox.forgets && context::encode_after(ue, &entry.context, &mut context).is_err() {
@@ -480,7 +486,7 @@ impl Host {
         let early = wires.is(Mutation::EffectsBeforeAcknowledgement).then(|| outbox.clone());
         let pending = Pending { slot, outbox, context: context.clone(), octets: octets.clone() };
         let released =
-            primary.commits((&commit, ended), &*kept, pending, &mut |to, copy| copies.push(encoded(to, &copy)));
+            primary.on_commit((&commit, ended), &*kept, pending, &mut |to, copy| copies.push(encoded(to, &copy)));
         if let Some(outbox) = early {
             self.send_effects(wires, Some(slot), &outbox);
         }
@@ -490,7 +496,7 @@ impl Host {
     }
 
     /// Carries out what a commit wants done.
-    pub(super) fn let_go(&mut self, wires: &mut Wires, pending: Pending) {
+    pub(super) fn let_go(&mut self, wires: &mut Network, pending: Pending) {
         let Pending { slot, outbox, .. } = pending;
         if let Some(ue) = self.ues.ues.get_mut(&slot) {
             ue.unsent -= 1;
@@ -522,7 +528,7 @@ impl Host {
         }
     }
 
-    fn bind_supi(&mut self, wires: &mut Wires, slot: u32, supi: Supi, at: Instant) {
+    fn bind_supi(&mut self, wires: &mut Network, slot: u32, supi: Supi, at: Instant) {
         self.supersede(wires, supi, Some(slot));
         if let Some(ue) = self.ues.get(slot).map(|ue| ue.ltmsi) {
             let claim = self.claims.binds(supi, ue, at, wires.time(self.process));
@@ -532,14 +538,14 @@ impl Host {
     }
 
     /// A registration that was never completed has come to its end.
-    fn bind_supi_since(&mut self, wires: &mut Wires, slot: u32, supi: Supi, began: Instant) {
+    fn bind_supi_since(&mut self, wires: &mut Network, slot: u32, supi: Supi, began: Instant) {
         if !self.still_claims(wires, slot, supi, began) {
-            self.deliver(wires, slot, 0, What::Superseded);
+            self.deliver(wires, slot, 0, UeEvent::Superseded);
         }
     }
 
     /// What of a commit leaves this host, or is asked for again.
-    pub(super) fn send_effects(&mut self, wires: &mut Wires, slot: Option<u32>, outbox: &Outbox) {
+    pub(super) fn send_effects(&mut self, wires: &mut Network, slot: Option<u32>, outbox: &Outbox) {
         let mut seids = outbox.seids.iter();
         for (n, effect) in (0_u64..).zip(&outbox.effects) {
             let key = outbox.key | n & 0xf;
@@ -566,16 +572,16 @@ impl Host {
         }
     }
 
-    pub(super) fn authenticate(&self, wires: &mut Wires, slot: u32, request: AuthenticationRequest) {
+    pub(super) fn authenticate(&self, wires: &mut Network, slot: u32, request: AuthenticationRequest) {
         let after = wires.random.random_range(300..3_000);
         wires.due(self.process, after, Due::Authenticated(slot, Box::new(request)));
     }
 }
 
 /// The event, if it is for the UE that has this context.
-fn admitted<'a>(ue: Option<&UeContext>, what: &'a What) -> Option<Event<'a>> {
+fn admitted<'a>(ue: Option<&UeContext>, what: &'a UeEvent) -> Option<Event<'a>> {
     match what {
-        What::Initial { assoc, named, pdu } => {
+        UeEvent::Initial { assoc, named, pdu } => {
             let Ok((_, UeMessage::Initial(message))) = n2::ue_message(pdu) else { return None };
             if *named && !engine::is_authentic(ue?, &message.nas) {
                 return None;
@@ -583,12 +589,12 @@ fn admitted<'a>(ue: Option<&UeContext>, what: &'a What) -> Option<Event<'a>> {
             Some(Event::Initial { assoc: *assoc, message })
         }
         _ if ue.is_none() => None,
-        What::Ngap { assoc, amf_id, pdu } => Some(Event::Ngap { assoc: *assoc, amf_id: *amf_id, pdu }),
-        What::Pfcp { seid, message } => Some(Event::Pfcp { seid: *seid, message }),
-        What::Authentication(answer) => Some(Event::Authentication((**answer).clone())),
-        What::Deadline => Some(Event::Deadline),
-        What::Superseded => Some(Event::Superseded),
-        What::ConnectionLost { assoc } => Some(Event::ConnectionLost { assoc: *assoc }),
-        What::RanIdReused { assoc, ran_id } => Some(Event::RanIdReused { assoc: *assoc, ran_id: *ran_id }),
+        UeEvent::Ngap { assoc, amf_id, pdu } => Some(Event::Ngap { assoc: *assoc, amf_id: *amf_id, pdu }),
+        UeEvent::Pfcp { seid, message } => Some(Event::Pfcp { seid: *seid, message }),
+        UeEvent::Authentication(answer) => Some(Event::Authentication((**answer).clone())),
+        UeEvent::Deadline => Some(Event::Deadline),
+        UeEvent::Superseded => Some(Event::Superseded),
+        UeEvent::ConnectionLost { assoc } => Some(Event::ConnectionLost { assoc: *assoc }),
+        UeEvent::RanIdReused { assoc, ran_id } => Some(Event::RanIdReused { assoc: *assoc, ran_id: *ran_id }),
     }
 }

@@ -3,10 +3,10 @@
 use super::cap::{Cap, Meter};
 use super::clock::Nanos;
 use std::collections::{HashMap, VecDeque};
-use vireo_core::balance::board::{Average, PoolReport};
+use vireo_core::balance::load_table::{MovingAverage, PoolReport};
 use vireo_core::schedule::deficit::Deficit;
-use vireo_core::schedule::forward::Load;
-use vireo_core::schedule::shares::{Claim, shares};
+use vireo_core::schedule::dispatch::NfLoad;
+use vireo_core::schedule::shares::{NfDemand, shares};
 use vireo_types::Duration;
 
 /// The number of a procedure that runs.
@@ -19,7 +19,7 @@ struct Core {
     deficit: Deficit,
     /// The procedure that it is at, and of which pool.
     running: Option<(Number, usize)>,
-    averages: Vec<Average>,
+    averages: Vec<MovingAverage>,
 }
 
 impl Core {
@@ -50,7 +50,7 @@ impl Shares {
     fn of(&mut self, active: u64) -> &[f64] {
         let slos = &self.slos;
         self.known.entry(active).or_insert_with(|| {
-            let claim = |(pool, slo): (usize, &Option<Duration>)| Claim {
+            let claim = |(pool, slo): (usize, &Option<Duration>)| NfDemand {
                 slo: slo.unwrap_or_default(),
                 violations: 0,
                 active: slo.is_some() && active >> pool & 1 == 1,
@@ -70,7 +70,7 @@ pub(super) struct Host {
     pub(super) worked_in_all: Nanos,
     /// How often a core without work got some.
     pub(super) woken: u64,
-    cpu: Average,
+    cpu: MovingAverage,
     /// What a cgroup leaves it, and the processors that this is.
     meter: Option<Meter>,
     part: f64,
@@ -81,7 +81,7 @@ impl Host {
     pub(super) fn new(cores: usize, pools: usize, cap: Option<(Cap, f64)>) -> Self {
         let core = || Core {
             queues: vec![VecDeque::new(); pools],
-            averages: vec![Average::default(); pools],
+            averages: vec![MovingAverage::default(); pools],
             ..Core::default()
         };
         let part = cap.map_or(cores as f64, |(cap, _)| cap.part.min(cores as f64));
@@ -90,7 +90,7 @@ impl Host {
             worked: 0,
             worked_in_all: 0,
             woken: 0,
-            cpu: Average::default(),
+            cpu: MovingAverage::default(),
             meter: cap.map(|(cap, begins)| Meter::new(cap, begins)),
             part,
         }
@@ -107,8 +107,8 @@ impl Host {
     }
 
     /// The NFs of a pool as the forwarder sees them: their shares are those that they would have with this procedure.
-    pub(super) fn loads(&self, pool: usize, shares: &mut Shares) -> Vec<Load> {
-        let load = |(id, core): (u64, &Core)| Load {
+    pub(super) fn loads(&self, pool: usize, shares: &mut Shares) -> Vec<NfLoad> {
+        let load = |(id, core): (u64, &Core)| NfLoad {
             queue: core.queue(pool) as u32,
             share: shares.of(core.active() | 1 << pool)[pool],
             id,

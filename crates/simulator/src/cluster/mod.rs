@@ -23,9 +23,9 @@ pub use outcome::{Outcome, PoolOutcome};
 pub use run::simulate;
 pub use workload::{Heavy, Procedure, Slice, Workload, WorkloadError};
 
-use vireo_core::balance::board::Estimate;
+use vireo_core::balance::load_table::Estimate;
 use vireo_core::balance::steer;
-use vireo_core::schedule::forward;
+use vireo_core::schedule::dispatch;
 use vireo_types::Duration;
 
 /// Whose procedures `T_t` is the time of, at the speed of the hosts.
@@ -59,7 +59,7 @@ pub struct Setup {
     /// Which host a procedure goes to.
     pub inter: steer::Policy,
     /// Which of the hosts that keep the objective, by skewed consistent hashing.
-    pub prefer: steer::Prefer,
+    pub prefer: steer::Preference,
     /// How the balancer knows hosts' loads between their reports.
     pub estimate: Estimate,
     /// Whose procedures `T_t` is the time of.
@@ -67,7 +67,7 @@ pub struct Setup {
     /// Whether a UE is at one host for all time where hosts take turns: the host's turn is the UE's then, not the procedure's.
     pub bound: bool,
     /// Which NF of it.
-    pub intra: forward::Policy,
+    pub intra: dispatch::Policy,
     /// Hosts that keep a UE's state besides its primary.
     pub replicas: usize,
     /// How often hosts report their loads.
@@ -87,11 +87,11 @@ impl Default for Setup {
             wake: Duration(0),
             sample: 1,
             inter: steer::Policy::default(),
-            prefer: steer::Prefer::default(),
+            prefer: steer::Preference::default(),
             estimate: Estimate::default(),
             profile: Profile::default(),
             bound: false,
-            intra: forward::Policy::default(),
+            intra: dispatch::Policy::default(),
             replicas: 2,
             report_every: Duration::from_millis(200),
             hop: Duration(50),

@@ -57,17 +57,17 @@ impl Outcome {
 
 /// A pool's counts as they grow.
 #[derive(Clone, Debug)]
-pub(super) struct Tally {
+pub(super) struct PoolCounters {
     violations: u64,
     sum: f64,
     times: Histogram<u64>,
 }
 
-impl Tally {
+impl PoolCounters {
     /// Times up to an hour, to three digits.
     pub(super) fn new() -> Option<Self> {
         let times = Histogram::new_with_bounds(1, 3_600_000_000, 3).ok()?;
-        Some(Tally { violations: 0, sum: 0.0, times })
+        Some(PoolCounters { violations: 0, sum: 0.0, times })
     }
 
     pub(super) fn count(&mut self, micros: f64, slo_us: f64) {

@@ -2,17 +2,17 @@
 
 use super::clock::{Clock, Nanos};
 use super::host::{Host, Number, Shares};
-use super::outcome::{Outcome, Tally};
+use super::outcome::{Outcome, PoolCounters};
 use super::workload::{KINDS, Procedure, Slice, Workload, WorkloadError};
 use super::{Profile, Setup};
 use vireo_core::balance::HostId;
-use vireo_core::balance::board::Board;
+use vireo_core::balance::load_table::LoadTable;
 use vireo_core::balance::maglev::Maglev;
-use vireo_core::balance::map::{BucketMap, SlicePart};
-use vireo_core::balance::ring::{Ring, Weighted};
-use vireo_core::balance::steer::{self, Fleet, Request};
+use vireo_core::balance::map::{BucketMap, SliceBuckets};
+use vireo_core::balance::ring::{Ring, WeightedHost};
+use vireo_core::balance::steer::{self, HostSet, Request};
+use vireo_core::schedule::dispatch;
 use vireo_core::schedule::estimate::ServiceTime;
-use vireo_core::schedule::forward;
 use vireo_core::schedule::kind::NfKind;
 use vireo_emulator::load::{Arrivals, Rng};
 use vireo_types::{Bucket, Duration, Instant};
@@ -60,7 +60,7 @@ struct Running {
 
 /// A procedure that begins.
 #[derive(Clone, Copy, Debug)]
-struct Drawn {
+struct Arriving {
     ue: u32,
     /// A hash of the UE.
     own: u64,
@@ -76,11 +76,11 @@ struct Drawn {
 struct Pool {
     slo: Duration,
     time: ServiceTime,
-    tally: Tally,
+    tally: PoolCounters,
 }
 
 /// A slice as it is used.
-struct Source<'a> {
+struct SliceSource<'a> {
     slice: &'a Slice,
     arrivals: Arrivals,
     buckets: Vec<Bucket>,
@@ -89,27 +89,27 @@ struct Source<'a> {
     order: Box<[u32]>,
 }
 
-impl Source<'_> {
+impl SliceSource<'_> {
     /// As which one a UE has come.
-    fn came(&self, drawn: &Drawn) -> u64 {
+    fn came(&self, drawn: &Arriving) -> u64 {
         // by chance is as even where they are many
         self.order.get(drawn.ue as usize).map_or(drawn.own, |order| u64::from(*order))
     }
 }
 
-struct World<'a> {
+struct ClusterRun<'a> {
     setup: Setup,
     clock: Clock<Event>,
     rng: Rng,
     map: BucketMap,
-    fleet: Fleet,
+    fleet: HostSet,
     ring: Ring,
     maglev: Maglev,
-    board: Board,
+    board: LoadTable,
     shares: Shares,
     hosts: Vec<Host>,
     pools: Vec<Option<Pool>>,
-    sources: Vec<Source<'a>>,
+    sources: Vec<SliceSource<'a>>,
     running: Vec<Option<Running>>,
     free: Vec<Number>,
     turn: u64,
@@ -130,7 +130,7 @@ pub fn simulate(
     let one_of = setup.sample.max(1);
     let sampled = workload.scaled(1.0 / f64::from(one_of));
     let setup = Setup { speed: setup.speed / f64::from(one_of), ..setup };
-    let mut world = World::new(setup, &sampled, seed, warm_up)?;
+    let mut world = ClusterRun::new(setup, &sampled, seed, warm_up)?;
     let end = nanos(warm_up).saturating_add(nanos(length));
     let mut before = None;
     while let Some(event) = world.clock.next_before(end) {
@@ -166,7 +166,7 @@ pub(super) fn trace(
     let one_of = setup.sample.max(1);
     let sampled = workload.scaled(1.0 / f64::from(one_of));
     let setup = Setup { speed: setup.speed / f64::from(one_of), ..setup };
-    let mut world = World::new(setup, &sampled, seed, warm_up)?;
+    let mut world = ClusterRun::new(setup, &sampled, seed, warm_up)?;
     let (from, mut arrivals) = (nanos(warm_up), Vec::new());
     while let Some(event) = world.clock.next_before(from.saturating_add(nanos(length))) {
         let Event::Arrives(slice) = event else { continue };
@@ -182,12 +182,13 @@ pub(super) fn trace(
     Ok(arrivals)
 }
 
-impl<'a> World<'a> {
+impl<'a> ClusterRun<'a> {
     fn new(setup: Setup, workload: &'a Workload, seed: u64, warm_up: Duration) -> Result<Self, WorkloadError> {
         let patterns = workload.patterns()?;
         let hosts: Vec<HostId> = (0..setup.hosts).map(HostId).collect();
-        let weighted: Vec<Weighted> = hosts.iter().map(|host| Weighted { host: *host, weight: 1.0 }).collect();
-        let part = |slice: &Slice| SlicePart { weight: slice.rate, replicas: setup.replicas, hosts: weighted.clone() };
+        let weighted: Vec<WeightedHost> = hosts.iter().map(|host| WeightedHost { host: *host, weight: 1.0 }).collect();
+        let part =
+            |slice: &Slice| SliceBuckets { weight: slice.rate, replicas: setup.replicas, hosts: weighted.clone() };
         let map = BucketMap::new(1, &workload.slices.iter().map(part).collect::<Vec<_>>());
         let slots = workload.slices.len() * KINDS;
         let mut pools: Vec<Option<Pool>> = (0..slots).map(|_| None).collect();
@@ -200,10 +201,10 @@ impl<'a> World<'a> {
                 let time = p.time_us * factor * 1000.0 / setup.speed;
                 let slo = Duration((p.slo_ms * 1000.0) as u64);
                 pools[n * KINDS + p.kind.index()] =
-                    Tally::new().map(|tally| Pool { slo, time: ServiceTime::new(time as u64), tally });
+                    PoolCounters::new().map(|tally| Pool { slo, time: ServiceTime::new(time as u64), tally });
             }
         }
-        let source = |((n, slice), pattern): ((usize, &'a Slice), _)| Source {
+        let source = |((n, slice), pattern): ((usize, &'a Slice), _)| SliceSource {
             slice,
             arrivals: Arrivals::new(&pattern, slice.rate, seed.wrapping_add(n as u64)),
             buckets: map.buckets(n).collect(),
@@ -212,14 +213,14 @@ impl<'a> World<'a> {
         };
         let sources = workload.slices.iter().enumerate().zip(patterns).map(source).collect();
         let shares = Shares::new(pools.iter().map(|pool| pool.as_ref().map(|pool| pool.slo)).collect());
-        let mut world = World {
+        let mut world = ClusterRun {
             setup,
             clock: Clock::new(),
             rng: Rng::new(seed),
             ring: Ring::new(&weighted, seed),
             maglev: Maglev::new(&hosts),
-            fleet: Fleet::new(hosts).with(setup.prefer),
-            board: Board::new(slots, Duration(setup.report_every.0.saturating_mul(STALE))).with(setup.estimate),
+            fleet: HostSet::new(hosts).with(setup.prefer),
+            board: LoadTable::new(slots, Duration(setup.report_every.0.saturating_mul(STALE))).with(setup.estimate),
             shares,
             hosts: Vec::new(),
             pools,
@@ -252,10 +253,10 @@ impl<'a> World<'a> {
                 self.begins(slice);
                 self.arrives_next(slice);
             }
-            Event::Comes(number) => self.comes(number),
+            Event::Comes(number) => self.on_message(number),
             Event::Done { host, core, took } => self.done(host, core, took),
             Event::Ends { host, pool, counted } => self.board.ended(HostId(host), pool, counted),
-            Event::Looks { host, count } => self.looks(host, count),
+            Event::Looks { host, count } => self.sample(host, count),
         }
     }
 
@@ -265,7 +266,7 @@ impl<'a> World<'a> {
     }
 
     /// Who of a slice begins which procedure: nothing of it depends on how hosts are chosen.
-    fn drawn(&mut self, number: usize) -> Option<Drawn> {
+    fn drawn(&mut self, number: usize) -> Option<Arriving> {
         let source = &self.sources[number];
         let ue = ue(source.slice, &mut self.rng);
         let own = Rng::new((u64::from(ue) << 8 | number as u64) ^ self.salt).bits();
@@ -274,13 +275,13 @@ impl<'a> World<'a> {
         let messages = procedure.messages;
         let each = procedure.time_us * source.slice.factor(ue) * 1000.0 / f64::from(messages) / self.setup.speed;
         let (each, between) = (each as Nanos, (procedure.between_ms * 1e6) as Nanos);
-        Some(Drawn { ue, own, bucket, pool: number * KINDS + procedure.kind.index(), messages, each, between })
+        Some(Arriving { ue, own, bucket, pool: number * KINDS + procedure.kind.index(), messages, each, between })
     }
 
     /// A UE of a slice begins a procedure: the balancer chooses its host.
     fn begins(&mut self, number: usize) {
         let Some(drawn) = self.drawn(number) else { return };
-        let Drawn { bucket, own, pool, .. } = drawn;
+        let Arriving { bucket, own, pool, .. } = drawn;
         let Some(Pool { slo, time, .. }) = &self.pools[pool] else { return };
         self.turn += 1;
         let owners = self.map.owners(bucket);
@@ -291,7 +292,7 @@ impl<'a> World<'a> {
         let host = match self.setup.inter {
             steer::Policy::ConsistentHash => self.ring.owners(own).next(),
             steer::Policy::Maglev => self.maglev.host(own),
-            policy => steer::choose(policy, &request, &self.fleet, &self.board, now).map(|choice| choice.host),
+            policy => steer::select_host(policy, &request, &self.fleet, &self.board, now).map(|choice| choice.host),
         };
         let Some(host) = host else { return };
         let counted = *time;
@@ -326,7 +327,7 @@ impl<'a> World<'a> {
     }
 
     /// A message comes to its host; the first of a procedure to the NF that the forwarder chooses, the others to the same.
-    fn comes(&mut self, number: Number) {
+    fn on_message(&mut self, number: Number) {
         let now = self.clock.now();
         let Some(running) = &mut self.running[number as usize] else { return };
         running.came = now;
@@ -335,7 +336,7 @@ impl<'a> World<'a> {
         let core = running.core.or_else(|| {
             let loads = self.hosts[at].loads(pool, &mut self.shares);
             let (time, slo) = self.pools[pool].as_ref().map(|p| (p.time, p.slo))?;
-            let choice = forward::choose(self.setup.intra, &loads, time, slo, self.turn, number.into())?;
+            let choice = dispatch::select_nf(self.setup.intra, &loads, time, slo, self.turn, number.into())?;
             Some(choice.nf)
         });
         let Some(core) = core else { return };
@@ -379,7 +380,7 @@ impl<'a> World<'a> {
         self.serve(host, core, 0);
     }
 
-    fn looks(&mut self, host: u16, count: u64) {
+    fn sample(&mut self, host: u16, count: u64) {
         let every = self.look_every();
         let own = &mut self.hosts[usize::from(host)];
         own.look(every);
@@ -431,7 +432,7 @@ fn ue(slice: &Slice, rng: &mut Rng) -> u32 {
 }
 
 /// Which procedure it begins.
-fn pick<'a>(source: &Source<'a>, rng: &mut Rng) -> Option<&'a Procedure> {
+fn pick<'a>(source: &SliceSource<'a>, rng: &mut Rng) -> Option<&'a Procedure> {
     let mut left = rng.unit() * source.parts;
     let procedures = &source.slice.procedures;
     let found = procedures.iter().find(|p| {

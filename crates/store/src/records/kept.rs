@@ -7,9 +7,9 @@
 //! word means is the caller's; 0 = there is nothing to go on with.
 
 use super::sealed::RecordsKey;
-use super::shared::SharedError;
+use super::shm::ShmError;
 use crate::region::{Region, RegionConfig, RegionError};
-use crate::{CommitError, ContextStore, Shm};
+use crate::{CommitError, ContextStore, ShmStore};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ const LOOK_EVERY: u32 = 128;
 /// The file.
 #[derive(Debug)]
 pub struct KeptContexts {
-    store: Shm,
+    store: ShmStore,
     key: RecordsKey,
     free: Vec<u32>,
     next: u32,
@@ -72,8 +72,8 @@ impl KeptContexts {
     ///
     /// # Errors
     ///
-    /// [`SharedError`].
-    pub fn open(path: &Path, contexts: u32, mark: u64, key: RecordsKey) -> Result<(Self, Opened), SharedError> {
+    /// [`ShmError`].
+    pub fn open(path: &Path, contexts: u32, mark: u64, key: RecordsKey) -> Result<(Self, Opened), ShmError> {
         let mut opened = Opened::default();
         let sizes = RegionConfig {
             packets: 1,
@@ -95,14 +95,14 @@ impl KeptContexts {
                 drop(region);
                 found?
             }
-            region => region.map_err(|error| SharedError::of(path, error))?,
+            region => region.map_err(|error| ShmError::of(path, error))?,
         };
-        region.board(MARK).store(mark, Ordering::Release);
+        region.shared_word(MARK).store(mark, Ordering::Release);
         // The file is this process's: the one that had it is dead.
         if let Some(dead) = region.bury_unlocked(0) {
             region.reclaim(dead);
         }
-        let store = Shm::new(&region).map_err(|_| SharedError::Foreign(path.to_owned()))?;
+        let store = ShmStore::new(&region).map_err(|_| ShmError::Foreign(path.to_owned()))?;
         let mut kept =
             KeptContexts { store, key, free: Vec::new(), next: 0, look: 0, has_room: true, sealed: Vec::new() };
         kept.index(&mut opened);
@@ -248,28 +248,28 @@ fn places(region: &Region) -> u32 {
 
 /// The word of a place. Whoever stores one has stored the octets that it belongs to.
 fn word_of(region: &Region, place: u32) -> u64 {
-    region.board(place + 1).load(Ordering::Acquire)
+    region.shared_word(place + 1).load(Ordering::Acquire)
 }
 
 fn set_word(region: &Region, place: u32, word: u64) {
-    region.board(place + 1).store(word, Ordering::Release);
+    region.shared_word(place + 1).store(word, Ordering::Release);
 }
 
 /// Whether a region that was found is not what is wanted now. A new one has no mark yet.
 fn is_other(region: &Region, sizes: RegionConfig, mark: u64) -> bool {
-    let found = region.config().board.checked_sub(1).map(|_| region.board(MARK).load(Ordering::Acquire));
+    let found = region.config().board.checked_sub(1).map(|_| region.shared_word(MARK).load(Ordering::Acquire));
     *region.config() != sizes || found.is_none_or(|found| found != 0 && found != mark)
 }
 
 /// A new file in the place of one.
-fn anew(path: &Path, sizes: RegionConfig) -> Result<Region, SharedError> {
+fn anew(path: &Path, sizes: RegionConfig) -> Result<Region, ShmError> {
     match std::fs::remove_file(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            return Err(SharedError::Io { path: path.to_owned(), source });
+            return Err(ShmError::Io { path: path.to_owned(), source });
         }
         _ => {}
     }
-    Region::open(path, sizes).map_err(|error| SharedError::of(path, error))
+    Region::open(path, sizes).map_err(|error| ShmError::of(path, error))
 }
 
 #[cfg(test)]
@@ -318,10 +318,7 @@ mod tests {
         // The word changes at each commit, the octets do not.
         kept.set(places[0], 21);
         kept.take_out(places[1]);
-        assert!(matches!(
-            KeptContexts::open(&path, 1000, 7, SealingKey::new([1; 32]).into()),
-            Err(SharedError::Taken(_))
-        ));
+        assert!(matches!(KeptContexts::open(&path, 1000, 7, SealingKey::new([1; 32]).into()), Err(ShmError::Taken(_))));
         let octets = fs::read(&path).unwrap();
         assert!(!octets.windows(8).any(|octets| octets == &SECRET[..8]), "nothing of it is in clear");
         // Nothing is written when a process is killed.
@@ -375,7 +372,7 @@ mod tests {
         assert_eq!(words(&open(&path, 8, 1).1), [13]);
         fs::write(&path, [7; 8192]).unwrap();
         let refused = KeptContexts::open(&path, 1000, 8, SealingKey::new([1; 32]).into());
-        assert!(matches!(refused, Err(SharedError::Foreign(_))), "it is no file of contexts, and not removed");
+        assert!(matches!(refused, Err(ShmError::Foreign(_))), "it is no file of contexts, and not removed");
     }
 
     #[test]

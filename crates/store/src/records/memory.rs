@@ -1,16 +1,16 @@
-use super::{Change, Found, Name, Operations, RecordError, Records};
+use super::{Change, Name, Operations, RecordError, RecordStore, StoredRecord};
 use crate::Version;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A record and when its life ends.
-type Kept = (Found, Instant);
+type ExpiringRecord = (StoredRecord, Instant);
 
 /// Records in the memory of this process: clones are ways to the same place.
 #[derive(Clone, Debug)]
 pub struct MemoryRecords {
-    records: Arc<Mutex<FxHashMap<Name, Kept>>>,
+    records: Arc<Mutex<FxHashMap<Name, ExpiringRecord>>>,
     life: Duration,
     operations: Operations,
 }
@@ -22,8 +22,8 @@ impl MemoryRecords {
     }
 }
 
-impl Records for MemoryRecords {
-    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+impl RecordStore for MemoryRecords {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
         self.operations.reads += names.len() as u64;
         self.operations.round_trips += 1;
         let now = Instant::now();
@@ -60,7 +60,7 @@ impl Records for MemoryRecords {
         changes.iter().map(&mut one).collect()
     }
 
-    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+    fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
         self.operations.round_trips += 1;
         let now = Instant::now();
         let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +78,7 @@ impl Records for MemoryRecords {
 }
 
 /// A record as a change leaves it.
-fn changed(mut found: Found, change: &Change<'_>) -> Found {
+fn changed(mut found: StoredRecord, change: &Change<'_>) -> StoredRecord {
     found.version = change.result();
     if let Some(octets) = change.octets() {
         found.octets = octets.to_vec();
@@ -105,6 +105,6 @@ mod tests {
     #[test]
     fn a_record_that_nobody_commits_any_more_ends() {
         let mut store = MemoryRecords::new(Duration::from_millis(100));
-        crate::conformance::lives(&mut store, Duration::from_millis(100));
+        crate::conformance::expiry_suite(&mut store, Duration::from_millis(100));
     }
 }

@@ -2,35 +2,35 @@
 //! under a name, whole or in parts, changed by compare-and-swap, each with a life that begins anew with every commit.
 //!
 //! Unlike a [`crate::ContextStore`], which is memory, such a place may be down, slow or full. An operation that fails has changed
-//! nothing, but for [`RecordError::Silent`]: there nobody knows. A commit that was carried out and whose answer was lost is found
+//! nothing, but for [`RecordError::OutcomeUnknown`]: there nobody knows. A commit that was carried out and whose answer was lost is found
 //! by loading the record: it has the version that was to be.
 
-mod behind;
+mod backoff;
 mod codec;
 mod format;
 mod kept;
 mod memory;
 #[cfg(feature = "mongodb")]
 mod mongo;
-mod open;
-mod pause;
 pub mod redis;
 mod sealed;
-mod shared;
+mod shm;
 mod tls;
+mod url;
+mod write_behind;
 
-pub use behind::{Behind, Writers, WritersConfig};
-pub use codec::{Codec, CodecError, Encoded, Known};
-pub use format::{Format, FormatError, Manner, Parts};
+pub use codec::{Codec, CodecError, Encoded, RecordBase};
+pub use format::{Format, FormatError, Parts, UpdateMode};
 pub use kept::{KeptContext, KeptContexts, Opened};
 pub use memory::MemoryRecords;
 #[cfg(feature = "mongodb")]
 pub use mongo::{MongoConfig, MongoRecords};
-pub use open::{Place, open};
-pub use redis::{ClusterConfig, Link, LinkConfig, RedisCluster, RedisRecords};
+pub use redis::{ClusterConfig, LinkConfig, RedisCluster, RedisConnection, RedisRecords};
 pub use sealed::{RecordsKey, Sealed};
-pub use shared::{SharedError, SharedRecords};
+pub use shm::{ShmError, ShmRecords};
 pub use tls::{DatabaseTls, DatabaseTlsError};
+pub use url::{StoreUrl, open};
+pub use write_behind::{WriteBehindRecords, Writers, WritersConfig};
 
 use crate::Version;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub struct Name {
 
 /// A record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct StoredRecord {
     /// Its version: it grows with each commit.
     pub version: Version,
     /// What it holds, if it was committed as a whole.
@@ -55,7 +55,7 @@ pub struct Found {
     pub parts: Vec<(String, Vec<u8>)>,
 }
 
-impl Found {
+impl StoredRecord {
     /// What a part holds, if it is there.
     pub fn part(&self, name: &str) -> Option<&[u8]> {
         self.parts.iter().find(|(of, _)| of == name).map(|(_, octets)| &octets[..])
@@ -64,7 +64,7 @@ impl Found {
 
 /// A part of a record: a function changes those that a step has changed. Names beginning with an underscore are the places' own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part<'a> {
+pub struct RecordPart<'a> {
     /// Its name, the same in all records of a collection.
     pub name: &'a str,
     /// What it holds.
@@ -93,10 +93,10 @@ pub enum RecordError {
     Down(String),
     /// It has not answered in time: whether it has done what was asked is not known.
     #[error("the database of records has not answered: {0}")]
-    Silent(String),
+    OutcomeUnknown(String),
     /// What it has is no record.
     #[error("the database of records has something else than a record: is it another program's too?")]
-    Stranger,
+    NotARecord,
     /// The record is sealed with another key.
     #[error("the records are sealed with another key: give all functions the same state.key-file")]
     OtherKey,
@@ -107,8 +107,8 @@ pub enum RecordError {
 
 impl RecordError {
     /// Whether the same may succeed later, with nothing changed here.
-    pub fn passes(&self) -> bool {
-        matches!(self, RecordError::Full | RecordError::Down(_) | RecordError::Silent(_))
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, RecordError::Full | RecordError::Down(_) | RecordError::OutcomeUnknown(_))
     }
 }
 
@@ -157,14 +157,14 @@ pub enum Change<'a> {
         /// That.
         expected: Version,
         /// What it holds.
-        parts: &'a [Part<'a>],
+        parts: &'a [RecordPart<'a>],
     },
     /// Puts parts into the record of version `expected` (0: into a new one), and leaves its others as they are.
     Update {
         /// That.
         expected: Version,
         /// What has changed.
-        parts: &'a [Part<'a>],
+        parts: &'a [RecordPart<'a>],
     },
     /// Puts a record in parts where none is, as the version after `before`: the second half of *delete and create*, by which the
     /// versions of a record go on.
@@ -172,7 +172,7 @@ pub enum Change<'a> {
         /// The version that was taken out.
         before: Version,
         /// What it holds.
-        parts: &'a [Part<'a>],
+        parts: &'a [RecordPart<'a>],
     },
     /// Takes a record of that version out.
     Remove {
@@ -203,7 +203,7 @@ impl<'a> Change<'a> {
     }
 
     /// The same change with other content.
-    fn with<'b>(&self, octets: &'b [u8], parts: &'b [Part<'b>]) -> Change<'b> {
+    fn with<'b>(&self, octets: &'b [u8], parts: &'b [RecordPart<'b>]) -> Change<'b> {
         match *self {
             Change::Commit { expected, .. } => Change::Commit { expected, octets },
             Change::Replace { expected, .. } => Change::Replace { expected, parts },
@@ -232,7 +232,7 @@ impl<'a> Change<'a> {
     }
 
     /// The parts.
-    fn parts(&self) -> &'a [Part<'a>] {
+    fn parts(&self) -> &'a [RecordPart<'a>] {
         match self {
             Change::Replace { parts, .. } | Change::Update { parts, .. } | Change::Create { parts, .. } => parts,
             Change::Commit { .. } | Change::Remove { .. } => &[],
@@ -241,13 +241,13 @@ impl<'a> Change<'a> {
 }
 
 /// A place of records. It is one thread's; others have their own way to the same place.
-pub trait Records: Send {
+pub trait RecordStore: Send {
     /// The records of these names, in their order.
     ///
     /// # Errors
     ///
     /// [`RecordError`], of all of them.
-    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError>;
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError>;
 
     /// Changes these records, in one go where the place can; what becomes of each. Each is one compare-and-swap, and they do not
     /// depend on each other. The version of a record that was taken out is 0.
@@ -259,7 +259,7 @@ pub trait Records: Send {
     /// # Errors
     ///
     /// [`RecordError`]: then nothing is known.
-    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError>;
+    fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError>;
 
     /// Names the incarnation of the place. As long as it is the same, the place has lost no commit that it answered: a
     /// record is as it was committed last, or it is gone. `None`: the place does not tell.
@@ -275,8 +275,8 @@ pub trait Records: Send {
     fn operations(&self) -> Operations;
 }
 
-impl<R: Records + ?Sized> Records for Box<R> {
-    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+impl<R: RecordStore + ?Sized> RecordStore for Box<R> {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
         (**self).load(names)
     }
 
@@ -284,8 +284,8 @@ impl<R: Records + ?Sized> Records for Box<R> {
         (**self).change(changes)
     }
 
-    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
-        (**self).numbers(collection)
+    fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        (**self).list_ids(collection)
     }
 
     fn incarnation(&mut self) -> Result<Option<String>, RecordError> {

@@ -3,7 +3,7 @@
 //! Whole records and each part are sealed for themselves, so parts are still changed one by one. Names, versions and the
 //! names of parts stay in clear. A record that was replaced is not told from its successor by sealing: versions do that.
 
-use super::{Change, Found, Name, Operations, Part, RecordError, Records};
+use super::{Change, Name, Operations, RecordError, RecordPart, RecordStore, StoredRecord};
 use crate::Version;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -71,7 +71,7 @@ impl<R: Clone> Clone for Sealed<R> {
     }
 }
 
-impl<R: Records> Sealed<R> {
+impl<R: RecordStore> Sealed<R> {
     /// The records of `inner`, sealed with `key`; as JSON strings if it keeps nothing else.
     pub fn new(inner: R, key: RecordsKey, is_json: bool) -> Self {
         Sealed { inner, key, is_json, of: String::new() }
@@ -87,7 +87,7 @@ impl<R: Records> Sealed<R> {
             let found = self.load(&[PROOF])?.pop().flatten();
             let expected = match found {
                 Some(found) if found.octets == PROVED => return Ok(()),
-                Some(_) => return Err(RecordError::Stranger),
+                Some(_) => return Err(RecordError::NotARecord),
                 None => 0,
             };
             let change = Change::Commit { expected, octets: PROVED };
@@ -122,7 +122,7 @@ impl<R: Records> Sealed<R> {
         let digits;
         let sealed = match sealed {
             [b'"', text @ .., b'"'] if self.is_json => {
-                digits = hex::decode(text).map_err(|_| RecordError::Stranger)?;
+                digits = hex::decode(text).map_err(|_| RecordError::NotARecord)?;
                 &digits
             }
             sealed => sealed,
@@ -131,12 +131,12 @@ impl<R: Records> Sealed<R> {
             Ok(mut octets) => Ok(std::mem::take(&mut *octets)),
             Err(OpenError::OtherKey { .. }) => Err(RecordError::OtherKey),
             Err(OpenError::NotSealed) => Err(RecordError::NotSealed),
-            Err(OpenError::Damaged) => Err(RecordError::Stranger),
+            Err(OpenError::Damaged) => Err(RecordError::NotARecord),
         }
     }
 
-    fn opened(&mut self, name: Name, found: Found) -> Result<Found, RecordError> {
-        let Found { version, octets, parts } = found;
+    fn opened(&mut self, name: Name, found: StoredRecord) -> Result<StoredRecord, RecordError> {
+        let StoredRecord { version, octets, parts } = found;
         // A record is a whole or in parts.
         let octets = if parts.is_empty() { self.open(name, "", &octets)? } else { octets };
         let mut opened = Vec::with_capacity(parts.len());
@@ -144,12 +144,12 @@ impl<R: Records> Sealed<R> {
             let octets = self.open(name, &part, &octets)?;
             opened.push((part, octets));
         }
-        Ok(Found { version, octets, parts: opened })
+        Ok(StoredRecord { version, octets, parts: opened })
     }
 }
 
-impl<R: Records> Records for Sealed<R> {
-    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+impl<R: RecordStore> RecordStore for Sealed<R> {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
         let found = self.inner.load(names)?;
         let of = names.iter().zip(found);
         of.map(|(name, found)| found.map(|found| self.opened(*name, found)).transpose()).collect()
@@ -161,10 +161,10 @@ impl<R: Records> Records for Sealed<R> {
             let whole = change.octets().map(|octets| self.seal(*name, "", octets)).unwrap_or_default();
             sealed.push((whole, change.parts().iter().map(|part| self.seal(*name, part.name, part.octets)).collect()));
         }
-        let mut parts: Vec<Vec<Part<'_>>> = Vec::with_capacity(changes.len());
+        let mut parts: Vec<Vec<RecordPart<'_>>> = Vec::with_capacity(changes.len());
         for ((_, change), (_, sealed)) in changes.iter().zip(&sealed) {
             let of = change.parts().iter().zip(sealed);
-            parts.push(of.map(|(part, octets)| Part { name: part.name, octets }).collect());
+            parts.push(of.map(|(part, octets)| RecordPart { name: part.name, octets }).collect());
         }
         let changes: Vec<(Name, Change<'_>)> = (changes.iter().zip(sealed.iter().zip(&parts)))
             .map(|((name, change), ((octets, _), parts))| (*name, change.with(octets, parts)))
@@ -172,8 +172,8 @@ impl<R: Records> Records for Sealed<R> {
         self.inner.change(&changes)
     }
 
-    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
-        self.inner.numbers(collection)
+    fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        self.inner.list_ids(collection)
     }
 
     fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
@@ -212,16 +212,16 @@ mod tests {
         let name = Name { collection: "amf", id: 3 };
         let mut place = MemoryRecords::new(LIFE);
         let mut sealed = Sealed::new(place.clone(), key(1), false);
-        let parts = [Part { name: "kamf", octets: b"very secret" }];
+        let parts = [RecordPart { name: "kamf", octets: b"very secret" }];
         sealed.change(&[(name, Change::Replace { expected: 0, parts: &parts })]).remove(0).unwrap();
         let there = place.load(&[name]).unwrap().remove(0).unwrap();
         assert!(!there.part("kamf").unwrap().windows(6).any(|window| window == b"secret"));
         assert_eq!(sealed.load(&[name]).unwrap()[0].as_ref().unwrap().part("kamf"), Some(&b"very secret"[..]));
         // What is moved to another record or part is not taken for its content.
-        let moved = [Part { name: "kamf", octets: there.part("kamf").unwrap() }];
+        let moved = [RecordPart { name: "kamf", octets: there.part("kamf").unwrap() }];
         let other = Name { id: 4, ..name };
         place.change(&[(other, Change::Replace { expected: 0, parts: &moved })]).remove(0).unwrap();
-        assert_eq!(sealed.load(&[other]), Err(RecordError::Stranger));
+        assert_eq!(sealed.load(&[other]), Err(RecordError::NotARecord));
         place
             .change(&[(Name { id: 5, ..name }, Change::Commit { expected: 0, octets: b"in clear" })])
             .remove(0)

@@ -2,7 +2,9 @@
 //! come back, without a panic, and a worker that takes its place serves new UEs.
 
 use super::mem::{AtomicU64, Ordering};
-use super::{Buffer, Dead, Key, Packet, Record, Region, RegionConfig, Ring, Slot, Snapshot, Worker, halves};
+use super::{
+    Buffer, CommitRecord, DeadWorker, Key, Packet, Region, RegionConfig, Ring, Slot, Snapshot, Worker, halves,
+};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -131,13 +133,13 @@ impl Host {
             9 => {
                 let numbers = region.numbers(0).expect("a table");
                 let taken = numbers.take(slot);
-                let _ = (numbers.reserve(number, slot), numbers.lend(number, slot), numbers.returned(number));
+                let _ = (numbers.reserve(number, slot), numbers.lend(number, slot), numbers.unlend(number));
                 let _ = (numbers.owner(number), numbers.used(), taken.map(|taken| numbers.give_back(taken, slot)));
                 region.clear_taken(slot);
             }
             10 => {
                 let _ = region.publish(0, &[1; 100]);
-                region.read_bulletin(0, &mut Vec::new());
+                region.read_published(0, &mut Vec::new());
             }
             11 => {
                 let ring = region.ring(random.below(12) as u16).expect("a ring");
@@ -147,7 +149,7 @@ impl Host {
                 }
             }
             12 => {
-                let dead = Dead { number: random.below(3) as u8 + 1 };
+                let dead = DeadWorker { number: random.below(3) as u8 + 1 };
                 region.take_over(slot, &dead, 0);
                 let _ = (region.held_by(&dead).count(), region.last_of(&dead), region.unsent(&dead));
                 while let Some(packet) = region.next(&self.own, slot) {
@@ -164,8 +166,8 @@ impl Host {
     fn commit(&mut self, slot: Slot, random: &mut Random) {
         let octets = vec![3; random.below(700)];
         self.region.read(slot, &mut self.seen);
-        let record = Record { context: &octets, outbox: &octets[..octets.len() / 3], ..Record::default() };
-        if let Ok(done) = self.own.commit(slot, &self.seen, &Record { deadline: Some(Instant(7)), ..record }) {
+        let record = CommitRecord { context: &octets, outbox: &octets[..octets.len() / 3], ..CommitRecord::default() };
+        if let Ok(done) = self.own.commit(slot, &self.seen, &CommitRecord { deadline: Some(Instant(7)), ..record }) {
             self.own.sent(done.buffer);
         }
     }
@@ -182,7 +184,7 @@ impl Host {
     }
 
     fn is_being_damaged(&self) -> bool {
-        self.region.board(0).load(Ordering::Relaxed) == 1
+        self.region.shared_word(0).load(Ordering::Relaxed) == 1
     }
 
     /// A worker has died: what it held is taken over, and another takes its place.
@@ -225,7 +227,7 @@ fn serves(host: &mut Host) {
         (Some(9), &b"hello"[..], slot.number().into())
     );
     assert!(!region.read(slot, &mut host.seen));
-    let record = Record { context: b"context", outbox: b"effects", ..Record::default() };
+    let record = CommitRecord { context: b"context", outbox: b"effects", ..CommitRecord::default() };
     let done = worker.commit(slot, &host.seen, &record).expect("committed");
     assert_eq!(worker.finish(slot), None);
     assert!(ring.acknowledge(&worker, taken));
@@ -261,13 +263,13 @@ fn storm(seed: u64, rounds: usize, beside: bool) -> bool {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         if beside {
-            host.region.board(0).store(1, Ordering::Relaxed);
+            host.region.shared_word(0).store(1, Ordering::Relaxed);
             let (region, over) = (host.region.clone(), &over);
             scope.spawn(move || {
                 let mut random = Random(seed ^ 0xabcd);
                 while !over.load(Ordering::Relaxed) {
                     damage(&region, &mut random, 1);
-                    region.board(0).store(1, Ordering::Relaxed);
+                    region.shared_word(0).store(1, Ordering::Relaxed);
                 }
             });
         }
@@ -285,7 +287,7 @@ fn storm(seed: u64, rounds: usize, beside: bool) -> bool {
         }
         over.store(true, Ordering::Relaxed);
     });
-    host.region.board(0).store(0, Ordering::Relaxed);
+    host.region.shared_word(0).store(0, Ordering::Relaxed);
     host.sweep();
     host.replace(1);
     serves(&mut host);

@@ -152,12 +152,12 @@ mod tests {
         let path = place.path().join("region");
         let config = RegionConfig::new(100, 1, 64 << 20);
         let one = Region::open(&path, config).unwrap();
-        one.board(3).store(42, std::sync::atomic::Ordering::Relaxed);
+        one.shared_word(3).store(42, std::sync::atomic::Ordering::Relaxed);
         assert!(matches!(Region::open(&path, config), Err(RegionError::Taken)), "somebody has it");
         drop(one);
         let other = Region::open(&path, RegionConfig::new(200, 1, 128 << 20)).unwrap();
         assert_eq!(other.config(), &config, "it is as it was made");
-        assert_eq!(other.board(3).load(std::sync::atomic::Ordering::Relaxed), 42);
+        assert_eq!(other.shared_word(3).load(std::sync::atomic::Ordering::Relaxed), 42);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nothing else is left behind");
         drop(other);
 

@@ -58,7 +58,7 @@ impl Buffer {
 
 /// What became of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Marked {
+pub(super) enum FlagOutcome {
     /// The buffer's generation is over.
     Stale,
     /// It is set.
@@ -128,14 +128,14 @@ impl Region {
     }
 
     /// Sets a flag of this use of the buffer; superseded and sent together end it. Worker `by` does so, if it is one.
-    pub(super) fn mark(&self, buffer: Buffer, flag: u32, by: Option<u8>) -> Marked {
-        let Some((chunk, ..)) = self.locate(buffer.number) else { return Marked::Stale };
+    pub(super) fn mark(&self, buffer: Buffer, flag: u32, by: Option<u8>) -> FlagOutcome {
+        let Some((chunk, ..)) = self.locate(buffer.number) else { return FlagOutcome::Stale };
         let word = self.word(self.buffer(buffer.number));
         let mut now = word.load(Ordering::Acquire);
         loop {
             let (generation, flags) = halves(now);
             if generation != buffer.generation {
-                return Marked::Stale;
+                return FlagOutcome::Stale;
             }
             let flags = flags | flag;
             let over = flags & (SUPERSEDED | SENT) == SUPERSEDED | SENT;
@@ -149,7 +149,7 @@ impl Region {
                 joined(generation.wrapping_add(1), PENDING)
             };
             match word.compare_exchange(now, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return if over { Marked::Free } else { Marked::Set },
+                Ok(_) => return if over { FlagOutcome::Free } else { FlagOutcome::Set },
                 Err(seen) => now = seen,
             }
         }
@@ -160,21 +160,21 @@ impl Region {
     }
 
     /// As [`Region::mark`]; a buffer whose use it ends is given back.
-    pub(super) fn mark_and_give_back(&self, buffer: Buffer, flag: u32, by: Option<u8>) {
-        if self.mark(buffer, flag, by) == Marked::Free {
-            self.give_back(buffer.number);
+    pub(super) fn mark_and_free(&self, buffer: Buffer, flag: u32, by: Option<u8>) {
+        if self.mark(buffer, flag, by) == FlagOutcome::Free {
+            self.free_buffer(buffer.number);
             self.note_giving(by, 0);
         }
     }
 
     /// Gives back what a dead worker was giving back. Who takes the buffer afterwards takes the mark off first, so it is
     /// free twice only if the mark is seen and then the bit, and the mark still.
-    pub(super) fn finish_giving(&self, buffer: Buffer) {
+    pub(super) fn finish_free(&self, buffer: Buffer) {
         let Some((chunk, place, _)) = self.locate(buffer.number) else { return };
         let bit = self.word(self.meta(chunk) + 1 + place / 64).load(Ordering::Acquire) >> (place % 64) & 1;
         let pending = joined(buffer.generation.wrapping_add(1), PENDING);
         if bit == 1 && self.word(self.buffer(buffer.number)).load(Ordering::Acquire) == pending {
-            self.give_back(buffer.number);
+            self.free_buffer(buffer.number);
         }
     }
 
@@ -184,7 +184,7 @@ impl Region {
     }
 
     /// Ends a use that nothing refers to.
-    pub(super) fn void(&self, buffer: Buffer) {
+    pub(super) fn invalidate(&self, buffer: Buffer) {
         let word = self.word(self.buffer(buffer.number));
         let now = word.load(Ordering::Acquire);
         if halves(now).0 == buffer.generation {
@@ -195,7 +195,7 @@ impl Region {
     }
 
     /// Makes a buffer free for its chunk's owner.
-    pub(super) fn give_back(&self, number: u32) {
+    pub(super) fn free_buffer(&self, number: u32) {
         if let Some((chunk, place, _)) = self.locate(number) {
             self.word(self.meta(chunk) + 1 + place / 64).fetch_and(!(1 << (place % 64)), Ordering::Release);
         }
@@ -234,7 +234,7 @@ impl Region {
     }
 
     /// Makes a chunk of a worker anybody's.
-    pub(super) fn orphan(&self, chunk: usize) {
+    pub(super) fn disown_chunk(&self, chunk: usize) {
         let meta = self.word(self.meta(chunk));
         meta.store(meta.load(Ordering::Relaxed) & 0xff | NOBODY << 8, Ordering::Release);
     }
@@ -312,7 +312,7 @@ impl Arena {
     /// worker to another, each would otherwise keep room for all of them.
     pub(super) fn trim(&mut self, region: &Region) {
         for class in &mut self.classes {
-            class.kept.drain(..).for_each(|number| region.give_back(number));
+            class.kept.drain(..).for_each(|number| region.free_buffer(number));
             let mut spare = 0;
             // Nobody else takes buffers of these chunks: one that is free stays so.
             class.chunks.retain(|chunk| {
@@ -320,7 +320,7 @@ impl Arena {
                 spare += usize::from(free);
                 let leave = free && spare > SPARE;
                 if leave {
-                    region.orphan(*chunk as usize);
+                    region.disown_chunk(*chunk as usize);
                 }
                 !leave
             });
@@ -329,13 +329,13 @@ impl Arena {
     }
 
     /// Gives back a buffer: kept for the next record, if it is the worker's own.
-    pub(super) fn put(&mut self, region: &Region, worker: u8, number: u32) {
+    pub(super) fn free(&mut self, region: &Region, worker: u8, number: u32) {
         let Some((chunk, _, class)) = region.locate(number) else { return };
         let kept = &mut self.classes[class].kept;
         if region.owner_of(chunk) == u64::from(worker) && kept.len() < KEPT {
             kept.push(number);
         } else {
-            region.give_back(number);
+            region.free_buffer(number);
         }
     }
 }

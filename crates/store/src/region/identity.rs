@@ -36,10 +36,10 @@ pub enum InsertError {
     Aliases,
 }
 
-pub(super) fn taken(taken: index::Taken) -> InsertError {
+pub(super) fn insert_error(taken: index::IdentifierTaken) -> InsertError {
     match taken {
-        index::Taken::By(slot) => InsertError::Taken(Slot(slot)),
-        index::Taken::Full => InsertError::Full,
+        index::IdentifierTaken::By(slot) => InsertError::Taken(Slot(slot)),
+        index::IdentifierTaken::Full => InsertError::Full,
     }
 }
 
@@ -100,7 +100,7 @@ impl Region {
         self.word(word).store(value.wrapping_add(1), Ordering::SeqCst);
         self.enter(key, value, slot.0).map_err(|error| {
             self.word(word).store(0, Ordering::Release);
-            taken(error)
+            insert_error(error)
         })
     }
 
@@ -141,7 +141,7 @@ impl Region {
         }
         self.enter(Key::Tmsi, u64::from(tmsi), slot).map_err(|error| {
             self.forget_tmsi(slot, tmsi);
-            taken(error)
+            insert_error(error)
         })
     }
 
@@ -197,7 +197,7 @@ impl Region {
         };
         self.enter(Key::Ltmsi, value - 1, slot.0).map_err(|error| {
             let _ = place.compare_exchange(value, 0, Ordering::AcqRel, Ordering::Relaxed);
-            taken(error)
+            insert_error(error)
         })
     }
 
@@ -292,11 +292,11 @@ impl Region {
         }
         for slot in self.slots() {
             for (key, value) in self.bound(slot.0) {
-                self.enter(key, value, slot.0).map_err(taken)?;
+                self.enter(key, value, slot.0).map_err(insert_error)?;
             }
         }
         for (slot, alias) in used.into_iter().chain(unused) {
-            match self.enter(Key::Ltmsi, u64::from(alias.get()), slot.0).map_err(taken) {
+            match self.enter(Key::Ltmsi, u64::from(alias.get()), slot.0).map_err(insert_error) {
                 Err(InsertError::Taken(_)) => self.forget_alias(slot.0, alias.get() + 1),
                 done => done?,
             }
@@ -326,7 +326,7 @@ impl Region {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::InsertError;
-    use crate::region::{Key, Record, Region, RegionConfig, Slot, Snapshot, Worker};
+    use crate::region::{CommitRecord, Key, Region, RegionConfig, Slot, Snapshot, Worker};
     use vireo_types::Ltmsi;
 
     fn ltmsi(n: u32) -> Ltmsi {
@@ -335,7 +335,7 @@ mod tests {
 
     fn insert(worker: &mut Worker, n: u32) -> Slot {
         let slot = worker.insert(ltmsi(n)).unwrap();
-        let _ = worker.commit(slot, &Snapshot::default(), &Record::default()).unwrap();
+        let _ = worker.commit(slot, &Snapshot::default(), &CommitRecord::default()).unwrap();
         slot
     }
 

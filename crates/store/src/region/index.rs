@@ -14,7 +14,7 @@ const OPEN: u64 = 1 << 31;
 
 /// Why an identifier was not entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum IdentifierTaken {
     /// It leads to this slot already.
     By(u32),
     /// Both its lines are full: seen only when the region has more UEs than it was made for.
@@ -60,18 +60,18 @@ impl Region {
     }
 
     /// Leads an identifier to a slot.
-    pub(super) fn enter(&self, key: Key, value: u64, slot: u32) -> Result<(), Taken> {
+    pub(super) fn enter(&self, key: Key, value: u64, slot: u32) -> Result<(), IdentifierTaken> {
         let (lines, tag) = self.lines(key, value);
         let mine = joined(tag, slot + 1);
         loop {
-            let cell = self.place(lines, mine | OPEN).ok_or(Taken::Full)?;
+            let cell = self.place(lines, mine | OPEN).ok_or(IdentifierTaken::Full)?;
             for other in lines.iter().flat_map(|line| *line..*line + LINE).filter(|other| *other != cell) {
                 let mut entry = self.word(other).load(Ordering::SeqCst);
                 while let Some(by) = self.entry(key, value, tag, entry) {
                     if entry & OPEN == 0 {
                         // Whether ours is still there does not matter: somebody may have removed it.
                         let _ = self.swap(cell, mine | OPEN, 0);
-                        return if by == slot { Ok(()) } else { Err(Taken::By(by)) };
+                        return if by == slot { Ok(()) } else { Err(IdentifierTaken::By(by)) };
                     }
                     match self.swap(other, entry, 0) {
                         Ok(_) => break,

@@ -6,7 +6,7 @@
 
 use super::mem::Ordering;
 use super::pool::P_NEXT;
-use super::{Dead, Packet, Region, Slot, Worker};
+use super::{DeadWorker, Packet, Region, Slot, Worker};
 
 const S_MAIL: usize = 2;
 const S_FLIGHT: usize = 3;
@@ -35,7 +35,7 @@ pub enum Posted {
 pub struct MailboxFull;
 
 #[derive(Clone, Copy)]
-struct Mail {
+struct MailboxWord {
     holder: u64,
     count: u64,
     changes: u64,
@@ -43,9 +43,14 @@ struct Mail {
     newest: u64,
 }
 
-impl Mail {
+impl MailboxWord {
     fn of(word: u64) -> Self {
-        Mail { holder: word >> 56, count: word >> 48 & 0xff, changes: word >> 32 & 0xffff, newest: word & 0xffff_ffff }
+        MailboxWord {
+            holder: word >> 56,
+            count: word >> 48 & 0xff,
+            changes: word >> 32 & 0xffff,
+            newest: word & 0xffff_ffff,
+        }
     }
 
     /// How many packets wait: none where none is the newest, whatever the count says.
@@ -59,12 +64,12 @@ impl Mail {
 }
 
 impl Region {
-    fn mail(&self, slot: Slot) -> (u64, Mail) {
+    fn mail(&self, slot: Slot) -> (u64, MailboxWord) {
         let word = self.word(self.slot(slot.0, S_MAIL)).load(Ordering::Acquire);
-        (word, Mail::of(word))
+        (word, MailboxWord::of(word))
     }
 
-    fn change(&self, slot: Slot, old: u64, new: Mail) -> bool {
+    fn change(&self, slot: Slot, old: u64, new: MailboxWord) -> bool {
         let word = self.word(self.slot(slot.0, S_MAIL));
         word.compare_exchange(old, new.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -148,7 +153,7 @@ impl Region {
             let newest = u64::from(packet.number) + 1;
             // Posters may meet here at the limit: the count has room for all workers beyond it.
             let count = (mail.waiting() + 1).min(0xff);
-            if self.change(slot, word, Mail { holder, count, newest, ..mail }) {
+            if self.change(slot, word, MailboxWord { holder, count, newest, ..mail }) {
                 return Ok(if mail.holder == 0 { Posted::Holder } else { Posted::Queued });
             }
         }
@@ -169,7 +174,7 @@ impl Region {
                 return Some(packet);
             }
             if mail.newest == 0 {
-                if self.change(slot, word, Mail { holder: 0, count: 0, ..mail }) {
+                if self.change(slot, word, MailboxWord { holder: 0, count: 0, ..mail }) {
                     return None;
                 }
                 continue;
@@ -187,15 +192,15 @@ impl Region {
     }
 
     /// The oldest packet that waits; `None` if the list has no end, or leads to what is no packet.
-    fn oldest(&self, mail: Mail) -> Option<Packet> {
+    fn oldest(&self, mail: MailboxWord) -> Option<Packet> {
         let (length, last) = self.chain(mail.newest).fold((0, 0), |(length, _), at| (length + 1, at));
         (length < LONGEST).then_some(last).filter(|last| *last != 0).map(|last| self.packet_now(last as u32 - 1))
     }
 
     /// Empties a mailbox whose list is no list, as only its holder does. What was in it is lost.
-    fn drop_list(&self, slot: Slot, word: u64, mail: Mail) {
+    fn drop_list(&self, slot: Slot, word: u64, mail: MailboxWord) {
         self.mem.fault();
-        if self.change(slot, word, Mail { count: 0, newest: 0, ..mail }) {
+        if self.change(slot, word, MailboxWord { count: 0, newest: 0, ..mail }) {
             let waiting: Vec<u64> = self.chain(mail.newest).collect();
             for at in waiting {
                 self.free_packet(self.packet_now(at as u32 - 1));
@@ -210,7 +215,7 @@ impl Region {
             let (word, mail) = self.mail(slot);
             let count = mail.count.saturating_sub(1);
             if mail.newest == place {
-                if self.change(slot, word, Mail { newest: 0, count, ..mail }) {
+                if self.change(slot, word, MailboxWord { newest: 0, count, ..mail }) {
                     return true;
                 }
                 continue;
@@ -224,7 +229,7 @@ impl Region {
     fn less(&self, slot: Slot) -> bool {
         loop {
             let (word, mail) = self.mail(slot);
-            if self.change(slot, word, Mail { count: mail.count.saturating_sub(1), ..mail }) {
+            if self.change(slot, word, MailboxWord { count: mail.count.saturating_sub(1), ..mail }) {
                 return true;
             }
         }
@@ -232,14 +237,14 @@ impl Region {
 
     /// The UEs that a dead worker held. It looks at every slot: a host that gives out UEs by rings alone does not need it,
     /// since each UE that a worker holds is in a ring of its, waiting or in flight (see [`super::Ring::requeue`]).
-    pub fn held_by(&self, dead: &Dead) -> impl Iterator<Item = Slot> {
+    pub fn held_by(&self, dead: &DeadWorker) -> impl Iterator<Item = Slot> {
         let holder = u64::from(dead.number) + 1;
         (0..self.lay.slot_count as u32).map(Slot).filter(move |slot| self.mail(*slot).1.holder == holder)
     }
 
     /// Takes a UE from its dead holder and gives it to another, who is told and goes on by [`Region::next`]. False if it
     /// was not the dead one's any more.
-    pub fn take_over(&self, slot: Slot, dead: &Dead, holder: u8) -> bool {
+    pub fn take_over(&self, slot: Slot, dead: &DeadWorker, holder: u8) -> bool {
         loop {
             let (word, mail) = self.mail(slot);
             if mail.holder != u64::from(dead.number) + 1 {
@@ -247,14 +252,14 @@ impl Region {
             }
             // The dead one may have died before it counted what it took out.
             let count = self.chain(mail.newest).take(0xff).count() as u64;
-            if self.change(slot, word, Mail { holder: u64::from(holder) + 1, count, ..mail }) {
+            if self.change(slot, word, MailboxWord { holder: u64::from(holder) + 1, count, ..mail }) {
                 return true;
             }
         }
     }
 
     /// Whether nobody holds the UE of a slot and nothing waits for it.
-    pub fn is_at_rest(&self, slot: Slot) -> bool {
+    pub fn is_idle_and_empty(&self, slot: Slot) -> bool {
         self.is_idle(slot.0)
     }
 
@@ -271,17 +276,19 @@ impl Region {
             match mail.holder.checked_sub(1) {
                 Some(holder) => return Err(holder as u8),
                 None if !still() => return Ok(false),
-                None if self.change(slot, word, Mail { holder: u64::from(dead) + 1, ..mail }) => return Ok(true),
+                None if self.change(slot, word, MailboxWord { holder: u64::from(dead) + 1, ..mail }) => {
+                    return Ok(true);
+                }
                 None => {}
             }
         }
     }
 
     /// Holds a UE no more that [`Region::hold_idle`] held. Packets that came meanwhile were for one who is gone.
-    pub(super) fn let_go(&self, slot: Slot) {
+    pub(super) fn release_idle(&self, slot: Slot) {
         loop {
             let (word, mail) = self.mail(slot);
-            if self.change(slot, word, Mail { holder: 0, count: 0, newest: 0, ..mail }) {
+            if self.change(slot, word, MailboxWord { holder: 0, count: 0, newest: 0, ..mail }) {
                 let waiting: Vec<u64> = self.chain(mail.newest).collect();
                 for at in waiting {
                     self.free_packet(self.packet_now(at as u32 - 1));

@@ -5,7 +5,7 @@
 //! loom's. It knows nothing of what the words mean.
 
 #[cfg(all(test, not(loom)))]
-pub use super::mortal::AtomicU64;
+pub use super::crash_points::AtomicU64;
 #[cfg(not(any(test, loom)))]
 pub use std::sync::atomic::AtomicU64;
 #[cfg(not(loom))]
@@ -17,7 +17,7 @@ pub use loom::sync::atomic::AtomicU64;
 pub(super) use loom::sync::atomic::{Ordering, fence};
 
 #[cfg(not(loom))]
-use super::worker::Sole;
+use super::worker::SingleWorker;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -183,7 +183,7 @@ impl Mem {
 }
 
 #[cfg(not(loom))]
-impl Sole {
+impl SingleWorker {
     /// The octets of a record that is current, in place.
     pub(crate) fn octets(&self, number: usize, octets: usize) -> &[u8] {
         let mem = &self.region().mem;

@@ -13,9 +13,10 @@
 
 #[cfg(not(loom))]
 mod bell;
-mod board;
 #[cfg(all(test, not(loom)))]
-mod deaths;
+mod crash_points;
+#[cfg(all(test, not(loom)))]
+mod crash_tests;
 #[cfg(all(test, not(loom)))]
 mod faults;
 #[cfg(not(loom))]
@@ -27,33 +28,32 @@ mod layout;
 mod mailbox;
 #[allow(unsafe_code)]
 mod mem;
-#[cfg(all(test, not(loom)))]
-mod mortal;
-mod numbers;
-mod pipe;
+mod number_table;
 mod pool;
 mod reclaim;
 mod ring;
+mod shared_words;
 mod slots;
+mod spsc;
 mod vacancy;
 mod worker;
 
 #[cfg(not(loom))]
 pub use bell::Bell;
-pub use board::PublishError;
 pub use heap::{Buffer, LARGEST as LARGEST_RECORD};
 pub use identity::InsertError;
 pub use layout::Key;
 pub use mailbox::{MailboxFull, Posted};
 pub use mem::AtomicU64;
-pub use numbers::Numbers;
-pub use pipe::{Receiver, Sender};
+pub use number_table::NumberTable;
 pub use pool::{LARGE_PACKET_OCTETS, PACKET_OCTETS, Packet};
 pub use reclaim::Reclaim;
-pub use ring::{Ring, RingFull, Taken};
-pub use slots::{Committed, Record, Slot, Snapshot, next_version};
-pub(crate) use worker::Sole;
-pub use worker::{BuryError, Dead, JoinError, Worker};
+pub use ring::{InFlightItem, Ring, RingFull};
+pub use shared_words::PublishError;
+pub use slots::{CommitRecord, Committed, Slot, Snapshot, next_version};
+pub use spsc::{Receiver, Sender};
+pub(crate) use worker::SingleWorker;
+pub use worker::{DeadWorker, JoinError, ReapError, Worker};
 
 use layout::Layout;
 #[cfg(not(loom))]
@@ -337,8 +337,8 @@ impl Region {
     }
 
     /// A worker of a model has ended as if it were killed.
-    pub fn declare_dead(&self, number: u8) -> Dead {
-        Dead { number }
+    pub fn declare_dead(&self, number: u8) -> DeadWorker {
+        DeadWorker { number }
     }
 
     /// Buffers in the chunks of a worker that no slot refers to.

@@ -133,7 +133,7 @@ impl Region {
 /// Where a worker looks for a free packet: a part of the pool that grows when too many of it are in use, and shrinks when
 /// none is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
+pub(super) struct SearchWindow {
     /// Its first packet: workers begin at different ones.
     base: u32,
     size: u32,
@@ -143,14 +143,14 @@ pub(super) struct Window {
     busy: bool,
 }
 
-impl Window {
+impl SearchWindow {
     /// Packets at least.
     const LEAST: u32 = 256;
     /// So many in use, one after the other, and it grows.
     const MISSES: u32 = 32;
 
     pub(super) fn new(base: u32) -> Self {
-        Window { base, size: Self::LEAST, at: 0, busy: false }
+        SearchWindow { base, size: Self::LEAST, at: 0, busy: false }
     }
 
     /// The next packet to try, of `count`; `missed` have been tried in vain. `None` when all have been.

@@ -8,7 +8,7 @@
 use super::heap::{self, Buffer};
 use super::mem::Ordering;
 use super::slots::{B_PLACE, B_PREVIOUS, LEAVING, S_ID, S_LEAVING};
-use super::{Dead, Region, Slot, Worker, halves};
+use super::{DeadWorker, Region, Slot, Worker, halves};
 
 /// Slots or packets that cost about as much to look at as a chunk.
 const CHUNK_COST: usize = 32;
@@ -18,14 +18,14 @@ const CHUNK_COST: usize = 32;
 #[derive(Debug)]
 pub struct Reclaim {
     region: Region,
-    dead: Dead,
-    part: Part,
+    dead: DeadWorker,
+    part: ReclaimPhase,
     at: usize,
     freed: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum ReclaimPhase {
     Giving,
     Slots,
     Buffers,
@@ -37,21 +37,21 @@ enum Part {
 impl Region {
     /// Begins to free what a dead worker held that no UE refers to, and its number. Its items in flight and the UEs that it
     /// was working for are taken over first, and what it committed has left.
-    pub fn reclaim_begin(&self, dead: Dead) -> Reclaim {
-        Reclaim { region: self.clone(), dead, part: Part::Giving, at: 0, freed: 0 }
+    pub fn reclaim_begin(&self, dead: DeadWorker) -> Reclaim {
+        Reclaim { region: self.clone(), dead, part: ReclaimPhase::Giving, at: 0, freed: 0 }
     }
 
     /// All of [`Region::reclaim_begin`] at once. Returns how many buffers became free.
-    pub fn reclaim(&self, dead: Dead) -> usize {
+    pub fn reclaim(&self, dead: DeadWorker) -> usize {
         let mut reclaim = self.reclaim_begin(dead);
-        while !reclaim.go_on(usize::MAX / 2) {}
+        while !reclaim.advance(usize::MAX / 2) {}
         reclaim.freed
     }
 }
 
 impl Worker {
     /// As [`Region::reclaim`].
-    pub fn reclaim(&mut self, dead: Dead) -> usize {
+    pub fn reclaim(&mut self, dead: DeadWorker) -> usize {
         self.region.reclaim(dead)
     }
 }
@@ -59,44 +59,44 @@ impl Worker {
 impl Reclaim {
     /// Goes on by a piece: about so many slots or packets are looked at (4,000 take a fraction of a millisecond). True if it
     /// is done: the number of the worker is free.
-    pub fn go_on(&mut self, amount: usize) -> bool {
+    pub fn advance(&mut self, amount: usize) -> bool {
         let (region, worker) = (&self.region, self.dead.number);
         let chunks = region.lay.chunk_count;
         let (size, next) = match self.part {
-            Part::Giving => (1, Part::Slots),
-            Part::Slots => (region.lay.slot_count, Part::Buffers),
-            Part::Buffers => (chunks, Part::Packets),
-            Part::Packets => (region.packet_count() as usize, Part::Chunks),
-            Part::Chunks => (chunks, Part::Done),
-            Part::Done => return true,
+            ReclaimPhase::Giving => (1, ReclaimPhase::Slots),
+            ReclaimPhase::Slots => (region.lay.slot_count, ReclaimPhase::Buffers),
+            ReclaimPhase::Buffers => (chunks, ReclaimPhase::Packets),
+            ReclaimPhase::Packets => (region.packet_count() as usize, ReclaimPhase::Chunks),
+            ReclaimPhase::Chunks => (chunks, ReclaimPhase::Done),
+            ReclaimPhase::Done => return true,
         };
-        let amount = if self.part == Part::Buffers { amount / CHUNK_COST } else { amount };
+        let amount = if self.part == ReclaimPhase::Buffers { amount / CHUNK_COST } else { amount };
         let end = self.at.saturating_add(amount.max(1)).min(size);
         let places = self.at..end;
         match self.part {
-            Part::Giving => {
-                Buffer::from_word(region.giving(worker)).into_iter().for_each(|buffer| region.finish_giving(buffer));
+            ReclaimPhase::Giving => {
+                Buffer::from_word(region.giving(worker)).into_iter().for_each(|buffer| region.finish_free(buffer));
             }
-            Part::Slots => places.for_each(|slot| region.reclaim_slot(slot as u32, worker)),
-            Part::Buffers => {
+            ReclaimPhase::Slots => places.for_each(|slot| region.reclaim_slot(slot as u32, worker)),
+            ReclaimPhase::Buffers => {
                 let mine = places.filter(|chunk| region.is_chunk_of(*chunk, worker));
                 self.freed += mine.map(|chunk| region.reclaim_buffers(chunk)).sum::<usize>();
             }
-            Part::Packets => places.for_each(|number| region.reclaim_packet(worker, number as u32)),
+            ReclaimPhase::Packets => places.for_each(|number| region.reclaim_packet(worker, number as u32)),
             // When all of them have been looked through: a buffer of one says what is in another.
-            Part::Chunks => {
-                places.filter(|chunk| region.is_chunk_of(*chunk, worker)).for_each(|chunk| region.orphan(chunk));
+            ReclaimPhase::Chunks => {
+                places.filter(|chunk| region.is_chunk_of(*chunk, worker)).for_each(|chunk| region.disown_chunk(chunk));
             }
-            Part::Done => {}
+            ReclaimPhase::Done => {}
         }
         self.at = end;
         if end == size {
             (self.part, self.at) = (next, 0);
         }
-        if self.part == Part::Done {
+        if self.part == ReclaimPhase::Done {
             region.dismiss(worker);
         }
-        self.part == Part::Done
+        self.part == ReclaimPhase::Done
     }
 
     /// Buffers that became free until now.
@@ -120,13 +120,13 @@ impl Region {
             return;
         }
         if let Some(removed) = Buffer::from_word(leaving) {
-            self.mark_and_give_back(removed, heap::SUPERSEDED, None);
+            self.mark_and_free(removed, heap::SUPERSEDED, None);
         }
         let empty = || id.load(Ordering::Acquire) == now && halves(self.current(slot)).1 == 0;
         match self.hold_idle(Slot(slot), worker, empty) {
             Ok(true) => {
                 self.release(slot);
-                self.let_go(Slot(slot));
+                self.release_idle(Slot(slot));
             }
             Ok(false) => {}
             // Who works for it now fills it or empties it, and answers for it from here on.
@@ -149,11 +149,11 @@ impl Region {
             if current {
                 // It died between its commit and the word about it.
                 if let Some(previous) = Buffer::from_word(self.word(base + B_PREVIOUS).load(Ordering::Acquire)) {
-                    self.mark_and_give_back(previous, heap::SUPERSEDED, None);
+                    self.mark_and_free(previous, heap::SUPERSEDED, None);
                 }
             } else if flags & heap::COMMITTED == 0 && !Region::is_pending(flags) {
-                self.void(Buffer { number, generation });
-                self.give_back(number);
+                self.invalidate(Buffer { number, generation });
+                self.free_buffer(number);
                 freed += 1;
             }
         }

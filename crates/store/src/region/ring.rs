@@ -8,7 +8,7 @@
 
 use super::layout::RING;
 use super::mem::{AtomicU64, Ordering};
-use super::{Dead, Region, Worker};
+use super::{DeadWorker, Region, Worker};
 
 pub(super) const HEAD: usize = 0;
 pub(super) const TAIL: usize = 8;
@@ -32,7 +32,7 @@ pub struct Ring {
 
 /// An item in flight: taken, and not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct InFlightItem {
     position: u64,
     /// The item.
     pub item: u64,
@@ -101,7 +101,7 @@ impl Ring {
     }
 
     /// Takes the oldest item; it is in flight until [`Ring::acknowledge`].
-    pub fn take(&self, worker: &Worker) -> Option<Taken> {
+    pub fn take(&self, worker: &Worker) -> Option<InFlightItem> {
         loop {
             let head = self.at(HEAD).load(Ordering::SeqCst);
             let (cell, lap) = (self.cell(head), self.lap(head));
@@ -111,7 +111,7 @@ impl Ring {
                 let taken = word(lap, TAKEN, worker.number, now & ITEM);
                 if cell.compare_exchange(now, taken, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
                     self.advance(HEAD, head);
-                    return Some(Taken { position: head, item: now & ITEM });
+                    return Some(InFlightItem { position: head, item: now & ITEM });
                 }
             } else if found == lap && state == TAKEN || found == (lap + 1) & LAPS {
                 self.advance(HEAD, head);
@@ -122,7 +122,7 @@ impl Ring {
     }
 
     /// An item is done with: its place is free. False if it was not this worker's any more.
-    pub fn acknowledge(&self, worker: &Worker, taken: Taken) -> bool {
+    pub fn acknowledge(&self, worker: &Worker, taken: InFlightItem) -> bool {
         let lap = self.lap(taken.position);
         let now = word(lap, TAKEN, worker.number, taken.item);
         let empty = word((lap + 1) & LAPS, EMPTY, 0, 0);
@@ -131,7 +131,7 @@ impl Ring {
 
     /// Takes a dead worker's items in flight over, in their order. Each is given to one caller once; should that one die
     /// too, they are its items in flight.
-    pub fn requeue(&self, dead: &Dead, worker: &Worker) -> Vec<Taken> {
+    pub fn requeue(&self, dead: &DeadWorker, worker: &Worker) -> Vec<InFlightItem> {
         let last = self.at(HEAD).load(Ordering::SeqCst).max(self.at(TAIL).load(Ordering::SeqCst));
         let mine = |position: u64| {
             let (cell, lap) = (self.cell(position), self.lap(position));
@@ -140,7 +140,7 @@ impl Ring {
             let taken = word(lap, TAKEN, worker.number, item);
             let theirs = now == word(lap, TAKEN, dead.number, item);
             let done = theirs && cell.compare_exchange(now, taken, Ordering::SeqCst, Ordering::Relaxed).is_ok();
-            done.then_some(Taken { position, item })
+            done.then_some(InFlightItem { position, item })
         };
         (last.saturating_sub(self.cells)..=last).filter_map(mine).collect()
     }

@@ -4,10 +4,10 @@
 //! A record is what one step made true: the context, the sequence number of the input that was consumed, and the outbox:
 //! the effects that may leave now. Its buffer is free again when another record is current *and* its effects have left.
 
-use super::heap::{self, Buffer, Marked};
+use super::heap::{self, Buffer, FlagOutcome};
 use super::layout::{BUFFER_HEADER, SLOT};
 use super::mem::{Ordering, WORD, fence};
-use super::{Dead, Region, Worker, halves, joined};
+use super::{DeadWorker, Region, Worker, halves, joined};
 use crate::{CommitError, Version};
 use vireo_types::Instant;
 
@@ -40,7 +40,7 @@ impl Slot {
 
 /// What a step commits.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Record<'a> {
+pub struct CommitRecord<'a> {
     /// The sequence number of the last input consumed: an input at or below it has been carried out.
     pub consumed: u64,
     /// When something is due.
@@ -339,7 +339,7 @@ impl Region {
     /// The records that a dead worker committed and whose effects were not noted as sent. Who takes over lets them leave
     /// (again, perhaps: with the same octets) before it reclaims the worker. It looks at every record of the worker; see
     /// [`Region::last_of`].
-    pub fn unsent(&self, dead: &Dead) -> Vec<Buffer> {
+    pub fn unsent(&self, dead: &DeadWorker) -> Vec<Buffer> {
         let unsent = self.owned_by(dead.number).filter_map(|number| {
             let (generation, flags) = halves(self.word(self.buffer(number)).load(Ordering::Acquire));
             (flags & heap::SENT == 0 && self.was_committed(number)).then_some(Buffer { number, generation })
@@ -349,7 +349,7 @@ impl Region {
 
     /// The record that a dead worker committed last, if its effects were not noted as sent. A worker that tells the egress
     /// of each record before it commits the next has no other that the egress was not told of.
-    pub fn last_of(&self, dead: &Dead) -> Option<Buffer> {
+    pub fn last_of(&self, dead: &DeadWorker) -> Option<Buffer> {
         let last = Buffer::from_word(self.last_commit(dead.number))?;
         self.capacity(last.number)?;
         let (generation, flags) = halves(self.word(self.buffer(last.number)).load(Ordering::Acquire));
@@ -368,7 +368,7 @@ impl Region {
             return Err(CommitError::Conflict);
         }
         if let Some(previous) = Buffer::from_word(previous) {
-            self.mark_and_give_back(previous, heap::SUPERSEDED, Some(by));
+            self.mark_and_free(previous, heap::SUPERSEDED, Some(by));
         }
         if let Some(old) = old {
             self.mark(old, heap::COMMITTED, Some(by));
@@ -424,7 +424,7 @@ impl Worker {
             self.done(buffer, heap::SUPERSEDED | heap::SENT);
         }
         self.region.word(self.region.slot(slot.0, S_LEAVING)).store(0, Ordering::Release);
-        self.region.let_go(slot);
+        self.region.release_idle(slot);
         self.region.release(slot.0);
         next
     }
@@ -434,11 +434,16 @@ impl Worker {
     /// # Errors
     ///
     /// When another is, or there is no room; nothing has changed then.
-    pub fn commit(&mut self, slot: Slot, seen: &Snapshot, record: &Record<'_>) -> Result<Committed, CommitError> {
+    pub fn commit(&mut self, slot: Slot, seen: &Snapshot, record: &CommitRecord<'_>) -> Result<Committed, CommitError> {
         self.commit_word(slot, seen.word, record)
     }
 
-    pub(crate) fn commit_word(&mut self, slot: Slot, seen: u64, record: &Record<'_>) -> Result<Committed, CommitError> {
+    pub(crate) fn commit_word(
+        &mut self,
+        slot: Slot,
+        seen: u64,
+        record: &CommitRecord<'_>,
+    ) -> Result<Committed, CommitError> {
         let octets = record.context.len().next_multiple_of(WORD) + record.outbox.len();
         if octets > heap::LARGEST {
             return Err(CommitError::TooLarge(octets));
@@ -449,7 +454,7 @@ impl Worker {
         let old = match region.set_out(slot, seen, self.number) {
             Ok(old) => old,
             Err(error) => {
-                self.arena.put(&self.region, self.number, number);
+                self.arena.free(&self.region, self.number, number);
                 return Err(error);
             }
         };
@@ -465,8 +470,8 @@ impl Worker {
                 Ok(Committed { version, buffer, old })
             }
             Err(_) => {
-                self.region.void(buffer);
-                self.arena.put(&self.region, self.number, number);
+                self.region.invalidate(buffer);
+                self.arena.free(&self.region, self.number, number);
                 Err(CommitError::Conflict)
             }
         }
@@ -475,7 +480,7 @@ impl Worker {
     /// Whether there is room for a record of so many octets: one who commits alone has it for the next.
     pub(crate) fn has_room(&mut self, octets: usize) -> bool {
         let number = if octets > heap::LARGEST { None } else { self.arena.take(&self.region, self.number, octets) };
-        number.inspect(|number| self.arena.put(&self.region, self.number, *number)).is_some()
+        number.inspect(|number| self.arena.free(&self.region, self.number, *number)).is_some()
     }
 
     /// Takes the record of `seen` and its UE out. Effects of that record may still leave.
@@ -514,8 +519,8 @@ impl Worker {
     }
 
     pub(super) fn done(&mut self, buffer: Buffer, flag: u32) {
-        if self.region.mark(buffer, flag, Some(self.number)) == Marked::Free {
-            self.arena.put(&self.region, self.number, buffer.number);
+        if self.region.mark(buffer, flag, Some(self.number)) == FlagOutcome::Free {
+            self.arena.free(&self.region, self.number, buffer.number);
             self.region.note_giving(Some(self.number), 0);
         }
     }
@@ -524,10 +529,17 @@ impl Worker {
 impl Region {
     /// As [`Worker::sent`], for who is no worker.
     pub fn sent(&self, buffer: Buffer) {
-        self.mark_and_give_back(buffer, heap::SENT, None);
+        self.mark_and_free(buffer, heap::SENT, None);
     }
 
-    fn fill(&self, number: u32, slot: Slot, version: Version, old: Option<Buffer>, record: &Record<'_>) -> Buffer {
+    fn fill(
+        &self,
+        number: u32,
+        slot: Slot,
+        version: Version,
+        old: Option<Buffer>,
+        record: &CommitRecord<'_>,
+    ) -> Buffer {
         let base = self.buffer(number);
         let put = |word: usize, value: u64| self.word(base + word).store(value, Ordering::Relaxed);
         let generation = halves(self.word(base).load(Ordering::Relaxed)).0;

@@ -6,7 +6,7 @@
 //!
 //! The list belongs to the process: a worker that is killed leaves its slots to the search of the others.
 
-use super::identity::{InsertError, taken};
+use super::identity::{InsertError, insert_error};
 use super::layout::{H_USED, Key};
 use super::mem::Ordering;
 use super::slots::S_ID;
@@ -83,7 +83,7 @@ impl Worker {
             self.region.word(self.region.slot(slot, S_ID)).store(0, Ordering::Release);
             self.region.vacated();
             self.vacant.freed(Slot(slot));
-            match taken(error) {
+            match insert_error(error) {
                 InsertError::Taken(slot) => Ok(slot),
                 full => Err(full),
             }
@@ -128,10 +128,10 @@ impl Worker {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use crate::region::crash_points::reads;
     use crate::region::layout::H_USED;
     use crate::region::mem::Ordering;
-    use crate::region::mortal::reads;
-    use crate::region::{InsertError, Record, Region, RegionConfig, Slot, Snapshot, Worker};
+    use crate::region::{CommitRecord, InsertError, Region, RegionConfig, Slot, Snapshot, Worker};
     use vireo_types::Ltmsi;
 
     /// Words that one insertion may read, whatever the size of the region.
@@ -144,7 +144,7 @@ mod tests {
     fn insert(worker: &mut Worker, n: u32) -> Slot {
         let (slot, mut seen) = (worker.insert(ltmsi(n)).unwrap(), Snapshot::default());
         worker.region().read(slot, &mut seen);
-        let _ = worker.commit(slot, &seen, &Record::default()).unwrap();
+        let _ = worker.commit(slot, &seen, &CommitRecord::default()).unwrap();
         slot
     }
 

@@ -5,7 +5,7 @@ use super::Region;
 use super::heap::Arena;
 use super::layout::{H_SOLE, WORKER};
 use super::mem::Ordering;
-use super::pool::Window;
+use super::pool::SearchWindow;
 use super::vacancy::Vacant;
 
 /// Of a worker's record.
@@ -28,16 +28,16 @@ pub struct Worker {
     pub(super) number: u8,
     pub(super) arena: Arena,
     pub(super) vacant: Vacant,
-    pub(super) packets: Window,
+    pub(super) packets: SearchWindow,
     /// Packets that it freed, perhaps free still.
     pub(super) spare: Vec<u32>,
 }
 
 /// The only worker of a region.
 #[derive(Debug)]
-pub(crate) struct Sole(Worker);
+pub(crate) struct SingleWorker(Worker);
 
-impl Sole {
+impl SingleWorker {
     /// The region.
     pub(crate) fn region(&self) -> &Region {
         &self.0.region
@@ -65,7 +65,7 @@ pub enum JoinError {
 
 /// Why a worker cannot be buried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BuryError {
+pub enum ReapError {
     /// Its process is still there, if only stopped: it might wake and go on.
     #[error("process {0} of the worker is still there; kill it and wait for its end first")]
     Alive(u32),
@@ -76,11 +76,11 @@ pub enum BuryError {
 
 /// A worker whose process is gone, reaped: what it held may be taken over.
 #[derive(Debug)]
-pub struct Dead {
+pub struct DeadWorker {
     pub(super) number: u8,
 }
 
-impl Dead {
+impl DeadWorker {
     /// Its number.
     pub fn number(&self) -> u8 {
         self.number
@@ -108,7 +108,7 @@ impl Region {
     /// # Errors
     ///
     /// When there is another, or the number is taken.
-    pub(crate) fn join_alone(&self, number: u8) -> Result<Sole, JoinError> {
+    pub(crate) fn join_alone(&self, number: u8) -> Result<SingleWorker, JoinError> {
         let worker = self.enrol(number)?;
         let mine = u64::from(number) + 1;
         self.word(H_SOLE).compare_exchange(0, mine, Ordering::SeqCst, Ordering::SeqCst).map_err(|_| JoinError::Sole)?;
@@ -117,7 +117,7 @@ impl Region {
         if others.into_iter().any(|w| self.word(self.worker_word(w, W_STATE)).load(Ordering::SeqCst) != 0) {
             return Err(JoinError::Sole);
         }
-        Ok(Sole(worker))
+        Ok(SingleWorker(worker))
     }
 
     fn enrol(&self, number: u8) -> Result<Worker, JoinError> {
@@ -136,7 +136,7 @@ impl Region {
             arena: Arena::default(),
             // Workers begin their search apart from each other.
             vacant: Vacant::new((share * usize::from(number)) as u32),
-            packets: Window::new(self.config.packets / u32::from(self.config.workers) * u32::from(number)),
+            packets: SearchWindow::new(self.config.packets / u32::from(self.config.workers) * u32::from(number)),
             spare: Vec::new(),
         })
     }
@@ -147,44 +147,44 @@ impl Region {
     /// # Errors
     ///
     /// When it is not gone, or there is no such worker.
-    pub fn bury(&self, number: u8) -> Result<Dead, BuryError> {
+    pub fn bury(&self, number: u8) -> Result<DeadWorker, ReapError> {
         if number >= self.config.workers {
-            return Err(BuryError::Nobody);
+            return Err(ReapError::Nobody);
         }
         let word = self.word(self.worker_word(number, W_STATE));
         let state = word.load(Ordering::Acquire);
         if state == 0 {
-            return Err(BuryError::Nobody);
+            return Err(ReapError::Nobody);
         }
         let pid = state as u32;
         // 0: it died before it wrote when it was started. Its number may be another process's then; that one is not ours
         // to judge, so the worker counts as alive.
         let start = self.word(self.worker_word(number, W_START)).load(Ordering::Acquire);
         if start_of(pid).is_some_and(|now| start == 0 || now == start) {
-            return Err(BuryError::Alive(pid));
+            return Err(ReapError::Alive(pid));
         }
         word.store(BURIED | u64::from(pid), Ordering::Release);
-        Ok(Dead { number })
+        Ok(DeadWorker { number })
     }
 
     /// The same where the worker's process is gone for sure, whoever has its number now: it had a lock on the region, which is this
     /// process's.
     #[cfg(not(loom))]
-    pub(crate) fn bury_unlocked(&self, number: u8) -> Option<Dead> {
+    pub(crate) fn bury_unlocked(&self, number: u8) -> Option<DeadWorker> {
         let word = self.word(self.worker_word(number, W_STATE));
         let state = word.load(Ordering::Acquire);
         (state != 0).then(|| {
             word.store(BURIED | u64::from(state as u32), Ordering::Release);
-            Dead { number }
+            DeadWorker { number }
         })
     }
 
     /// The same by who has reaped the worker's process, this one, whatever the region says of it.
     #[cfg(not(loom))]
-    pub fn bury_reaped(&self, number: u8, pid: u32) -> Option<Dead> {
+    pub fn bury_reaped(&self, number: u8, pid: u32) -> Option<DeadWorker> {
         let word = (number < self.config.workers).then(|| self.word(self.worker_word(number, W_STATE)))?;
         word.store(BURIED | u64::from(pid), Ordering::Release);
-        Some(Dead { number })
+        Some(DeadWorker { number })
     }
 
     /// The process of a worker.
@@ -274,6 +274,6 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.region.reclaim(Dead { number: self.number });
+        self.region.reclaim(DeadWorker { number: self.number });
     }
 }

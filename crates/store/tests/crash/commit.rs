@@ -4,7 +4,7 @@ use crate::process::{Deaths, Log, Random, hash, role, start};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use vireo_store::CommitError;
-use vireo_store::region::{Buffer, Dead, Key, Record, Region, RegionConfig, Snapshot, Worker};
+use vireo_store::region::{Buffer, CommitRecord, DeadWorker, Key, Region, RegionConfig, Snapshot, Worker};
 use vireo_types::{Bucket, Ltmsi};
 
 const UES: u16 = 64;
@@ -59,7 +59,7 @@ fn work(mut worker: Worker) {
         let n = check(ltmsi, &seen, &mut octets) + 1;
         content(ltmsi, n, random.below(u64::MAX), &mut octets);
         let outbox = &octets[..octets.len() / 3 * (n % 2) as usize];
-        let record = Record { consumed: n, context: &octets, outbox, ..Record::default() };
+        let record = CommitRecord { consumed: n, context: &octets, outbox, ..CommitRecord::default() };
         match worker.commit(slot, &seen, &record) {
             Ok(committed) => {
                 // Effects leave some commits later.
@@ -107,7 +107,8 @@ fn come_and_go(worker: &mut Worker, random: &mut Random, seen: &mut Snapshot) {
     region.bind(slot, Key::Tmsi, u64::from(n) << 8).expect("nobody else has it");
     let number = numbers.take(slot).expect("there are more than UEs");
     let context = [&number.to_le_bytes()[..], &[n as u8; 300]].concat();
-    let _ = worker.commit(slot, seen, &Record { context: &context, ..Record::default() }).expect("as above");
+    let _ =
+        worker.commit(slot, seen, &CommitRecord { context: &context, ..CommitRecord::default() }).expect("as above");
     region.clear_taken(slot);
 }
 
@@ -158,7 +159,7 @@ fn look_at_what_they_have(region: &Region) {
 }
 
 /// What a host does about a dead worker.
-fn take_over(region: &Region, dead: Dead, log: &mut Log) {
+fn take_over(region: &Region, dead: DeadWorker, log: &mut Log) {
     let mut seen = Snapshot::default();
     for buffer in region.unsent(&dead) {
         send(region, buffer, &mut seen, log);
@@ -231,7 +232,12 @@ fn killed_workers_leave_old_or_new() {
     for n in 0..UES {
         let slot = first.insert(ltmsi(n)).unwrap();
         content(ltmsi(n), 1, 0, &mut octets);
-        let record = Record { consumed: 1, context: &octets, outbox: &octets[..octets.len() / 3], ..Record::default() };
+        let record = CommitRecord {
+            consumed: 1,
+            context: &octets,
+            outbox: &octets[..octets.len() / 3],
+            ..CommitRecord::default()
+        };
         let buffer = first.commit(slot, &Snapshot::default(), &record).unwrap().buffer;
         send(&region, buffer, &mut Snapshot::default(), &mut log);
         first.sent(buffer);

@@ -8,9 +8,9 @@ use std::process::Child;
 use std::thread::{JoinHandle, sleep, spawn, yield_now};
 use std::time::{Duration, Instant};
 use vireo_store::region::{
-    Buffer, Dead, Packet, Posted, Receiver, Record, Region, RegionConfig, Sender, Slot, Snapshot,
+    Buffer, CommitRecord, DeadWorker, Packet, Posted, Receiver, Region, RegionConfig, Sender, Slot, Snapshot,
 };
-use vireo_store::region::{Numbers, Worker};
+use vireo_store::region::{NumberTable, Worker};
 use vireo_types::Ltmsi;
 
 const UES: u32 = 40;
@@ -62,7 +62,7 @@ impl Context {
 struct Work {
     worker: Worker,
     region: Region,
-    numbers: Numbers,
+    numbers: NumberTable,
     egress: Sender,
     random: Random,
     seen: Snapshot,
@@ -120,7 +120,7 @@ impl Work {
             (context.sequence, context.salt) = (sequence, self.random.below(u64::MAX));
             context.encode(&mut self.context, &mut self.outbox);
             let (octets, outbox) = (&self.context, &self.outbox);
-            let record = Record { consumed: sequence, context: octets, outbox, ..Record::default() };
+            let record = CommitRecord { consumed: sequence, context: octets, outbox, ..CommitRecord::default() };
             self.worker.commit(slot, &self.seen, &record).expect("nobody else holds the UE").buffer
         };
         while self.egress.push(buffer.to_item()).is_err() {
@@ -184,7 +184,7 @@ impl Host {
             let context = Context { ue: n.into(), ltmsi: Ltmsi::from_raw(n), number: None, sequence: 0, salt: 0 };
             let (mut octets, mut outbox) = (Vec::new(), Vec::new());
             context.encode(&mut octets, &mut outbox);
-            let record = Record { context: &octets, outbox: &outbox, ..Record::default() };
+            let record = CommitRecord { context: &octets, outbox: &outbox, ..CommitRecord::default() };
             let buffer = worker.commit(slot, &Snapshot::default(), &record).unwrap().buffer;
             worker.sent(buffer);
             slot
@@ -264,7 +264,7 @@ impl Host {
 
     /// What a host does about a dead worker: its effects leave, its UEs go to another. What else it held is freed by and
     /// by, while the others go on.
-    fn take_over(&mut self, dead: Dead) -> JoinHandle<()> {
+    fn take_over(&mut self, dead: DeadWorker) -> JoinHandle<()> {
         self.drain();
         if let Some(last) = self.region.last_of(&dead) {
             self.send(last);
@@ -283,7 +283,7 @@ impl Host {
         }
         assert_eq!(self.region.held_by(&dead).count(), 0, "all that it held was in its ring");
         let mut reclaim = self.region.reclaim_begin(dead);
-        spawn(move || while !reclaim.go_on(8) {})
+        spawn(move || while !reclaim.advance(8) {})
     }
 
     /// Every UE is whole, and not older than it was.

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use vireo_store::region::{BuryError, Dead, Region, Worker};
+use vireo_store::region::{DeadWorker, ReapError, Region, Worker};
 
 const FD: &str = "VIREO_TEST_REGION";
 const LOG: &str = "VIREO_TEST_LOG";
@@ -61,7 +61,7 @@ impl Deaths {
     }
 
     /// A worker dies. `None` if it had not joined, and there is nothing to bury.
-    pub(crate) fn die(&mut self, region: &Region, number: u8, child: &mut Child) -> Option<Dead> {
+    pub(crate) fn die(&mut self, region: &Region, number: u8, child: &mut Child) -> Option<DeadWorker> {
         let left = |(done, all): (u32, u32)| u64::from(all - done);
         let stop = self.random.below(left(self.kills) + left(self.stops)) >= left(self.kills);
         self.stopped = None;
@@ -97,7 +97,7 @@ impl Deaths {
     }
 
     /// A worker dies at the end of a test.
-    pub(crate) fn last(region: &Region, number: u8, mut child: Child) -> Option<Dead> {
+    pub(crate) fn last(region: &Region, number: u8, mut child: Child) -> Option<DeadWorker> {
         kill(&mut child);
         region.bury(number).ok()
     }
@@ -115,7 +115,7 @@ fn stop_and_kill(region: &Region, number: u8, child: &mut Child) -> OwnedFd {
     let pid = Pid::from_child(child);
     kill_process(pid, Signal::STOP).unwrap();
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-    let alive = |error: Option<BuryError>| matches!(error, Some(BuryError::Alive(_) | BuryError::Nobody));
+    let alive = |error: Option<ReapError>| matches!(error, Some(ReapError::Alive(_) | ReapError::Nobody));
     assert!(alive(region.bury(number).err()), "a stopped worker is not buried");
     pidfd_send_signal(&pidfd, Signal::KILL).unwrap();
     pidfd_send_signal(&pidfd, Signal::CONT).unwrap();

@@ -1,4 +1,4 @@
-use super::{Amf, FormatError, Keys, Reading, check, keys, parse_amf, parse_type, type_name};
+use super::{Amf, FormatError, ImportBatch, Keys, check, keys, parse_amf, parse_type, type_name};
 use crate::record::Subscriber;
 use csv::{ReaderBuilder, StringRecord, Trim, WriterBuilder};
 use std::io::{Read, Write};
@@ -30,7 +30,7 @@ const WRITTEN: usize = 13;
 pub fn read_csv(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
     let mut reader = ReaderBuilder::new().trim(Trim::All).comment(Some(b'#')).from_reader(input);
     let columns = Columns::of(reader.headers().map_err(whole)?)?;
-    let mut reading = Reading::default();
+    let mut reading = ImportBatch::default();
     let mut line = StringRecord::new();
     loop {
         match reader.read_record(&mut line) {

@@ -1,4 +1,4 @@
-use super::{Amf, FormatError, Keys, Reading, check, keys, parse_amf};
+use super::{Amf, FormatError, ImportBatch, Keys, check, keys, parse_amf};
 use crate::record::{Subscriber, lab_subscription};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use vireo_core::subscription::Subscription;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Record {
+struct JsonSubscriber {
     imsi: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     k: Option<String>,
@@ -33,7 +33,7 @@ pub fn read_json(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
         let place = format!("line {} column {}", error.line(), error.column());
         FormatError::File(format!("{place}: this is no JSON array of subscribers"))
     })?;
-    let mut reading = Reading::default();
+    let mut reading = ImportBatch::default();
     for (n, value) in values.into_iter().enumerate() {
         if !reading.take("record", n as u64 + 1, record(value)) {
             break;
@@ -45,7 +45,7 @@ pub fn read_json(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
 fn record(value: Value) -> Result<Subscriber, String> {
     // Keys are texts here, so a message about a wrong type could repeat one only if it was written as a number; such a
     // number is no key
-    let record: Record = serde_json::from_value(value).map_err(|e| e.to_string())?;
+    let record: JsonSubscriber = serde_json::from_value(value).map_err(|e| e.to_string())?;
     let supi = record.imsi.parse().map_err(|e| format!("imsi: {:?}: {e}", record.imsi))?;
     let k = record.k.ok_or("k is missing")?;
     let (k, opc) = keys(&k, record.opc.as_deref(), record.op.as_deref())?;
@@ -67,7 +67,7 @@ pub fn write_json(
     while let Some(s) = next() {
         output.write_all(if count == 0 { b"[\n" } else { b",\n" })?;
         let secret = |key: String| (keys == Keys::With).then_some(key);
-        let record = Record {
+        let record = JsonSubscriber {
             imsi: s.supi.reveal(),
             k: secret(s.k.reveal()),
             opc: secret(s.opc.reveal()),

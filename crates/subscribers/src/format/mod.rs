@@ -77,13 +77,13 @@ fn list(errors: &[RecordError]) -> String {
 
 /// Gathers records and what is wrong with others.
 #[derive(Default)]
-struct Reading {
+struct ImportBatch {
     records: Vec<Subscriber>,
     places: HashMap<Supi, u64>,
     errors: Vec<RecordError>,
 }
 
-impl Reading {
+impl ImportBatch {
     /// Takes one record or its error. `false` when there are enough errors.
     fn take(&mut self, place: &'static str, number: u64, record: Result<Subscriber, String>) -> bool {
         let record = record.and_then(|r| match self.places.entry(r.supi) {

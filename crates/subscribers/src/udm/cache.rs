@@ -1,6 +1,6 @@
 //! Subscriber records in memory, in front of the database.
 
-use super::sqn::{self, Clock};
+use super::sqn::{self, SqnClock};
 use super::vector::Credentials;
 use crate::record::Subscriber;
 use std::collections::HashMap;
@@ -45,13 +45,13 @@ struct Entry {
     secret: Slot,
     amf: [u8; 2],
     sqn_offset: i64,
-    /// The tick of its last SQN (see [`Clock`]).
+    /// The tick of its last SQN (see [`SqnClock`]).
     last: u64,
     subscription: Arc<Subscription>,
 }
 
 /// What is needed for one vector: taken out of the cache so that it is computed without a lock.
-pub(super) struct Material {
+pub(super) struct VectorInputs {
     pub(super) credentials: Credentials,
     pub(super) sqn: u64,
     pub(super) subscription: Subscription,
@@ -76,7 +76,7 @@ impl Cache {
     }
 
     /// Takes the next sequence number of a subscriber, and what the vector of it needs.
-    pub(super) fn next(&self, supi: Supi, now: Instant, clock: &Clock) -> Result<Material, Miss> {
+    pub(super) fn next(&self, supi: Supi, now: Instant, clock: &SqnClock) -> Result<VectorInputs, Miss> {
         let mut shard = self.shard(supi);
         let (entry, secrets) = shard.touch(supi, self.generation).ok_or(Miss::Absent)?;
         let Some(tick) = clock.next(entry.last, now) else {
@@ -84,7 +84,7 @@ impl Cache {
         };
         entry.last = tick;
         let sqn = clock.sqn(tick, entry.sqn_offset).ok_or(Miss::Offset)?;
-        Ok(Material { credentials: entry.credentials(secrets), sqn, subscription: (*entry.subscription).clone() })
+        Ok(VectorInputs { credentials: entry.credentials(secrets), sqn, subscription: (*entry.subscription).clone() })
     }
 
     /// The secrets of a record and its present offset: for a resynchronisation.
@@ -94,7 +94,7 @@ impl Cache {
     }
 
     /// Takes a tick of the record for a resynchronisation.
-    pub(super) fn tick(&self, supi: Supi, now: Instant, clock: &Clock) -> Result<u64, Miss> {
+    pub(super) fn tick(&self, supi: Supi, now: Instant, clock: &SqnClock) -> Result<u64, Miss> {
         let mut shard = self.shard(supi);
         let (entry, _) = shard.touch(supi, self.generation).ok_or(Miss::Absent)?;
         match clock.next(entry.last, now) {

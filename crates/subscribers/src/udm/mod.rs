@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use database::Lookup;
 use refusals::Refusals;
 pub use sidf::{HomeNetworkKey, HomeNetworkKeyError, Profile};
-use sqn::Clock;
+use sqn::SqnClock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -107,7 +107,7 @@ struct Job {
 /// What the threads of a [`Udm`] have in common.
 struct Shared {
     cache: Cache,
-    clock: Clock,
+    clock: SqnClock,
     keys: Vec<HomeNetworkKey>,
     refusals: Refusals,
     answer: Box<dyn Fn(u64, Answer) + Send + Sync>,
@@ -130,7 +130,7 @@ impl Udm {
         now: Instant,
         answer: impl Fn(u64, Answer) + Send + Sync + 'static,
     ) -> Result<Self, UdmError> {
-        let clock = Clock::new(config.ind, store.sqn_reservation(config.ind)?);
+        let clock = SqnClock::new(config.ind, store.sqn_reservation(config.ind)?);
         let shared = Arc::new(Shared {
             cache: Cache::new(config.cache_records),
             clock,

@@ -28,7 +28,7 @@ const KEEP_AHEAD: i64 = 1 << 20;
 
 /// The clock of one host slot, shared by all threads. Its values ("ticks") are SEQ before the subscriber's offset.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(super) struct SqnClock {
     ind: u8,
     /// The first tick that may be used: all below belong to earlier runs.
     start: u64,
@@ -38,11 +38,11 @@ pub(super) struct Clock {
     used: AtomicU64,
 }
 
-impl Clock {
+impl SqnClock {
     /// The clock of a host slot whose last reservation is given. Nothing is reserved yet.
     pub(super) fn new(ind: u8, last_reservation: u64) -> Self {
         let used = AtomicU64::new(last_reservation);
-        Clock { ind: ind & 31, start: last_reservation, reserved: AtomicU64::new(last_reservation), used }
+        SqnClock { ind: ind & 31, start: last_reservation, reserved: AtomicU64::new(last_reservation), used }
     }
 
     pub(super) fn ind(&self) -> u8 {
@@ -107,8 +107,8 @@ mod tests {
 
     const NOW: Instant = Instant((EPOCH_S + 1000) * 1_000_000);
 
-    fn ready(start: u64) -> Clock {
-        let clock = Clock::new(3, start);
+    fn ready(start: u64) -> SqnClock {
+        let clock = SqnClock::new(3, start);
         clock.reserved(clock.wanted(1000).expect("nothing is reserved yet"));
         clock
     }
@@ -130,7 +130,7 @@ mod tests {
         let end = first.wanted(5000).expect("5000 is above the reservation");
         first.reserved(end);
         // A crash: the next run knows only `end`; and the clock was set back
-        let second = Clock::new(3, end);
+        let second = SqnClock::new(3, end);
         assert_eq!(second.next(0, NOW), None);
         second.reserved(second.wanted(0).expect("nothing is reserved yet"));
         assert_eq!(second.next(0, Instant(0)), Some(end));

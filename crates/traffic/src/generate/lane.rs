@@ -1,12 +1,12 @@
 //! A thread of the load: its cells, and the packets that it has on their way.
 
-use super::report::Tally;
-use super::window::Window;
+use super::report::ThreadCounters;
+use super::window::SendWindow;
 use super::{Cell, Load, LoadError, Pace};
-use crate::mix::Users;
+use crate::distribution::Users;
 use crate::packets::{self, IPV4_HEADER, UDP_HEADER};
 use crate::stamp::{STAMP, Stamp};
-use crate::sys::batch::{BATCH, Datagram, Inbox, Outbox, Waiting};
+use crate::sys::batch::{BATCH, Datagram, Inbox, Outbox, Poller};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -29,7 +29,7 @@ const BEHIND: f64 = 0.1;
 const BATCHES: usize = 4;
 
 /// A cell with its users.
-struct Own<'c> {
+struct LaneCell<'c> {
     cell: &'c Cell,
     users: Users,
     sent: u64,
@@ -39,16 +39,16 @@ pub(super) struct Lane<'l> {
     load: &'l Load,
     number: u16,
     run: u32,
-    cells: Vec<Own<'l>>,
+    cells: Vec<LaneCell<'l>>,
     pace: Pace,
     packets: u64,
     started: Instant,
-    window: Window,
+    window: SendWindow,
     inbox: Inbox,
     outbox: Outbox,
-    waiting: Waiting,
+    waiting: Poller,
     random: SmallRng,
-    tally: Tally,
+    tally: ThreadCounters,
     /// Packets that were due, sent or not.
     due: u64,
 }
@@ -64,12 +64,12 @@ impl<'l> Lane<'l> {
             load,
             number: number as u16,
             run,
-            waiting: Waiting::new(own.iter().map(|cell| &cell.socket)),
+            waiting: Poller::new(own.iter().map(|cell| &cell.socket)),
             cells: own
                 .into_iter()
                 .map(|cell| {
                     let count = (users - cell.index).div_ceil(cells.len());
-                    Own { cell, users: Users::new(count as u32, load.pick), sent: 0 }
+                    LaneCell { cell, users: Users::new(count as u32, load.pick), sent: 0 }
                 })
                 .collect(),
             pace: match load.pace {
@@ -78,12 +78,12 @@ impl<'l> Lane<'l> {
             },
             packets: load.packets.map_or(u64::MAX, share),
             started: Instant::now(),
-            window: Window::new(WINDOW),
+            window: SendWindow::new(WINDOW),
             // the UPF may add optional fields to what goes down
             inbox: Inbox::new(slot + 64),
             outbox: Outbox::new(slot),
             random: SmallRng::seed_from_u64(load.seed ^ (number as u64) << 32),
-            tally: Tally::new()?,
+            tally: ThreadCounters::new()?,
             due: 0,
         })
     }
@@ -93,7 +93,7 @@ impl<'l> Lane<'l> {
     }
 
     /// Sends and receives until the load's time or number is over or `stop` is set.
-    pub(super) fn run(mut self, stop: &AtomicBool) -> Result<Tally, LoadError> {
+    pub(super) fn run(mut self, stop: &AtomicBool) -> Result<ThreadCounters, LoadError> {
         self.started = Instant::now();
         let until = self.load.duration.map_or(u64::MAX, |duration| duration.as_nanos() as u64);
         let timeout = self.load.timeout.as_nanos() as u64;
@@ -252,8 +252,8 @@ fn take(
     cell: &Cell,
     datagram: Datagram<'_>,
     now: u64,
-    window: &mut Window,
-    tally: &mut Tally,
+    window: &mut SendWindow,
+    tally: &mut ThreadCounters,
 ) {
     let Ok(message) = gtpu::Packet::parse(datagram.octets) else {
         tally.others += 1;

@@ -6,9 +6,9 @@ mod lane;
 mod report;
 mod window;
 
-pub use report::{Carried, Latency, Report};
+pub use report::{DirectionReport, Latency, Report};
 
-use crate::mix::{Pick, Sizes};
+use crate::distribution::{SizeDistribution, UserDistribution};
 use crate::sys::batch;
 use lane::Lane;
 use std::io;
@@ -119,9 +119,9 @@ pub struct Load {
     /// The QoS flow.
     pub qfi: u8,
     /// How long packets are.
-    pub sizes: Sizes,
+    pub sizes: SizeDistribution,
     /// Whose they are.
-    pub pick: Pick,
+    pub pick: UserDistribution,
     /// How fast they are sent.
     pub pace: Pace,
     /// How long.
@@ -235,7 +235,7 @@ pub fn generate(load: &Load, cells: &Cells, run: u32, stop: &AtomicBool) -> Resu
         let panicked = || Err(LoadError::Load("a thread of the load panicked".to_owned()));
         lanes.into_iter().map(|lane| lane.join().unwrap_or_else(|_| panicked())).collect::<Vec<_>>()
     });
-    let mut all = report::Tally::new()?;
+    let mut all = report::ThreadCounters::new()?;
     for result in results {
         all.add(result?);
     }

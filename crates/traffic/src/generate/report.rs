@@ -10,7 +10,7 @@ const LONGEST: u64 = 60_000_000_000;
 
 /// What one direction carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Carried {
+pub struct DirectionReport {
     /// Packets that went into the user plane.
     pub sent: u64,
     /// Octets of them, from their IP headers on.
@@ -71,9 +71,9 @@ pub struct Report {
     /// Why it did not take the last of them.
     pub refusal: Option<String>,
     /// From the RAN to the mirror, which counts what it sees.
-    pub uplink: Carried,
+    pub uplink: DirectionReport,
     /// From the mirror to the RAN.
-    pub downlink: Carried,
+    pub downlink: DirectionReport,
     /// Packets that came back later than they were waited for.
     pub late_or_twice: u64,
     /// Packets that came to another cell or in another tunnel than that of their user, or were changed.
@@ -88,7 +88,7 @@ pub struct Report {
 
 /// What a thread counts.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct ThreadCounters {
     pub(super) sent: u64,
     pub(super) octets: u64,
     pub(super) received: u64,
@@ -104,9 +104,9 @@ pub(super) struct Tally {
     pub(super) latency: Histogram<u64>,
 }
 
-impl Tally {
+impl ThreadCounters {
     pub(super) fn new() -> Result<Self, hdrhistogram::CreationError> {
-        Ok(Tally {
+        Ok(ThreadCounters {
             sent: 0,
             octets: 0,
             received: 0,
@@ -124,7 +124,7 @@ impl Tally {
     }
 
     /// What several threads counted together.
-    pub(super) fn add(&mut self, other: Tally) {
+    pub(super) fn add(&mut self, other: ThreadCounters) {
         self.sent += other.sent;
         self.octets += other.octets;
         self.received += other.received;
@@ -163,9 +163,9 @@ impl Tally {
     }
 }
 
-fn carried(sent: u64, octets: u64, received: u64, seconds: f64) -> Carried {
+fn carried(sent: u64, octets: u64, received: u64, seconds: f64) -> DirectionReport {
     let lost = sent.saturating_sub(received);
-    Carried {
+    DirectionReport {
         sent,
         octets,
         received,
@@ -190,7 +190,7 @@ impl fmt::Display for Report {
             "  {:<10} {:>12} {:>12} {:>10} {:>9} {:>12}",
             "", "sent", "received", "lost", "lost %", "packets/s"
         )?;
-        for (way, Carried { sent, received, lost, lost_percent, rate_pps, .. }) in
+        for (way, DirectionReport { sent, received, lost, lost_percent, rate_pps, .. }) in
             [("uplink", self.uplink), ("downlink", self.downlink)]
         {
             writeln!(f, "  {way:<10} {sent:>12} {received:>12} {lost:>10} {lost_percent:>9.4} {rate_pps:>12.0}")?;
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn threads_add_up_and_losses_fall_to_their_direction() {
         let tally = |sent, mirrored, received| {
-            let mut tally = Tally::new().unwrap();
+            let mut tally = ThreadCounters::new().unwrap();
             (tally.sent, tally.octets, tally.mirrored, tally.received) = (sent, sent * 100, mirrored, received);
             tally.seconds = 2.0;
             tally.latency.record_n(received * 10, received).unwrap();
@@ -237,6 +237,6 @@ mod tests {
         assert!((report.latency_us.max - 5.0).abs() < 0.01, "{:?}", report.latency_us);
         let text = report.to_string();
         assert!(text.contains("500 packets/s offered for 2s") && !text.contains("refused"), "{text}");
-        assert_eq!(Tally::new().unwrap().report(None).latency_us, Latency::default());
+        assert_eq!(ThreadCounters::new().unwrap().report(None).latency_us, Latency::default());
     }
 }

@@ -2,7 +2,7 @@
 
 /// The packets that were sent last, by their numbers.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct SendWindow {
     /// When each was sent, in ns; 0: it is back, or given up.
     sent: Box<[u64]>,
     /// The number of the next packet.
@@ -12,10 +12,10 @@ pub(super) struct Window {
     outstanding: u64,
 }
 
-impl Window {
+impl SendWindow {
     /// Room for so many, a power of two.
     pub(super) fn new(size: usize) -> Self {
-        Window { sent: vec![0; size.next_power_of_two()].into(), next: 0, oldest: 0, outstanding: 0 }
+        SendWindow { sent: vec![0; size.next_power_of_two()].into(), next: 0, oldest: 0, outstanding: 0 }
     }
 
     fn slot(&mut self, number: u64) -> &mut u64 {
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn packets_come_back_once_and_in_time() {
-        let mut window = Window::new(4);
+        let mut window = SendWindow::new(4);
         let numbers: Vec<u64> = (1..=4).map(|now| window.send(now * 10)).collect();
         assert_eq!((numbers, window.outstanding(), window.room()), (vec![0, 1, 2, 3], 4, 0));
         assert_eq!((window.take(1), window.take(1), window.take(7)), (Some(20), None, None));

@@ -234,13 +234,13 @@ impl Outbox {
 }
 
 /// Sockets that are waited for together.
-pub(crate) struct Waiting(Vec<libc::pollfd>);
+pub(crate) struct Poller(Vec<libc::pollfd>);
 
-impl Waiting {
+impl Poller {
     /// For these.
     pub(crate) fn new<'s>(sockets: impl IntoIterator<Item = &'s UdpSocket>) -> Self {
         let of = |socket: &UdpSocket| libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        Waiting(sockets.into_iter().map(of).collect())
+        Poller(sockets.into_iter().map(of).collect())
     }
 
     /// Waits until one has datagrams, at most so long. The sockets must be open.
@@ -284,7 +284,7 @@ mod tests {
             out.queue(SocketAddrV4::new(to, port), None, 3);
         }
         assert_eq!(out.send(&ours).refused, 0);
-        let mut waiting = Waiting::new([&mirror]);
+        let mut waiting = Poller::new([&mirror]);
         waiting.wait(Duration::from_secs(5)).unwrap();
         assert!(waiting.is_ready(0));
         let mut inbox = Inbox::new(100);
@@ -295,7 +295,7 @@ mod tests {
         out.next()[..2].fill(9);
         out.queue(first.from, first.local, 2);
         assert_eq!(out.send(&mirror).refused, 0);
-        Waiting::new([&ours]).wait(Duration::from_secs(5)).unwrap();
+        Poller::new([&ours]).wait(Duration::from_secs(5)).unwrap();
         assert_eq!(inbox.receive(&ours).unwrap(), 1);
         let answer = inbox.datagram(0).unwrap();
         assert_eq!((*answer.from.ip(), answer.octets), (asked, &[9; 2][..]));

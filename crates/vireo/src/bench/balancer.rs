@@ -11,10 +11,10 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Instant as Clock;
 use vireo_core::balance::HostId;
-use vireo_core::balance::board::{Board, PoolReport};
-use vireo_core::balance::map::{BUCKETS, BucketMap, SlicePart};
-use vireo_core::balance::ring::Weighted;
-use vireo_core::balance::steer::{Fleet, Policy, Request, choose};
+use vireo_core::balance::load_table::{LoadTable, PoolReport};
+use vireo_core::balance::map::{BUCKETS, BucketMap, SliceBuckets};
+use vireo_core::balance::ring::WeightedHost;
+use vireo_core::balance::steer::{HostSet, Policy, Request, select_host};
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_core::schedule::kind::NfKind;
 use vireo_simulator::results::{Bound, Figure, Machine, Measured, Summary};
@@ -43,8 +43,8 @@ const MOST_MICROS: f64 = 3.0;
 /// A balancer of a cluster.
 struct Cluster {
     map: BucketMap,
-    fleet: Fleet,
-    board: Board,
+    fleet: HostSet,
+    board: LoadTable,
     /// Buckets in an order in which processors' caches do not help.
     buckets: Vec<Bucket>,
 }
@@ -52,17 +52,17 @@ struct Cluster {
 impl Cluster {
     fn new(hosts: u16) -> Self {
         let ids: Vec<HostId> = (0..hosts).map(HostId).collect();
-        let weighted: Vec<Weighted> = ids.iter().map(|host| Weighted { host: *host, weight: 1.0 }).collect();
-        let part = || SlicePart { weight: 1.0, replicas: 2, hosts: weighted.clone() };
+        let weighted: Vec<WeightedHost> = ids.iter().map(|host| WeightedHost { host: *host, weight: 1.0 }).collect();
+        let part = || SliceBuckets { weight: 1.0, replicas: 2, hosts: weighted.clone() };
         let map = BucketMap::new(1, &(0..SLICES).map(|_| part()).collect::<Vec<_>>());
         let pools = SLICES * NfKind::ALL.len();
-        let mut board = Board::new(pools, Duration::from_secs(3600));
+        let mut board = LoadTable::new(pools, Duration::from_secs(3600));
         for host in &ids {
             let busy = f64::from(host.0 % 50) / 50.0;
             board.report(*host, busy, &vec![PoolReport { backlog: busy * 9.0, share: 0.5 }; pools], Instant(0));
         }
         let buckets = (0..BUCKETS).map(|n| Bucket::new((n * 1_549 % BUCKETS) as u16)).collect();
-        Cluster { map, fleet: Fleet::new(ids), board, buckets }
+        Cluster { map, fleet: HostSet::new(ids), board, buckets }
     }
 
     /// Nanoseconds of a decision with what is kept of it: where the procedure went, and that it has ended.
@@ -73,7 +73,7 @@ impl Cluster {
             let bucket = self.buckets[turn as usize % BUCKETS];
             let pool = self.map.slice(bucket) * NfKind::ALL.len() + (turn % 3) as usize;
             let request = Request { bucket, owners: self.map.owners(bucket), pool, time, slo, turn };
-            let choice = black_box(choose(Policy::SkewedCh, &request, &self.fleet, &self.board, Instant(turn)));
+            let choice = black_box(select_host(Policy::SkewedCh, &request, &self.fleet, &self.board, Instant(turn)));
             if let Some(choice) = choice {
                 self.board.sent(choice.host, pool, time);
                 self.board.ended(choice.host, pool, time);
@@ -151,7 +151,7 @@ mod tests {
         for bucket in cluster.buckets.iter().copied() {
             let owners = cluster.map.owners(bucket);
             let request = Request { bucket, owners, pool: 0, time, slo, turn: 0 };
-            let choice = choose(Policy::SkewedCh, &request, &cluster.fleet, &cluster.board, Instant(0));
+            let choice = select_host(Policy::SkewedCh, &request, &cluster.fleet, &cluster.board, Instant(0));
             assert!(choice.is_some_and(|choice| owners.has(choice.host) && choice.estimate.is_some()));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::check::Problems;
 use super::file::File;
-use super::values::Net;
+use super::values::Prefix;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_datapath::{Access, Network};
@@ -16,9 +16,9 @@ const ENTRIES: usize = 256;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Dnn {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ipv4_pool: Option<Net<Ipv4Addr>>,
+    pub(super) ipv4_pool: Option<Prefix<Ipv4Addr>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ipv6_pool: Option<Net<Ipv6Addr>>,
+    pub(super) ipv6_pool: Option<Prefix<Ipv6Addr>>,
     /// Empty = all that the pools allow.
     pub(super) types: Vec<PduSessionType>,
     pub(super) dns: Vec<IpAddr>,
@@ -94,8 +94,8 @@ fn network(text: &str) -> Option<Network> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Some(Network { address, length: if address.is_ipv4() { 32 } else { 128 } });
     }
-    let v4 = text.parse::<Net<Ipv4Addr>>().ok().map(|Net(address, length)| (address.into(), length));
-    let v6 = || text.parse::<Net<Ipv6Addr>>().ok().map(|Net(address, length)| (address.into(), length));
+    let v4 = text.parse::<Prefix<Ipv4Addr>>().ok().map(|Prefix(address, length)| (address.into(), length));
+    let v6 = || text.parse::<Prefix<Ipv6Addr>>().ok().map(|Prefix(address, length)| (address.into(), length));
     v4.or_else(v6).map(|(address, length)| Network { address, length })
 }
 

@@ -1,7 +1,7 @@
 //! What is allowed, and the plain structs that come of it. Everything that is wrong is found in one go.
 
 use super::file::{self, Dnn, File, LONGEST, PacketDriver, SliceId};
-use super::values::{Local, Net, Span};
+use super::values::{DurationText, LocalAddress, Prefix};
 use super::{
     Config, SubscribersConfig, Written, access, cluster, home_network, keep, keys, log, n2, n4, runtime,
     slices as user_plane, surfaces,
@@ -12,7 +12,7 @@ use vireo_core::config::{
     Charging, CoreConfig, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
 use vireo_node::config::DATA_NETWORKS;
-use vireo_node::crew::Program;
+use vireo_node::supervisor::Program;
 use vireo_node::upf::{
     DataSlice, Fanout, FrameIo, FramesConfig, LeanSlice, Locking, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig,
     XdpMode,
@@ -265,8 +265,8 @@ fn types(dnn: &Dnn, key: &str, problems: &mut Problems) -> Vec<PduSessionType> {
 
 /// Two data networks must not give the same address.
 fn overlaps(dnns: &BTreeMap<String, Dnn>, problems: &mut Problems) {
-    let bits = |net: Net<std::net::Ipv4Addr>, prefix: u8| u64::from(u32::from(net.0)) >> (32 - prefix.min(32));
-    let bits6 = |net: Net<std::net::Ipv6Addr>, prefix: u8| u128::from(net.0) >> (128 - prefix.clamp(1, 128));
+    let bits = |net: Prefix<std::net::Ipv4Addr>, prefix: u8| u64::from(u32::from(net.0)) >> (32 - prefix.min(32));
+    let bits6 = |net: Prefix<std::net::Ipv6Addr>, prefix: u8| u128::from(net.0) >> (128 - prefix.clamp(1, 128));
     let all: Vec<_> = dnns.iter().collect();
     for (n, (name, a)) in all.iter().enumerate() {
         for (other, b) in &all[..n] {
@@ -339,7 +339,7 @@ fn security(security: &file::Security, problems: &mut Problems) -> SecurityConfi
 }
 
 fn timers(t: &file::Timers, problems: &mut Problems) -> Timers {
-    let mut span = |key: &str, span: Span, least: Duration, most: Duration| {
+    let mut span = |key: &str, span: DurationText, least: Duration, most: Duration| {
         let show = |d: Duration| humantime::format_duration(d.into()).to_string();
         let good = (least..=most).contains(&span.0);
         problems.check(
@@ -620,11 +620,11 @@ fn upf(
 
 /// A network behind UEs.
 fn framed(text: &str, problems: &mut Problems) -> Option<(IpAddr, u8)> {
-    let network = match text.parse::<Net<Ipv4Addr>>() {
-        Ok(Net(address, length)) => Some((address.into(), length)).filter(|_| (8..=30).contains(&length)),
+    let network = match text.parse::<Prefix<Ipv4Addr>>() {
+        Ok(Prefix(address, length)) => Some((address.into(), length)).filter(|_| (8..=30).contains(&length)),
         Err(_) => {
-            let v6 = text.parse::<Net<Ipv6Addr>>().ok().filter(|net| (16..=64).contains(&net.1));
-            v6.map(|Net(address, length)| (address.into(), length))
+            let v6 = text.parse::<Prefix<Ipv6Addr>>().ok().filter(|net| (16..=64).contains(&net.1));
+            v6.map(|Prefix(address, length)| (address.into(), length))
         }
     };
     let what =
@@ -634,9 +634,9 @@ fn framed(text: &str, problems: &mut Problems) -> Option<(IpAddr, u8)> {
 }
 
 /// Addresses of this machine.
-pub(super) fn addresses(key: &str, addresses: &[Local], problems: &mut Problems) -> Vec<IpAddr> {
+pub(super) fn addresses(key: &str, addresses: &[LocalAddress], problems: &mut Problems) -> Vec<IpAddr> {
     problems.check((1..=8).contains(&addresses.len()), key, "1 to 8 addresses of this machine are allowed");
-    let resolve = |a: &Local| a.resolve().map_err(|what| problems.add(key, what)).ok();
+    let resolve = |a: &LocalAddress| a.resolve().map_err(|what| problems.add(key, what)).ok();
     addresses.iter().filter_map(resolve).collect()
 }
 

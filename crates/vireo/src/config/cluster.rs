@@ -54,7 +54,7 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
     let hosts = (1..=cluster.address_parts).contains(&cluster.hosts);
     problems.check(hosts, "cluster.hosts", "1 to cluster.address-parts is allowed");
     problems.check((2..=100).contains(&cluster.misses), "cluster.misses", "2 to 100 is allowed");
-    let mut span = |name: &str, span: super::values::Span, least: u64, most: u64| {
+    let mut span = |name: &str, span: super::values::DurationText, least: u64, most: u64| {
         let good = (Duration::from_millis(least)..=Duration::from_millis(most)).contains(&Duration::from(span.0));
         problems.check(good, &key(name), format_args!("{least}ms to {most}ms is allowed"));
         Duration::from(span.0)

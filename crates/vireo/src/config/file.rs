@@ -7,12 +7,12 @@ use super::n4::{Associations, ControlPlane, N4};
 use super::state::State;
 use super::subscribers::Subscribers;
 pub(super) use super::surfaces::{Api, Cluster, Sbi, Tls};
-use super::values::{Count, Local, Net, Span};
+use super::values::{CountOrAuto, DurationText, LocalAddress, Prefix};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_core::config::Timers as CoreTimers;
-use vireo_core::schedule::forward::Policy;
+use vireo_core::schedule::dispatch::Policy;
 use vireo_node::cluster::{ClusterConfig, ReplicationConfig};
 use vireo_node::config::{OverloadConfig, PoolsConfig, SliceRuntime};
 use vireo_node::upf::UpfConfig;
@@ -70,8 +70,8 @@ impl File {
     pub(super) fn dnns(&self) -> BTreeMap<String, Dnn> {
         let default = || {
             let internet = Dnn {
-                ipv4_pool: Some(Net(Ipv4Addr::new(10, 45, 0, 0), 16)),
-                ipv6_pool: Some(Net(Ipv6Addr::new(0xfd45, 0x45, 0, 0, 0, 0, 0, 0), 48)),
+                ipv4_pool: Some(Prefix(Ipv4Addr::new(10, 45, 0, 0), 16)),
+                ipv6_pool: Some(Prefix(Ipv6Addr::new(0xfd45, 0x45, 0, 0, 0, 0, 0, 0), 48)),
                 dns: vec![IpAddr::from([1, 1, 1, 1]), IpAddr::from([8, 8, 8, 8])],
                 ..Dnn::default()
             };
@@ -132,32 +132,32 @@ impl Default for Security {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Timers {
-    pub(super) t3512: Span,
-    pub(super) t3550: Span,
-    pub(super) t3560: Span,
-    pub(super) t3570: Span,
-    pub(super) t3522: Span,
-    pub(super) t3513: Span,
-    pub(super) t3592: Span,
+    pub(super) t3512: DurationText,
+    pub(super) t3550: DurationText,
+    pub(super) t3560: DurationText,
+    pub(super) t3570: DurationText,
+    pub(super) t3522: DurationText,
+    pub(super) t3513: DurationText,
+    pub(super) t3592: DurationText,
     pub(super) retransmissions: u8,
-    pub(super) ran_response: Span,
-    pub(super) implicit_deregistration: Span,
+    pub(super) ran_response: DurationText,
+    pub(super) implicit_deregistration: DurationText,
 }
 
 impl Default for Timers {
     fn default() -> Self {
         let t = CoreTimers::default();
         Timers {
-            t3512: Span(t.t3512),
-            t3550: Span(t.t3550),
-            t3560: Span(t.t3560),
-            t3570: Span(t.t3570),
-            t3522: Span(t.t3522),
-            t3513: Span(t.t3513),
-            t3592: Span(t.t3592),
+            t3512: DurationText(t.t3512),
+            t3550: DurationText(t.t3550),
+            t3560: DurationText(t.t3560),
+            t3570: DurationText(t.t3570),
+            t3522: DurationText(t.t3522),
+            t3513: DurationText(t.t3513),
+            t3592: DurationText(t.t3592),
             retransmissions: t.retransmissions,
-            ran_response: Span(t.ran_response),
-            implicit_deregistration: Span(t.implicit_deregistration),
+            ran_response: DurationText(t.ran_response),
+            implicit_deregistration: DurationText(t.implicit_deregistration),
         }
     }
 }
@@ -168,7 +168,7 @@ pub(super) struct Slice {
     pub(super) snssai: SliceId,
     /// By the name of a kind of procedure, or [`ALL`].
     #[serde(default = "usual_slo")]
-    pub(super) slo: BTreeMap<String, Span>,
+    pub(super) slo: BTreeMap<String, DurationText>,
     #[serde(default = "no_limit")]
     pub(super) limit: f64,
     #[serde(default = "most_replicas")]
@@ -179,7 +179,7 @@ pub(super) struct Slice {
     pub(super) count_sessions: bool,
     /// 0 = when they end.
     #[serde(default = "never")]
-    pub(super) report_every: Span,
+    pub(super) report_every: DurationText,
     /// Octets; 0 = none.
     #[serde(default)]
     pub(super) session_quota: u64,
@@ -203,12 +203,12 @@ pub(super) enum Profile {
 /// Every kind of procedure that is not named.
 pub(super) const ALL: &str = "all";
 
-fn usual_slo() -> BTreeMap<String, Span> {
-    BTreeMap::from([(ALL.to_owned(), Span(SliceRuntime::SLO))])
+fn usual_slo() -> BTreeMap<String, DurationText> {
+    BTreeMap::from([(ALL.to_owned(), DurationText(SliceRuntime::SLO))])
 }
 
-fn never() -> Span {
-    Span(Duration::from_secs(0))
+fn never() -> DurationText {
+    DurationText(Duration::from_secs(0))
 }
 
 fn most_replicas() -> usize {
@@ -232,14 +232,14 @@ pub(super) struct SliceId {
 pub(super) struct Upf {
     pub(super) enabled: bool,
     pub(super) n4: SocketAddr,
-    pub(super) n3: Vec<Local>,
+    pub(super) n3: Vec<LocalAddress>,
     pub(super) tun: String,
     pub(super) nat: bool,
     pub(super) host_routes: bool,
     pub(super) max_sessions: usize,
     pub(super) framed_routes: Vec<String>,
     /// 0 = never.
-    pub(super) path_check: Span,
+    pub(super) path_check: DurationText,
     pub(super) control_planes: Vec<ControlPlane>,
     pub(super) associations: Associations,
     pub(super) protect: Vec<String>,
@@ -251,7 +251,7 @@ pub(super) struct Upf {
 impl Default for Upf {
     fn default() -> Self {
         let upf = UpfConfig::default();
-        let n3 = upf.n3.into_iter().map(Local::Fixed).collect();
+        let n3 = upf.n3.into_iter().map(LocalAddress::Fixed).collect();
         Upf {
             enabled: true,
             n4: upf.n4,
@@ -261,7 +261,7 @@ impl Default for Upf {
             host_routes: upf.host_routes,
             max_sessions: upf.max_sessions,
             framed_routes: Vec::new(),
-            path_check: Span(Duration::from_secs(0)),
+            path_check: DurationText(Duration::from_secs(0)),
             control_planes: Vec::new(),
             associations: Associations::default(),
             protect: Vec::new(),
@@ -393,12 +393,12 @@ pub(super) struct Host {
 pub(super) struct Pools {
     pub(super) key: Key,
     pub(super) nfs_per_worker: u8,
-    pub(super) workers: Count,
+    pub(super) workers: CountOrAuto,
     pub(super) idle: u8,
     /// Empty = all.
     pub(super) cores: Vec<usize>,
-    pub(super) stopped_after: Span,
-    pub(super) stuck_after: Span,
+    pub(super) stopped_after: DurationText,
+    pub(super) stuck_after: DurationText,
 }
 
 impl Default for Pools {
@@ -407,11 +407,11 @@ impl Default for Pools {
         Pools {
             key: Key::SliceProcedure,
             nfs_per_worker: p.nfs_per_worker,
-            workers: Count::Auto,
+            workers: CountOrAuto::Auto,
             idle: p.idle,
             cores: p.cores,
-            stopped_after: Span(p.stopped_after.into()),
-            stuck_after: Span(p.stuck_after.into()),
+            stopped_after: DurationText(p.stopped_after.into()),
+            stuck_after: DurationText(p.stuck_after.into()),
         }
     }
 }
@@ -446,7 +446,7 @@ pub(super) struct Scaling {
     pub(super) idle: u16,
     pub(super) high: f32,
     pub(super) low: f32,
-    pub(super) lasts: Span,
+    pub(super) lasts: DurationText,
     pub(super) start: Vec<String>,
 }
 
@@ -458,7 +458,7 @@ impl Default for Scaling {
             idle: 1,
             high: 0.7,
             low: 0.4,
-            lasts: Span(Duration::from_secs(2)),
+            lasts: DurationText(Duration::from_secs(2)),
             start: Vec::new(),
         }
     }
@@ -498,18 +498,25 @@ pub(super) enum Ack {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Overload {
-    pub(super) wait: Span,
+    pub(super) wait: DurationText,
     pub(super) start: f64,
     pub(super) stop: f64,
     pub(super) registrations: f64,
     pub(super) others: f64,
-    pub(super) back_off: Span,
+    pub(super) back_off: DurationText,
 }
 
 impl Default for Overload {
     fn default() -> Self {
         let OverloadConfig { wait, start, stop, registrations, others, back_off, .. } = OverloadConfig::default();
-        Overload { wait: Span(wait.into()), start, stop, registrations, others, back_off: Span(back_off.into()) }
+        Overload {
+            wait: DurationText(wait.into()),
+            start,
+            stop,
+            registrations,
+            others,
+            back_off: DurationText(back_off.into()),
+        }
     }
 }
 

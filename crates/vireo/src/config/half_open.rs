@@ -1,7 +1,7 @@
 //! `[half-open]`: limits of UEs that have not been authenticated yet.
 
 use super::check::Problems;
-use super::values::Span;
+use super::values::DurationText;
 use serde::{Deserialize, Serialize};
 use vireo_node::config::HalfOpenConfig;
 use vireo_types::Duration;
@@ -12,13 +12,13 @@ pub(super) struct HalfOpen {
     max_ues: usize,
     max_ues_per_address: usize,
     max_ues_per_node: usize,
-    min_age: Span,
+    min_age: DurationText,
 }
 
 impl Default for HalfOpen {
     fn default() -> Self {
         let HalfOpenConfig { ues, ues_per_address, ues_per_node, min_age } = HalfOpenConfig::default();
-        let min_age = Span(min_age.into());
+        let min_age = DurationText(min_age.into());
         HalfOpen { max_ues: ues, max_ues_per_address: ues_per_address, max_ues_per_node: ues_per_node, min_age }
     }
 }
@@ -26,7 +26,7 @@ impl Default for HalfOpen {
 impl HalfOpen {
     /// Checks the ranges.
     pub(super) fn check(self, problems: &mut Problems) -> HalfOpenConfig {
-        let HalfOpen { max_ues, max_ues_per_address, max_ues_per_node, min_age: Span(min_age) } = self;
+        let HalfOpen { max_ues, max_ues_per_address, max_ues_per_node, min_age: DurationText(min_age) } = self;
         for (key, limit) in [
             ("half-open.max-ues", max_ues),
             ("half-open.max-ues-per-address", max_ues_per_address),

@@ -12,7 +12,6 @@ mod half_open;
 mod home_network;
 mod keep;
 mod keys;
-mod later;
 mod log;
 mod n2;
 mod n4;
@@ -21,6 +20,7 @@ mod slices;
 mod state;
 mod subscribers;
 mod surfaces;
+mod unsupported;
 mod values;
 mod written;
 
@@ -138,7 +138,7 @@ fn environment() -> Env {
 fn parse(text: &str, environment: Env) -> Result<File, Vec<String>> {
     let figment = Figment::new().merge(Toml::string(text)).merge(environment);
     let value = figment.extract().map_err(|e| e.into_iter().map(|e| said(&e)).collect::<Vec<_>>())?;
-    let not_yet = later::refused(&value);
+    let not_yet = unsupported::refused(&value);
     if !not_yet.is_empty() {
         return Err(not_yet);
     }

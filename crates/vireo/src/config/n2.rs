@@ -1,7 +1,7 @@
 //! `[n2]`: where RAN nodes connect, and which of them may.
 
 use super::check::{Problems, addresses};
-use super::values::{Local, Span};
+use super::values::{DurationText, LocalAddress};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use vireo_core::ran::admission::Allow as Entry;
@@ -13,14 +13,14 @@ use vireo_types::Plmn;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct N2 {
     driver: SctpDriver,
-    addresses: Vec<Local>,
+    addresses: Vec<LocalAddress>,
     port: u16,
     udp_port: u16,
     udp_peer_port: u16,
     /// Empty: RAN nodes have the association that they set up by themselves.
     pub(super) endpoints: Vec<IpAddr>,
     max_associations_per_address: u32,
-    setup_within: Span,
+    setup_within: DurationText,
     /// Empty: any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) allow: Vec<Allow>,
@@ -31,13 +31,13 @@ impl Default for N2 {
         let n2 = N2Config::default();
         N2 {
             driver: SctpDriver::Auto,
-            addresses: n2.addresses.into_iter().map(Local::Fixed).collect(),
+            addresses: n2.addresses.into_iter().map(LocalAddress::Fixed).collect(),
             port: n2.port,
             udp_port: n2.udp_port,
             udp_peer_port: n2.udp_peer_port,
             endpoints: Vec::new(),
             max_associations_per_address: n2.associations_per_address,
-            setup_within: Span(n2.setup_within.into()),
+            setup_within: DurationText(n2.setup_within.into()),
             allow: Vec::new(),
         }
     }

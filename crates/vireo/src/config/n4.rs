@@ -2,7 +2,7 @@
 
 use super::check::Problems;
 use super::file::File;
-use super::values::Span;
+use super::values::DurationText;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use vireo_core::config::NodeName;
@@ -47,9 +47,9 @@ pub(super) struct Node {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Associations {
     /// 0 = none.
-    heartbeat_interval: Span,
+    heartbeat_interval: DurationText,
     heartbeat_attempts: u8,
-    keep_sessions: Span,
+    keep_sessions: DurationText,
     max: usize,
     max_per_address: usize,
 }
@@ -59,9 +59,9 @@ impl Default for Associations {
         let AssociationConfig { heartbeat_interval, heartbeat_attempts, keep_sessions, max, max_per_address, .. } =
             AssociationConfig::default();
         Associations {
-            heartbeat_interval: Span(heartbeat_interval.unwrap_or_default().into()),
+            heartbeat_interval: DurationText(heartbeat_interval.unwrap_or_default().into()),
             heartbeat_attempts,
-            keep_sessions: Span(keep_sessions.into()),
+            keep_sessions: DurationText(keep_sessions.into()),
             max,
             max_per_address,
         }

@@ -4,7 +4,7 @@ use super::check::{Problems, unique};
 use super::file::{self, ALL, Key};
 use super::state::State;
 use super::surfaces::database_tls;
-use super::values::{Count, Span};
+use super::values::{CountOrAuto, DurationText};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(super) fn slices(
 /// The objective of each kind of procedure: its own, or that of all.
 fn objectives(
     key: &str,
-    written: &BTreeMap<String, Span>,
+    written: &BTreeMap<String, DurationText>,
     problems: &mut Problems,
 ) -> [vireo_types::Duration; NF_KINDS] {
     let all = written.get(ALL).map_or(SliceRuntime::SLO, |span| span.0);
@@ -94,7 +94,7 @@ pub(super) fn pools(
     let wildcard = pools.key == Key::Wildcard;
     let workers = pools.workers.or(0);
     problems.check(workers <= WORKERS, "pools.workers", format_args!("1 to {WORKERS} or \"auto\" is allowed"));
-    let free = wildcard || pools.workers == Count::Auto;
+    let free = wildcard || pools.workers == CountOrAuto::Auto;
     problems.check(free, "pools.workers", "only pools.key = \"wildcard\" has a number of workers; write \"auto\"");
     // Each slice, and the UEs whose slice is not known yet, with an NF of each kind.
     let needed = (slices + 1) * NF_KINDS;
@@ -104,7 +104,7 @@ pub(super) fn pools(
             format_args!("{slices} slices have {needed} NFs, for which there must be at least {least} in a worker");
         problems.add("pools.nfs-per-worker", what);
     }
-    let mut span = |key: &str, span: Span, least: u64, most: u64| {
+    let mut span = |key: &str, span: DurationText, least: u64, most: u64| {
         let good = (Duration::from_millis(least)..=Duration::from_millis(most)).contains(&Duration::from(span.0));
         problems.check(good, key, format_args!("{least}ms to {most}ms is allowed"));
         Duration::from(span.0)

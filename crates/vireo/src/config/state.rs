@@ -1,7 +1,7 @@
 //! `[state]` of a configuration file.
 
 use super::surfaces::ClientTls;
-use super::values::Count;
+use super::values::CountOrAuto;
 use serde::{Deserialize, Serialize};
 use vireo_core::config::{
     StateAnswer, StateAxes, StateCarry, StateChange, StateFormat, StateLocation, StateMode, StatePersist, StatePreset,
@@ -43,7 +43,7 @@ pub(super) struct State {
     pub(super) encrypt: bool,
     pub(super) key_file: String,
     pub(super) ues: u32,
-    pub(super) bytes: Count,
+    pub(super) bytes: CountOrAuto,
     pub(super) packets: u32,
 }
 
@@ -69,7 +69,7 @@ impl Default for State {
             encrypt: true,
             key_file: "vireo-state.key".into(),
             ues: s.ues,
-            bytes: Count::Auto,
+            bytes: CountOrAuto::Auto,
             packets: s.packets,
         }
     }

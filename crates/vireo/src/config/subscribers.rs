@@ -1,6 +1,6 @@
 //! `[subscribers]` of a configuration file.
 
-use super::values::{Count, Secret};
+use super::values::{CountOrAuto, Secret};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -10,7 +10,7 @@ pub(super) struct Subscribers {
     pub(super) key_file: String,
     pub(super) cache_records: usize,
     pub(super) preload: bool,
-    pub(super) deconceal_threads: Count,
+    pub(super) deconceal_threads: CountOrAuto,
     pub(super) queue: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) home_network_key: Vec<HnKey>,
@@ -24,7 +24,7 @@ impl Default for Subscribers {
             key_file: String::new(),
             cache_records: udm.cache_records,
             preload: udm.preload,
-            deconceal_threads: Count::Auto,
+            deconceal_threads: CountOrAuto::Auto,
             queue: udm.queue,
             home_network_key: Vec::new(),
         }

@@ -1,7 +1,7 @@
 //! Sections of the control plane's surfaces: the API, the fabric of a cluster, and the service-based interface.
 
 use super::check::Problems;
-use super::values::{Listen, Span};
+use super::values::{DurationText, Listen};
 use crate::places;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -78,9 +78,9 @@ pub(super) struct Cluster {
     pub(super) insecure: bool,
     pub(super) hosts: u16,
     pub(super) address_parts: u16,
-    pub(super) heartbeat: Span,
+    pub(super) heartbeat: DurationText,
     pub(super) misses: u32,
-    pub(super) report: Span,
+    pub(super) report: DurationText,
     pub(super) moves_at_once: u16,
 }
 
@@ -98,9 +98,9 @@ impl Default for Cluster {
             insecure: c.insecure,
             hosts: c.hosts,
             address_parts: c.address_parts,
-            heartbeat: Span(c.heartbeat.into()),
+            heartbeat: DurationText(c.heartbeat.into()),
             misses: c.misses,
-            report: Span(c.report.into()),
+            report: DurationText(c.report.into()),
             moves_at_once: c.at_once,
         }
     }
@@ -130,7 +130,7 @@ pub(super) struct Sbi {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) listen: Option<SocketAddr>,
     pub(super) smf: SocketAddr,
-    pub(super) timeout: Span,
+    pub(super) timeout: DurationText,
     pub(super) attempts: u32,
     pub(super) encoding: Encoding,
     pub(super) tls: Tls,
@@ -140,7 +140,7 @@ pub(super) struct Sbi {
 impl Default for Sbi {
     fn default() -> Self {
         let SbiConfig { amf, listen, smf, timeout, attempts, encoding, tls: _, insecure } = SbiConfig::default();
-        let (amf, timeout) = (Addresses::of(amf), Span(timeout.into()));
+        let (amf, timeout) = (Addresses::of(amf), DurationText(timeout.into()));
         Sbi { amf, listen, smf, timeout, attempts, encoding, tls: Tls::default(), insecure }
     }
 }

@@ -2,7 +2,7 @@ use super::*;
 use std::net::Ipv4Addr;
 use vireo_core::config::SliceProfile;
 use vireo_core::ran::admission::Allow;
-use vireo_core::schedule::forward::Policy;
+use vireo_core::schedule::dispatch::Policy;
 use vireo_core::schedule::kind::NfKind;
 use vireo_node::config::{HalfOpenConfig, PoolKey, StateLocation};
 use vireo_node::upf::{Fanout, FrameIo, FramesConfig, LeanSlice, Locking, XdpConfig, XdpMode};
@@ -228,7 +228,7 @@ fn records_are_kept_as_they_are_said_to_be() {
     assert_eq!((paper.confirm, paper.format, paper.change), (0, StateFormat::Protobuf, StateChange::Update));
     let lean = state("state.preset = 'lean'\nstate.answer = 'implied'");
     assert_eq!((lean.carry, lean.format), (StateCarry::Piggyback, StateFormat::Binary));
-    assert_eq!((lean.answer, paper.answer), (StateAnswer::Implied, StateAnswer::Given));
+    assert_eq!((lean.answer, paper.answer), (StateAnswer::Implied, StateAnswer::Explicit));
     let shared = state("state.preset = 'shared-amf-smf'\nstate.format = 'binary'");
     assert_eq!((shared.scope, shared.change), (StateScope::AmfSmf, StateChange::Update));
     let mongodb = "state.preset = 'transactional'\nstate.database = 'mongodb://a:1'";

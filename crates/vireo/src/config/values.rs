@@ -8,19 +8,19 @@ use std::str::FromStr;
 
 /// A span of time: `"54m"`, `"6s"`, `"1h 30m"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) vireo_types::Duration);
+pub(crate) struct DurationText(pub(crate) vireo_types::Duration);
 
-impl<'de> Deserialize<'de> for Span {
+impl<'de> Deserialize<'de> for DurationText {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let text = String::deserialize(d)?;
         let span = humantime::parse_duration(&text);
-        span.map(|s| Span(s.into())).map_err(|_| {
+        span.map(|s| DurationText(s.into())).map_err(|_| {
             Error::custom(format!("{text:?} is no span of time: write a number and its unit, as in \"6s\" or \"54m\""))
         })
     }
 }
 
-impl Serialize for Span {
+impl Serialize for DurationText {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         s.collect_str(&humantime::format_duration(self.0.into()))
     }
@@ -28,21 +28,21 @@ impl Serialize for Span {
 
 /// A number, or what suits the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Count {
+pub(crate) enum CountOrAuto {
     Auto,
     Fixed(usize),
 }
 
-impl Count {
+impl CountOrAuto {
     pub(crate) fn or(self, auto: usize) -> usize {
         match self {
-            Count::Auto => auto,
-            Count::Fixed(n) => n,
+            CountOrAuto::Auto => auto,
+            CountOrAuto::Fixed(n) => n,
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Count {
+impl<'de> Deserialize<'de> for CountOrAuto {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
@@ -52,35 +52,35 @@ impl<'de> Deserialize<'de> for Count {
         }
         let wrong = || Error::custom("a number above 0 or \"auto\" is allowed");
         match Form::deserialize(d).map_err(|_| wrong())? {
-            Form::Number(n) if n > 0 => Ok(Count::Fixed(n)),
-            Form::Text(t) if t == "auto" => Ok(Count::Auto),
+            Form::Number(n) if n > 0 => Ok(CountOrAuto::Fixed(n)),
+            Form::Text(t) if t == "auto" => Ok(CountOrAuto::Auto),
             Form::Number(_) | Form::Text(_) => Err(wrong()),
         }
     }
 }
 
-impl Serialize for Count {
+impl Serialize for CountOrAuto {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         match self {
-            Count::Auto => s.serialize_str("auto"),
-            Count::Fixed(n) => s.serialize_u64(*n as u64),
+            CountOrAuto::Auto => s.serialize_str("auto"),
+            CountOrAuto::Fixed(n) => s.serialize_u64(*n as u64),
         }
     }
 }
 
 /// An address of this machine: one that is written down, or `"auto"`: the one it has towards its default route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Local {
+pub(crate) enum LocalAddress {
     Auto,
     Fixed(IpAddr),
 }
 
-impl Local {
+impl LocalAddress {
     /// The address.
     pub(crate) fn resolve(self) -> Result<IpAddr, String> {
         match self {
-            Local::Fixed(address) => Ok(address),
-            Local::Auto => default_route().ok_or_else(|| {
+            LocalAddress::Fixed(address) => Ok(address),
+            LocalAddress::Auto => default_route().ok_or_else(|| {
                 "\"auto\" finds no default route on this machine: write the address that the peers reach".to_owned()
             }),
         }
@@ -95,22 +95,22 @@ fn default_route() -> Option<IpAddr> {
     socket.local_addr().ok().map(|a| a.ip()).filter(|a| !a.is_unspecified())
 }
 
-impl FromStr for Local {
+impl FromStr for LocalAddress {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, String> {
         match s {
-            "auto" => Ok(Local::Auto),
-            _ => s.parse().map(Local::Fixed).map_err(|_| format!("{s:?} is no IP address, and not \"auto\"")),
+            "auto" => Ok(LocalAddress::Auto),
+            _ => s.parse().map(LocalAddress::Fixed).map_err(|_| format!("{s:?} is no IP address, and not \"auto\"")),
         }
     }
 }
 
-impl fmt::Display for Local {
+impl fmt::Display for LocalAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Local::Auto => f.write_str("auto"),
-            Local::Fixed(address) => address.fmt(f),
+            LocalAddress::Auto => f.write_str("auto"),
+            LocalAddress::Fixed(address) => address.fmt(f),
         }
     }
 }
@@ -142,9 +142,9 @@ impl fmt::Display for Listen {
 
 /// A network with its prefix length, host bits zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Net<A>(pub(crate) A, pub(crate) u8);
+pub(crate) struct Prefix<A>(pub(crate) A, pub(crate) u8);
 
-/// What [`Net`] needs of an address.
+/// What [`Prefix`] needs of an address.
 pub(crate) trait Address: FromStr + fmt::Display + Copy {
     const BITS: u8;
     const EXAMPLE: &'static str;
@@ -169,7 +169,7 @@ impl Address for Ipv6Addr {
     }
 }
 
-impl<A: Address> FromStr for Net<A> {
+impl<A: Address> FromStr for Prefix<A> {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, String> {
@@ -180,11 +180,11 @@ impl<A: Address> FromStr for Net<A> {
         if address.host_bits(prefix) != 0 {
             return Err(format!("{s:?} has bits after its prefix: write the network's first address"));
         }
-        Ok(Net(address, prefix))
+        Ok(Prefix(address, prefix))
     }
 }
 
-impl<A: Address> fmt::Display for Net<A> {
+impl<A: Address> fmt::Display for Prefix<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.0, self.1)
     }
@@ -207,7 +207,7 @@ macro_rules! as_text {
     )+};
 }
 
-as_text!(Local, Listen, Net<Ipv4Addr>, Net<Ipv6Addr>);
+as_text!(LocalAddress, Listen, Prefix<Ipv4Addr>, Prefix<Ipv6Addr>);
 
 /// A value that is read but never shown.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
@@ -232,13 +232,13 @@ mod tests {
 
     #[test]
     fn networks_have_no_host_bits() {
-        assert_eq!("10.45.0.0/16".parse(), Ok(Net(Ipv4Addr::new(10, 45, 0, 0), 16)));
-        assert_eq!("10.45.0.1/32".parse(), Ok(Net(Ipv4Addr::new(10, 45, 0, 1), 32)));
-        assert!("fd45:45::/48".parse::<Net<Ipv6Addr>>().is_ok());
+        assert_eq!("10.45.0.0/16".parse(), Ok(Prefix(Ipv4Addr::new(10, 45, 0, 0), 16)));
+        assert_eq!("10.45.0.1/32".parse(), Ok(Prefix(Ipv4Addr::new(10, 45, 0, 1), 32)));
+        assert!("fd45:45::/48".parse::<Prefix<Ipv6Addr>>().is_ok());
         for bad in ["10.45.0.0", "10.45.0.0/33", "10.45.0.1/16", "x/8", "fd45::/16"] {
-            assert!(bad.parse::<Net<Ipv4Addr>>().is_err(), "{bad}");
+            assert!(bad.parse::<Prefix<Ipv4Addr>>().is_err(), "{bad}");
         }
-        assert!("fd45:45::1/48".parse::<Net<Ipv6Addr>>().is_err());
+        assert!("fd45:45::1/48".parse::<Prefix<Ipv6Addr>>().is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::text;
 use crate::cli::Failure;
 use crate::lab::Lab;
 use crate::lab::core::Core;
-use crate::lab::members::Fate;
+use crate::lab::members::HostFault;
 use clap::ValueEnum;
 use std::time::{Duration, Instant};
 
@@ -33,8 +33,8 @@ const LASTS: Duration = Duration::from_secs(1);
 
 /// Brings about what befalls a host.
 #[derive(Debug)]
-pub(super) struct Doom {
-    fate: Fate,
+pub(super) struct HostFailure {
+    fate: HostFault,
     due: Instant,
     /// The host, and when that ends.
     failing: Option<(usize, Instant)>,
@@ -42,10 +42,10 @@ pub(super) struct Doom {
     pub(super) failed: u64,
 }
 
-impl Doom {
+impl HostFailure {
     /// A host fails after so long.
-    pub(super) fn new(fate: Fate, after: Duration) -> Self {
-        Doom { fate, due: Instant::now() + after, failing: None, failed: 0 }
+    pub(super) fn new(fate: HostFault, after: Duration) -> Self {
+        HostFailure { fate, due: Instant::now() + after, failing: None, failed: 0 }
     }
 
     /// Does it if it is time.
@@ -66,16 +66,16 @@ impl Doom {
 
 /// Lets a host join, and another one leave.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct HostChange {
     join: Option<Instant>,
     leave: Option<Instant>,
 }
 
-impl Change {
+impl HostChange {
     /// Each after so long, if at all.
     pub(super) fn new(join: Option<Duration>, leave: Option<Duration>) -> Self {
         let at = |after: Duration| Instant::now() + after;
-        Change { join: join.map(at), leave: leave.map(at) }
+        HostChange { join: join.map(at), leave: leave.map(at) }
     }
 
     /// Does it if it is time. The host with the most UEs leaves.

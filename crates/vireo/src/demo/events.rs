@@ -4,9 +4,9 @@
 use super::cluster::Replication;
 use super::{Args, churn};
 use crate::cli::Failure;
-use crate::lab::core::{Core, CoreOptions, Standing, UE_NETWORKS, UNSHED, etcd};
+use crate::lab::core::{ClusterReadiness, Core, CoreOptions, UE_NETWORKS, UNSHED, etcd};
 use crate::lab::emulator::{self, Emulator, EmulatorOptions, EmulatorResult, Load};
-use crate::lab::members::Fate;
+use crate::lab::members::HostFault;
 use crate::lab::{Interrupt, Lab, create, fabric};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -83,11 +83,11 @@ pub(super) enum Event {
 
 impl Event {
     /// What befalls the host with the most UEs, if something does.
-    fn fate(self) -> Option<Fate> {
+    fn fate(self) -> Option<HostFault> {
         match self {
-            Event::Kill => Some(Fate::Kill),
-            Event::Stop => Some(Fate::Stop),
-            Event::Cut => Some(Fate::Cut),
+            Event::Kill => Some(HostFault::Kill),
+            Event::Stop => Some(HostFault::Stop),
+            Event::Cut => Some(HostFault::Cut),
             _ => None,
         }
     }
@@ -121,7 +121,7 @@ impl fmt::Display for Event {
 
 /// An event that is under way or over.
 #[derive(Clone, Copy, Debug)]
-struct Happening {
+struct RunningEvent {
     event: Event,
     /// The number here of the host or the balancer.
     who: usize,
@@ -137,30 +137,30 @@ struct Happening {
 
 /// What happens, and how far that is.
 #[derive(Debug)]
-struct Script {
+struct EventScript {
     /// UEs that are registered at any time.
     ues: usize,
     gnbs: usize,
     balancers: usize,
     to_come: VecDeque<Event>,
-    now: Option<Happening>,
-    over: Vec<Happening>,
+    now: Option<RunningEvent>,
+    over: Vec<RunningEvent>,
     /// When it is looked again.
     look: Instant,
     /// When the last event was over.
     ended: Instant,
     /// Since when everything is as it should be, by the map of which epoch.
     whole: Option<(Instant, u64)>,
-    seen: Standing,
+    seen: ClusterReadiness,
     /// Whether nothing is to come, and nothing is amiss.
     done: bool,
 }
 
-impl Script {
+impl EventScript {
     fn new(args: &Args) -> Self {
         let now = Instant::now();
         let ues = args.churn.map_or(args.ues, |_| churn::settled(args.ues)) as usize;
-        Script {
+        EventScript {
             ues,
             gnbs: args.gnbs as usize,
             balancers: usize::from(balancers(args).max(1)),
@@ -170,7 +170,7 @@ impl Script {
             look: now,
             ended: now,
             whole: None,
-            seen: Standing::default(),
+            seen: ClusterReadiness::default(),
             done: false,
         }
     }
@@ -225,7 +225,7 @@ impl Script {
         };
         eprintln!("demo: {event} ({ues} UEs)");
         let began_unix_us = unix.as_micros() as u64;
-        self.now = Some(Happening { event, who, ues, began, began_unix_us, took: None, back: false });
+        self.now = Some(RunningEvent { event, who, ues, began, began_unix_us, took: None, back: false });
         Ok(())
     }
 
@@ -233,7 +233,7 @@ impl Script {
     fn is_whole_for(&mut self, core: &Core, now: Instant, pause: Duration) -> Result<bool, Failure> {
         // A member that has only just been started may not answer: it is asked again.
         self.seen = core.standing().unwrap_or_default();
-        let Standing { epoch, hosts, balancers, registered, copies, associations, upfs } = self.seen;
+        let ClusterReadiness { epoch, hosts, balancers, registered, copies, associations, upfs } = self.seen;
         let members = hosts == core.hosts_there() && balancers == self.balancers && upfs == 1;
         let ues = registered >= self.ues && copies >= self.ues;
         if !members || !ues || associations != self.gnbs * self.balancers {
@@ -254,8 +254,8 @@ impl Script {
     }
 
     /// Looks how far an event is.
-    fn go_on(&mut self, lab: &Lab, core: &mut Core, mut happening: Happening) -> Result<(), Failure> {
-        let Happening { event, who, began, back, .. } = happening;
+    fn go_on(&mut self, lab: &Lab, core: &mut Core, mut happening: RunningEvent) -> Result<(), Failure> {
+        let RunningEvent { event, who, began, back, .. } = happening;
         if began.elapsed() > LIMIT {
             return Err(Failure(format!("{event}, and it is not over after {LIMIT:?}: {:?}", core.standing())));
         }
@@ -297,7 +297,7 @@ impl Script {
 
 /// What an event came to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Told {
+struct EventReport {
     event: String,
     /// Since the load began, in seconds.
     at_s: f64,
@@ -338,18 +338,19 @@ struct Report {
     longest_gap_ms: f64,
     /// The slowest of each kind of procedure, in milliseconds.
     slowest_ms: BTreeMap<String, f64>,
-    events: Vec<Told>,
+    events: Vec<EventReport>,
 }
 
 impl Report {
-    fn new(result: &EmulatorResult, timeline: &[(String, Bin)], over: &[Happening]) -> Self {
-        let at_s = |happening: &Happening| (happening.began_unix_us as f64 - result.steady_began_unix_us as f64) / 1e6;
+    fn new(result: &EmulatorResult, timeline: &[(String, Bin)], over: &[RunningEvent]) -> Self {
+        let at_s =
+            |happening: &RunningEvent| (happening.began_unix_us as f64 - result.steady_began_unix_us as f64) / 1e6;
         let ends = over.iter().skip(1).map(at_s).chain([f64::INFINITY]);
         let told = over.iter().zip(ends).map(|(happening, end)| {
             let begin = at_s(happening);
             let due = |(name, bin): &&(String, Bin)| name == "all" && bin.at_s > begin - WIDTH_S && bin.at_s < end;
             let due: Vec<&Bin> = timeline.iter().filter(due).map(|(_, bin)| bin).collect();
-            Told {
+            EventReport {
                 event: happening.event.to_string(),
                 at_s: begin,
                 ues: happening.ues,
@@ -396,7 +397,7 @@ impl fmt::Display for Report {
         let heads = ("event", "at", "UEs", "map after", "worst wait", "failed", "lost");
         let (event, at, ues, map, wait, failed, lost) = heads;
         writeln!(f, "  {event:<36} {at:>7} {ues:>6} {map:>9} {wait:>11} {failed:>7} {lost:>5}")?;
-        for Told { event, at_s, ues, took_ms, worst_ms, failed, lost } in &self.events {
+        for EventReport { event, at_s, ues, took_ms, worst_ms, failed, lost } in &self.events {
             let line = format!("{event:<36} {at_s:>5.1} s {ues:>6} {took_ms:>6.0} ms {worst_ms:>8.0} ms");
             writeln!(f, "  {line} {failed:>7} {lost:>5}")?;
         }
@@ -451,9 +452,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         _ => format!("etcd, a controller, {balancers} balancers, a UPF and"),
     };
     eprintln!("demo: {parts} {HOSTS} hosts are ready; {} UEs on {} gNBs register", args.ues, args.gnbs);
-    let mut script = Script::new(args);
-    let happened = happen(args, &lab, &mut core, &mut script, &interrupt);
-    let told = happened.and_then(|result| tell(&result, &script, json.as_mut()));
+    let mut script = EventScript::new(args);
+    let happened = run_events(args, &lab, &mut core, &mut script, &interrupt);
+    let told = happened.and_then(|result| print_event(&result, &script, json.as_mut()));
     let words = core.last_words(LAST_WORDS);
     core.gather_logs()?;
     told.map_err(|error| Failure(format!("{error}; what the parts of the core said last:\n{words}")))?;
@@ -461,11 +462,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Has the UEs be busy until all is over that happens.
-fn happen(
+fn run_events(
     args: &Args,
     lab: &Lab,
     core: &mut Core,
-    script: &mut Script,
+    script: &mut EventScript,
     interrupt: &Interrupt,
 ) -> Result<EmulatorResult, Failure> {
     let mut emulator = Emulator::start(lab, &emulator_options(args)?)?;
@@ -487,7 +488,7 @@ fn happen(
 }
 
 /// Shows what it came to; fails unless that is good.
-fn tell(result: &EmulatorResult, script: &Script, json: Option<&mut File>) -> Result<(), Failure> {
+fn print_event(result: &EmulatorResult, script: &EventScript, json: Option<&mut File>) -> Result<(), Failure> {
     let timeline = emulator::read_timeline(&std::fs::read_to_string(TIMELINE)?)?;
     let report = Report::new(result, &timeline, &script.over);
     println!("{report}");
@@ -555,8 +556,8 @@ mod tests {
         }
     }
 
-    fn over() -> Vec<Happening> {
-        let happening = |(n, event): (u64, &Event)| Happening {
+    fn over() -> Vec<RunningEvent> {
+        let happening = |(n, event): (u64, &Event)| RunningEvent {
             event: *event,
             who: n as usize,
             ues: 7,

@@ -51,13 +51,13 @@ pub(super) struct Killer {
 
 impl Killer {
     /// Begins now: the first worker that runs steps is killed after one interval.
-    pub(super) fn of_steps(rate: Rate) -> Self {
+    pub(super) fn nf_workers(rate: Rate) -> Self {
         Killer { of: Worker::of, every: rate.0, due: Instant::now() + rate.0, last: None, kills: 0 }
     }
 
     /// The same of data workers: those that have a place, and not one in reserve.
-    pub(super) fn of_packets(rate: Rate) -> Self {
-        Killer { of: Worker::of_data, ..Killer::of_steps(rate) }
+    pub(super) fn data_workers(rate: Rate) -> Self {
+        Killer { of: Worker::of_data, ..Killer::nf_workers(rate) }
     }
 
     /// Kills one if it is time. While there is none, because the last one is not replaced yet, it stays due.

@@ -19,7 +19,7 @@ pub(super) fn slices() -> String {
 
 /// Slices, and UPFs, that users are moved between.
 const SLICES: [&str; 2] = ["default", "second"];
-const UPFS: [&str; 2] = ["embedded", super::second::NAME];
+const UPFS: [&str; 2] = ["embedded", super::second_upf::NAME];
 
 /// What users are moved between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,24 +1,24 @@
 //! `vireo demo`: a core, a RAN with UEs and a data network on this machine, in namespaces of their own: the UEs
 //! register, get sessions, exchange packets with the data network and leave. Succeeds only if every UE did.
 
-mod chain;
 mod churn;
 mod cluster;
 mod events;
 mod kill;
 mod migrate;
 mod report;
-mod second;
+mod sba;
+mod second_upf;
 
 use crate::cli::Failure;
 use crate::lab::capture::Capture;
 use crate::lab::core::{Core, CoreOptions, UE_NETWORKS, UNSHED};
 use crate::lab::emulator::{self, EmulatorOptions, Load, PATIENT};
-use crate::lab::members::Fate;
+use crate::lab::members::HostFault;
 use crate::lab::netns::interface_counters;
 use crate::lab::{Interrupt, Lab, N2, N6, create, has_ipv6};
 use clap::ValueEnum;
-use cluster::{Change, Doom, Replication};
+use cluster::{HostChange, HostFailure, Replication};
 use kill::{Killer, Rate};
 use migrate::{Between, Migrator};
 use report::Report;
@@ -69,16 +69,16 @@ pub(crate) struct Args {
     chain: Option<Chain>,
     /// With --chain: where the functions keep their state [default: in their own memory]
     #[arg(long, value_enum, requires = "chain")]
-    state: Option<chain::State>,
+    state: Option<sba::StateBackend>,
     /// With --state: when they load it from there and commit it
-    #[arg(long, value_enum, requires = "state", default_value_t = chain::Persist::Transaction)]
-    persist: chain::Persist,
+    #[arg(long, value_enum, requires = "state", default_value_t = sba::PersistMode::Transaction)]
+    persist: sba::PersistMode,
     /// With --state: which functions share the record of a UE, in which one of them commits for the others
-    #[arg(long, value_enum, requires = "state", default_value_t = chain::Scope::Function)]
-    scope: chain::Scope,
+    #[arg(long, value_enum, requires = "state", default_value_t = sba::Scope::Function)]
+    scope: sba::Scope,
     /// With --state: what their commits to a database wait for
-    #[arg(long, value_enum, requires = "state", default_value_t = chain::Write::Blocking)]
-    write: chain::Write,
+    #[arg(long, value_enum, requires = "state", default_value_t = sba::WriteMode::Blocking)]
+    write: sba::WriteMode,
     /// With --chain: the SMF leaves SM contexts with the AMF, and gets them back with what that asks
     #[arg(long, requires = "chain")]
     piggyback: bool,
@@ -86,15 +86,15 @@ pub(crate) struct Args {
     #[arg(long, requires = "chain")]
     implied: bool,
     /// With --chain: how AMF and SMF say what they ask each other
-    #[arg(long, value_enum, requires = "chain", default_value_t = chain::Sbi::Json)]
-    sbi: chain::Sbi,
+    #[arg(long, value_enum, requires = "chain", default_value_t = sba::Sbi::Json)]
+    sbi: sba::Sbi,
     /// With --chain: AMF and SMF ask each other in mutual TLS, by certificates that are made for that
     #[arg(long, requires = "chain")]
     tls: bool,
     /// With --state: kill this one amid the run: the SMF or the UPF, which is started again at once, one of two AMFs behind a
     /// balancer, or a master of the Redis Cluster
     #[arg(long, value_enum, requires = "state")]
-    kill: Option<chain::Victim>,
+    kill: Option<sba::KillTarget>,
     /// Run the core as a cluster: a balancer and so many hosts behind it
     #[arg(long, value_name = "N", group = "clusters", value_parser = clap::value_parser!(u16).range(1..=16))]
     #[arg(conflicts_with_all = ["kill_nf", "migrate", "upfs"])]
@@ -116,7 +116,7 @@ pub(crate) struct Args {
     replication: Replication,
     /// What befalls the host with the most UEs while these are busy
     #[arg(long, value_enum, requires = "hosts")]
-    fail_host: Option<Fate>,
+    fail_host: Option<HostFault>,
     /// When, from the first registration on [default: when all have registered and come back from idle]
     #[arg(long, value_name = "TIME", requires = "fail_host", value_parser = humantime::parse_duration)]
     fail_after: Option<Duration>,
@@ -184,13 +184,13 @@ fn text(value: impl ValueEnum) -> String {
 impl Args {
     /// AMFs of a chain behind a balancer; 0 = one with N2 itself.
     fn amfs(&self) -> u8 {
-        self.kill.map_or(0, chain::Victim::amfs)
+        self.kill.map_or(0, sba::KillTarget::amfs)
     }
 
     /// Whether UEs may wait for the database of a chain for longer than a core has them wait that has too much to do.
     fn is_slow(&self) -> bool {
-        let dies = self.kill_nf.is_some() && self.state.is_some_and(|state| state != chain::State::Shm);
-        dies || self.state == Some(chain::State::Mongodb) || self.kill == Some(chain::Victim::Master)
+        let dies = self.kill_nf.is_some() && self.state.is_some_and(|state| state != sba::StateBackend::Shm);
+        dies || self.state == Some(sba::StateBackend::Mongodb) || self.kill == Some(sba::KillTarget::Master)
     }
 
     /// Whether UEs are spread over several hosts, or AMFs.
@@ -219,22 +219,22 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let log = log.map_or_else(|| create(Path::new("/tmp/core.log")), Ok)?;
     let between = if args.upfs > 1 { Between::Upfs } else { Between::Slices };
     let options = core_options(args, &lab, between)?;
-    let second = (args.upfs > 1).then(|| second::start(&lab, &networks())).transpose()?;
+    let second = (args.upfs > 1).then(|| second_upf::start(&lab, &networks())).transpose()?;
     let mut database = args.state.map(|state| state.start(&lab)).transpose()?.flatten();
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
     core.wait_for_upfs(&interrupt)?;
     eprintln!("demo: the core is ready; {} UEs on {} gNBs, {} per second", args.ues, args.gnbs, args.rate);
 
     let before = lab.data_network_counters()?;
-    let mut killers = [args.kill_nf.map(Killer::of_steps), args.kill_data.map(Killer::of_packets)];
+    let mut killers = [args.kill_nf.map(Killer::nf_workers), args.kill_data.map(Killer::data_workers)];
     let mut migrator = args.migrate.map(|rate| Migrator::new(rate, between));
     // All have registered by then, and about as many are busy as ever.
     let busy = Duration::from_secs_f64(f64::from(args.ues) / f64::from(args.rate));
     let after = args.fail_after.unwrap_or(busy + IN_THE_MIDDLE);
-    let mut doom = args.fail_host.map(|fate| Doom::new(fate, after));
+    let mut doom = args.fail_host.map(|fate| HostFailure::new(fate, after));
     // About half of them have registered by then.
-    let mut kill = args.kill.map(|victim| chain::Kill::new(victim, busy / 2));
-    let mut change = Change::new(args.join_after, args.leave_after);
+    let mut kill = args.kill.map(|victim| sba::KillPlan::new(victim, busy / 2));
+    let mut change = HostChange::new(args.join_after, args.leave_after);
     let (mut most, mut counted) = (Vec::new(), Instant::now());
     let mut meanwhile = |core: &mut Core| {
         if args.has_several() && counted.elapsed() > COUNT_EVERY {
@@ -257,7 +257,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let (relocated, carried, asked) = (core.relocated()?, core.carried()?, core.state_operations()?);
     core.stop()?;
     drop(database);
-    second.map(second::stop).transpose()?;
+    second.map(second_upf::stop).transpose()?;
     if let (Some(capture), Some(path)) = (capture, &args.pcap) {
         let written = capture.finish()?;
         eprintln!("demo: {} packets in {}, {} lost", written.packets, path.display(), written.lost);
@@ -270,7 +270,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     report.longest_takeover_us = user_plane.longest_takeover_us;
     (report.hosts, report.state_operations) = (most, asked);
     report.failover_ms = kill.as_ref().and_then(|kill| kill.vacancy).map(|time| time.as_millis() as u64);
-    report.failed_hosts = doom.as_ref().map_or(0, |doom| doom.failed) + kill.as_ref().map_or(0, chain::Kill::amfs);
+    report.failed_hosts = doom.as_ref().map_or(0, |doom| doom.failed) + kill.as_ref().map_or(0, sba::KillPlan::amfs);
     report.migrations = match between {
         Between::Slices => migrator.as_ref().map_or(0, |migrator| migrator.migrations),
         Between::Upfs => relocated,
@@ -316,24 +316,24 @@ fn check(args: &Args) -> Result<(), Failure> {
     if args.upfs > 1 && args.datapath != Datapath::Sockets {
         return Err(Failure("--upfs 2 needs --datapath sockets: two programs would take each other's frames".into()));
     }
-    if args.kill == Some(chain::Victim::Amf) && args.persist == chain::Persist::Procedure {
+    if args.kill == Some(sba::KillTarget::Amf) && args.persist == sba::PersistMode::Procedure {
         let why = "a procedure that is under way is lost with the AMF";
         return Err(Failure(format!("--kill amf needs --persist transaction: {why}")));
     }
-    let shares = args.scope != chain::Scope::Function;
-    if shares && (args.piggyback || args.persist == chain::Persist::Procedure) {
+    let shares = args.scope != sba::Scope::Function;
+    if shares && (args.piggyback || args.persist == sba::PersistMode::Procedure) {
         let why = "functions that share a record commit each transaction there";
         return Err(Failure(format!("--scope goes with neither --piggyback nor --persist procedure: {why}")));
     }
-    if args.state == Some(chain::State::Shm) && (shares || args.persist == chain::Persist::Procedure) {
+    if args.state == Some(sba::StateBackend::Shm) && (shares || args.persist == sba::PersistMode::Procedure) {
         let why = "shared memory has each transaction, and each function's records by themselves";
         return Err(Failure(format!("--persist procedure and --scope are of a database: {why}")));
     }
-    if args.write == chain::Write::NonBlocking
-        && (args.state == Some(chain::State::Shm)
+    if args.write == sba::WriteMode::NonBlocking
+        && (args.state == Some(sba::StateBackend::Shm)
             || args.piggyback
             || shares
-            || args.persist == chain::Persist::Procedure)
+            || args.persist == sba::PersistMode::Procedure)
     {
         let why = "--write non-blocking is of each transaction, and of SM contexts that the SMF has";
         return Err(Failure(format!(
@@ -359,9 +359,11 @@ fn verdict(report: &Report, complaints: &[String], none_killed: bool) -> Result<
 fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions, Failure> {
     let ciphering = args.ciphering.unwrap_or(if args.pcap.is_some() { Ciphering::Nea0 } else { Ciphering::Nea2 });
     let options = match (between, args.migrate) {
-        (Between::Upfs, _) => {
-            CoreOptions { upf: second::OF_THE_FIRST.into(), slices: second::SLICES.into(), ..CoreOptions::default() }
-        }
+        (Between::Upfs, _) => CoreOptions {
+            upf: second_upf::OF_THE_FIRST.into(),
+            slices: second_upf::SLICES.into(),
+            ..CoreOptions::default()
+        },
         (Between::Slices, Some(_)) => CoreOptions { slices: migrate::slices(), ..CoreOptions::default() },
         (Between::Slices, None) => CoreOptions::default(),
     };
@@ -378,10 +380,10 @@ fn core_options(args: &Args, lab: &Lab, between: Between) -> Result<CoreOptions,
         secured: args.tls,
         tables: datapath(args, lab)?
             + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication)
-            + &chain::with_axes(state, &format!("{carry}{answer}"))
+            + &sba::with_axes(state, &format!("{carry}{answer}"))
             + if args.kill.is_some() || args.is_slow() { UNSHED } else { "" }
             + if args.pcap.is_some() { N4_ON_THE_WIRE } else { "" }
-            + &if args.upfs > 1 { second::table() } else { String::new() },
+            + &if args.upfs > 1 { second_upf::table() } else { String::new() },
         ..options
     })
 }

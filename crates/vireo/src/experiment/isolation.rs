@@ -2,10 +2,10 @@
 //! has a worker of its own, with the control side where there is time for it or at the other slice's side, and where the
 //! same workers handle all users.
 
+use super::context::{ExperimentContext, Findings, Metric, each};
 use super::migration::{BUSY, NAMES, SLOT, config, establish, move_range, sessions, slices_of};
-use super::scaleout::Mode;
+use super::scaleout::InterfaceMode;
 use super::scaleout::network::{FIRST_UE, Network};
-use super::session::{Findings, Session, Told, each};
 use super::{Experiment, Run};
 use crate::cli::Failure;
 use crate::lab::process::on_processors;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use vireo_simulator::results::plot::{Axis, Chart};
 use vireo_simulator::results::{Bound, Configuration, Figure, Table};
-use vireo_traffic::circuit::{Circuit, Direction, Packets, Source};
+use vireo_traffic::frame_loop::{Direction, FrameLoop, FrameSource, Packets};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "pepc-isolation",
@@ -38,7 +38,7 @@ const BURST: u32 = 64;
 
 /// The ways to divide workers among users, and where the control side is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum WorkerPlacement {
     /// A worker for each slice; control side and flood are kept apart, as an operator would place them.
     Placed,
     /// A worker for each slice.
@@ -47,59 +47,59 @@ enum Way {
     Shared,
 }
 
-impl Way {
-    const ALL: [Way; 3] = [Way::Placed, Way::Sliced, Way::Shared];
+impl WorkerPlacement {
+    const ALL: [WorkerPlacement; 3] = [WorkerPlacement::Placed, WorkerPlacement::Sliced, WorkerPlacement::Shared];
 
     fn name(self) -> &'static str {
         match self {
-            Way::Placed => "slices, control side placed",
-            Way::Sliced => "slices",
-            Way::Shared => "shared workers",
+            WorkerPlacement::Placed => "slices, control side placed",
+            WorkerPlacement::Sliced => "slices",
+            WorkerPlacement::Shared => "shared workers",
         }
     }
 
     /// The processors of the control side, which is the UPF's N4 thread and the control plane that asks; none named: all.
     fn control(self, last: usize) -> Vec<usize> {
-        if self == Way::Placed { vec![last] } else { vec![] }
+        if self == WorkerPlacement::Placed { vec![last] } else { vec![] }
     }
 
     fn slices(self, processors: usize) -> String {
         match self {
-            Way::Placed | Way::Sliced => slices_of(processors),
-            Way::Shared => String::new(),
+            WorkerPlacement::Placed | WorkerPlacement::Sliced => slices_of(processors),
+            WorkerPlacement::Shared => String::new(),
         }
     }
 
     fn workers(self) -> &'static str {
         match self {
-            Way::Placed | Way::Sliced => "",
-            Way::Shared => "workers = 2\n",
+            WorkerPlacement::Placed | WorkerPlacement::Sliced => "",
+            WorkerPlacement::Shared => "workers = 2\n",
         }
     }
 }
 
 /// What the kernel counts of threads that set sessions up: in us, of one session.
 #[derive(Clone, Copy, Debug, Default)]
-struct Spent {
+struct CpuTimes {
     /// The UPF's N4 thread on a processor, and waiting for one.
     n4: [f64; 2],
     /// The control plane's.
     control: [f64; 2],
 }
 
-impl Spent {
+impl CpuTimes {
     /// Since the threads began, in us.
     fn now(upf: &Upf) -> Result<Self, Failure> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", upf.process.pid()))?.flatten().map(|task| task.path());
         let is_n4 =
             |task: &PathBuf| std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "upf-n4");
         let n4 = tasks.into_iter().find(is_n4).ok_or_else(|| Failure("the UPF has no N4 thread".into()))?;
-        Ok(Spent { n4: schedstat(&n4)?, control: schedstat(Path::new("/proc/thread-self"))? })
+        Ok(CpuTimes { n4: schedstat(&n4)?, control: schedstat(Path::new("/proc/thread-self"))? })
     }
 
-    fn since(self, before: Spent, sessions: usize) -> Spent {
+    fn since(self, before: CpuTimes, sessions: usize) -> CpuTimes {
         let each = |now: [f64; 2], before: [f64; 2]| [0, 1].map(|n| (now[n] - before[n]) / sessions as f64);
-        Spent { n4: each(self.n4, before.n4), control: each(self.control, before.control) }
+        CpuTimes { n4: each(self.n4, before.n4), control: each(self.control, before.control) }
     }
 }
 
@@ -112,18 +112,18 @@ fn schedstat(task: &Path) -> Result<[f64; 2], Failure> {
 
 /// Before, during and after the flood, of the slice that is not flooded.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct Observation {
     /// Packets a second, both directions together.
     rates: [f64; 3],
     /// The time of a session set-up in us.
     set_ups: [f64; 3],
     /// How much of it the two threads that do it spend, and wait for a processor, in us, as the kernel counts.
-    spent: [Spent; 3],
+    spent: [CpuTimes; 3],
     /// Packets a second of the flood that were sent, and that came through.
     flood: [f64; 2],
 }
 
-impl Seen {
+impl Observation {
     fn kept(&self) -> f64 {
         self.rates[1] / f64::midpoint(self.rates[0], self.rates[2])
     }
@@ -133,11 +133,11 @@ impl Seen {
     }
 }
 
-fn run(session: &Session) -> Result<Findings, Failure> {
+fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let users = if session.quick { 2_000 } else { 20_000 };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let rounds = session.repeat("isolation", |_| {
-        let measured = Way::ALL.map(|way| {
+        let measured = WorkerPlacement::ALL.map(|way| {
             let seen = measure(session, way, users, processors)?;
             let (name, kept, [sent, through]) = (way.name(), seen.kept(), seen.flood);
             eprintln!("experiment: {name}: {kept:.3} kept under {sent:.0}/s, of which {through:.0}/s came through");
@@ -150,11 +150,16 @@ fn run(session: &Session) -> Result<Findings, Failure> {
     findings(&rounds, users, processors)
 }
 
-fn measure(session: &Session, way: Way, users: u32, processors: usize) -> Result<Seen, Failure> {
+fn measure(
+    session: &ExperimentContext,
+    way: WorkerPlacement,
+    users: u32,
+    processors: usize,
+) -> Result<Observation, Failure> {
     session.interrupt.check()?;
     // of the control plane that asks: it would have a machine of its own, and does not wait for packets there
     vireo_datapath::take_short_turns()?;
-    let network = Network::build(&session.lab, Mode::Fanout, processors.min(2))?;
+    let network = Network::build(&session.lab, InterfaceMode::Fanout, processors.min(2))?;
     let room = users + 3 * SET_UPS;
     let toml = config(&network, (&BUSY, way.workers()), room, &way.slices(processors));
     let last = processors.min(2) - 1;
@@ -163,18 +168,18 @@ fn measure(session: &Session, way: Way, users: u32, processors: usize) -> Result
     let mut upf = Upf::start(network.upf(), &control, &toml, &session.interrupt)?;
     let teids = establish(&network, &mut upf, 0..users)?;
     let half = users / 2;
-    if way != Way::Shared {
+    if way != WorkerPlacement::Shared {
         move_range(half..users, NAMES[1])?;
     }
     let packets = network.packets(0, FIRST_UE, teids);
-    let mut load = network.outside(|| Circuit::load(&network.ends[0], packets.clone()))??;
+    let mut load = network.outside(|| FrameLoop::load(&network.ends[0], packets.clone()))??;
     load.run(half, users - half)?;
     for direction in [Direction::Uplink, Direction::Downlink] {
         network.outside(|| on_processors(&[last], || load.inject(direction, half, FLIGHT)))???;
     }
     let window = Duration::from_millis(if session.quick { 400 } else { 2000 });
     std::thread::sleep(window / 4);
-    let mut seen = Seen::default();
+    let mut seen = Observation::default();
     let flood = Packets { server: ELSEWHERE, ..packets };
     for turn in 0..3 {
         let first = users + turn as u32 * SET_UPS;
@@ -194,18 +199,18 @@ fn measure(session: &Session, way: Way, users: u32, processors: usize) -> Result
 /// Packets a second, and the time of a session set-up in us, of which there are some in between.
 fn watch(
     network: &Network<'_>,
-    load: &Circuit,
+    load: &FrameLoop,
     upf: &mut Upf,
     new: Range<u32>,
     window: Duration,
-) -> Result<(f64, f64, Spent), Failure> {
+) -> Result<(f64, f64, CpuTimes), Failure> {
     let all = || load.counted().map(|counted| counted.uplink + counted.downlink);
     let (began, before) = (Instant::now(), all()?);
     std::thread::sleep(window / 2);
-    let (set_ups, count, spent) = (Instant::now(), new.len(), Spent::now(upf)?);
+    let (set_ups, count, spent) = (Instant::now(), new.len(), CpuTimes::now(upf)?);
     sessions(network, upf, (new, None), 1)?;
     let each = set_ups.elapsed().as_secs_f64() * 1e6 / count as f64;
-    let spent = Spent::now(upf)?.since(spent, count);
+    let spent = CpuTimes::now(upf)?.since(spent, count);
     while began.elapsed() < window {
         std::thread::sleep(SLOT);
     }
@@ -219,14 +224,14 @@ fn watch(
 /// Does `work` while packets of the first users are sent as fast as one processor can.
 fn under_flood<T>(
     network: &Network<'_>,
-    (load, packets, users): (&Circuit, Packets, u32),
+    (load, packets, users): (&FrameLoop, Packets, u32),
     flood: &mut [f64; 2],
     work: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let stop = AtomicBool::new(false);
     let source = || -> Result<u64, Failure> {
         let send = || -> Result<u64, Failure> {
-            let mut source = Source::open(&network.ends[0], &packets, Direction::Uplink, users)?;
+            let mut source = FrameSource::open(&network.ends[0], &packets, Direction::Uplink, users)?;
             let mut sent = 0;
             while !stop.load(Relaxed) {
                 source.send(BURST)?;
@@ -249,27 +254,36 @@ fn under_flood<T>(
     result
 }
 
-fn findings(rounds: &[[Seen; Way::ALL.len()]], users: u32, processors: usize) -> Result<Findings, Failure> {
+fn findings(
+    rounds: &[[Observation; WorkerPlacement::ALL.len()]],
+    users: u32,
+    processors: usize,
+) -> Result<Findings, Failure> {
     let mut figures = vec![];
     let mut table =
         Table::new(&["run", "workers", "turn", "packets_per_s", "set_up_us", "flood_per_s", "through_per_s"]);
     let title = "Packets of a slice before, during and after a flood of another";
     let y = Axis::linear("million packets per second, both directions");
     let mut chart = Chart::new(title, Axis::linear("turn: before, during, after"), y);
-    for (place, way) in Way::ALL.into_iter().enumerate() {
-        let of = |value: fn(&Seen) -> f64| each(rounds, move |round: &[Seen; 3]| value(&round[place]));
+    for (place, way) in WorkerPlacement::ALL.into_iter().enumerate() {
+        let of = |value: fn(&Observation) -> f64| each(rounds, move |round: &[Observation; 3]| value(&round[place]));
         let named = |what: &str| format!("{}, {what}", way.name());
-        let kept = Figure::new(named("packets under a flood, of those without"), "ratio", of(Seen::kept)?);
-        figures.push(if way == Way::Shared { kept } else { kept.mark(Bound::AtLeast(KEPT)) });
-        figures.push(Figure::new(named("session set-up under a flood, of that without"), "ratio", of(Seen::slower)?));
+        let kept = Figure::new(named("packets under a flood, of those without"), "ratio", of(Observation::kept)?);
+        figures.push(if way == WorkerPlacement::Shared { kept } else { kept.mark(Bound::AtLeast(KEPT)) });
+        figures.push(Figure::new(
+            named("session set-up under a flood, of that without"),
+            "ratio",
+            of(Observation::slower)?,
+        ));
         figures.push(
             Figure::new(named("session set-up under a flood"), "us", of(|seen| seen.set_ups[1])?)
                 .baseline("without", Some(of(|seen| f64::midpoint(seen.set_ups[0], seen.set_ups[2]))?)),
         );
-        let waits: [Told<Spent>; 2] = [("N4 thread", |spent| spent.n4[1]), ("control plane", |spent| spent.control[1])];
+        let waits: [Metric<CpuTimes>; 2] =
+            [("N4 thread", |spent| spent.n4[1]), ("control plane", |spent| spent.control[1])];
         for (who, wait) in waits {
-            let under = each(rounds, move |round: &[Seen; 3]| wait(&round[place].spent[1]))?;
-            let without = each(rounds, move |round: &[Seen; 3]| {
+            let under = each(rounds, move |round: &[Observation; 3]| wait(&round[place].spent[1]))?;
+            let without = each(rounds, move |round: &[Observation; 3]| {
                 f64::midpoint(wait(&round[place].spent[0]), wait(&round[place].spent[2]))
             })?;
             let name = named(&format!("of a set-up under a flood, the {who} waits for a processor"));
@@ -277,12 +291,12 @@ fn findings(rounds: &[[Seen; Way::ALL.len()]], users: u32, processors: usize) ->
         }
         figures.push(Figure::new(named("flood that was sent"), "1/s", of(|seen| seen.flood[0])?));
         figures.push(Figure::new(named("flood that came through"), "1/s", of(|seen| seen.flood[1])?));
-        let rate = |turn: usize| each(rounds, move |round: &[Seen; 3]| round[place].rates[turn]);
+        let rate = |turn: usize| each(rounds, move |round: &[Observation; 3]| round[place].rates[turn]);
         let points = (0..3).map(|turn| Ok(((turn + 1) as f64, rate(turn)?.median / 1e6)));
         chart = chart.line(way.name(), points.collect::<Result<_, Failure>>()?);
     }
     for (run, round) in rounds.iter().enumerate() {
-        for (way, seen) in Way::ALL.into_iter().zip(round) {
+        for (way, seen) in WorkerPlacement::ALL.into_iter().zip(round) {
             for (turn, name) in ["before", "flood", "after"].into_iter().enumerate() {
                 let flood = if turn == 1 { seen.flood } else { [0.0; 2] };
                 let numbers = [seen.rates[turn], seen.set_ups[turn], flood[0], flood[1]].map(|n| n.to_string());
@@ -290,15 +304,15 @@ fn findings(rounds: &[[Seen; Way::ALL.len()]], users: u32, processors: usize) ->
             }
         }
     }
-    let configuration = |way: Way| {
+    let configuration = |way: WorkerPlacement| {
         Configuration {
         name: way.name().into(),
         about: match way {
-            Way::Placed => {
+            WorkerPlacement::Placed => {
                 "Two slices with a worker each, on a processor each. The control side is on the second slice's processor."
             }
-            Way::Sliced => "Two slices with a worker each, on a processor each. The control side is on both.",
-            Way::Shared => {
+            WorkerPlacement::Sliced => "Two slices with a worker each, on a processor each. The control side is on both.",
+            WorkerPlacement::Shared => {
                 "Two workers for all users, among whom AF_PACKET divides frames by a hash of their outer addresses."
             }
         }
@@ -307,7 +321,7 @@ fn findings(rounds: &[[Seen; Way::ALL.len()]], users: u32, processors: usize) ->
     }
     };
     Ok(Findings {
-        configurations: Way::ALL.into_iter().map(configuration).collect(),
+        configurations: WorkerPlacement::ALL.into_iter().map(configuration).collect(),
         figures,
         plots: vec![("rates", chart.svg()?)],
         tables: vec![("turns", table)],
@@ -333,10 +347,10 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_held_against_before_and_after() {
-        let seen = |during| Seen {
+        let seen = |during| Observation {
             rates: [1e6, during, 0.8e6],
             set_ups: [100.0, 110.0, 100.0],
-            spent: [Spent::default(); 3],
+            spent: [CpuTimes::default(); 3],
             flood: [2e6, 1e6],
         };
         assert_eq!((seen(0.9e6).kept(), seen(0.9e6).slower()), (1.0, 1.1));

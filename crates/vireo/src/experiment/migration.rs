@@ -2,9 +2,9 @@
 //! workers' time goes into packets. What of the packet rate is left, whether a packet or a count is lost, and by how much a packet
 //! takes longer.
 
-use super::scaleout::Mode;
+use super::context::{ExperimentContext, Findings, each};
+use super::scaleout::InterfaceMode;
 use super::scaleout::network::{FIRST_UE, LENGTH, Network, POOL};
-use super::session::{Findings, Session, each};
 use super::{Experiment, Run};
 use crate::cli::Failure;
 use crate::lab::api;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use vireo_node::api::SlicesStatus;
 use vireo_simulator::results::plot::{Axis, Chart};
 use vireo_simulator::results::{Bound, Configuration, Figure, Measured, Table};
-use vireo_traffic::circuit::{Circuit, Counted, Direction, Teids};
+use vireo_traffic::frame_loop::{Direction, FrameLoop, LoopCounters, Teids};
 use vireo_traffic::pfcp;
 use vireo_types::Teid;
 
@@ -57,7 +57,7 @@ pub(super) const BUSY: Driver = Driver { name: "af-packet", flight: 4096 };
 /// The same without rings: nothing is lost by them. The queue of a TUN device has 500 places.
 pub(super) const SOCKETS: Driver = Driver { name: "sockets", flight: 192 };
 /// The drivers that others are measured by too; in the short form one.
-pub(super) fn drivers(session: &Session) -> &'static [Driver] {
+pub(super) fn drivers(session: &ExperimentContext) -> &'static [Driver] {
     if session.quick { &[SOCKETS] } else { &[SOCKETS, BUSY] }
 }
 
@@ -66,7 +66,7 @@ const ALONE: Driver = Driver { name: "sockets", flight: 1 };
 
 /// What was seen with one driver, turn by turn: those of odd numbers are with migrations.
 #[derive(Default)]
-struct Seen {
+struct MigrationResult {
     /// Packets a second, both directions together.
     rates: Vec<f64>,
     /// The time of a packet in us: the median of the means of short times.
@@ -94,18 +94,18 @@ fn median_of(turns: &[f64], with: bool) -> f64 {
 }
 
 struct Pass {
-    busy: Seen,
-    sockets: Seen,
-    alone: Seen,
+    busy: MigrationResult,
+    sockets: MigrationResult,
+    alone: MigrationResult,
 }
 
 impl Pass {
-    fn all(&self) -> [&Seen; 3] {
+    fn all(&self) -> [&MigrationResult; 3] {
         [&self.busy, &self.sockets, &self.alone]
     }
 }
 
-fn run(session: &Session) -> Result<Findings, Failure> {
+fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let users = if session.quick { 500 } else { 20_000 };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let passes = session.repeat("migrations", |_| {
@@ -119,7 +119,7 @@ fn run(session: &Session) -> Result<Findings, Failure> {
 }
 
 /// The part of the rate that is left.
-fn kept(seen: &Seen) -> f64 {
+fn kept(seen: &MigrationResult) -> f64 {
     against(&seen.rates, |with, without| with / without)
 }
 
@@ -157,9 +157,14 @@ pub(super) fn config(network: &Network<'_>, (driver, keys): (&Driver, &str), use
     )
 }
 
-fn measure(session: &Session, driver: &Driver, users: u32, processors: usize) -> Result<Seen, Failure> {
+fn measure(
+    session: &ExperimentContext,
+    driver: &Driver,
+    users: u32,
+    processors: usize,
+) -> Result<MigrationResult, Failure> {
     session.interrupt.check()?;
-    let network = Network::build(&session.lab, Mode::Fanout, processors.min(2))?;
+    let network = Network::build(&session.lab, InterfaceMode::Fanout, processors.min(2))?;
     let mut upf = Upf::start(
         network.upf(),
         &[],
@@ -173,7 +178,7 @@ fn measure(session: &Session, driver: &Driver, users: u32, processors: usize) ->
         mover.give(place, 1)?;
     }
     let packets = network.packets(0, FIRST_UE, teids);
-    let mut load = network.outside(|| Circuit::load(&network.ends[0], packets))??;
+    let mut load = network.outside(|| FrameLoop::load(&network.ends[0], packets))??;
     load.run(0, users)?;
     let no_room = dropped(&network)?;
     for direction in [Direction::Uplink, Direction::Downlink] {
@@ -182,7 +187,7 @@ fn measure(session: &Session, driver: &Driver, users: u32, processors: usize) ->
     }
     let window = Duration::from_millis(if session.quick { 80 } else { 1000 });
     std::thread::sleep(window / 2);
-    let mut seen = Seen::default();
+    let mut seen = MigrationResult::default();
     let mut moves = vec![];
     for turn in 0..TURNS {
         let (rate, time) = match turn % 2 {
@@ -268,7 +273,7 @@ pub(super) fn move_range(users: Range<u32>, to: &str) -> Result<u64, Failure> {
 }
 
 /// Packets a second, and the median time of one in us, over a while.
-fn watch(load: &Circuit, window: Duration, driver: &Driver) -> Result<(f64, f64), Failure> {
+fn watch(load: &FrameLoop, window: Duration, driver: &Driver) -> Result<(f64, f64), Failure> {
     let all = || load.counted().map(|counted| counted.uplink + counted.downlink);
     let (began, before) = (Instant::now(), all()?);
     let (mut last, mut times) = ((began, before), vec![]);
@@ -289,7 +294,7 @@ fn watch(load: &Circuit, window: Duration, driver: &Driver) -> Result<(f64, f64)
 }
 
 /// Waits until so many frames have come to their end, or no more do.
-pub(super) fn ended(load: &Circuit, all: u64) -> Result<Counted, Failure> {
+pub(super) fn ended(load: &FrameLoop, all: u64) -> Result<LoopCounters, Failure> {
     let deadline = Instant::now() + END_WITHIN;
     let (mut last, mut quiet) = (load.counted()?, 0);
     while quiet < QUIET && last.ended < all {
@@ -367,7 +372,9 @@ impl Mover {
 
 fn findings(passes: &[Pass], users: u32, processors: usize) -> Result<Findings, Failure> {
     const TALK: &str = "throughput falls by less than 5% at 10K migrations/s; +4 us in the median";
-    let sum = |of: fn(&Seen) -> u64| each(passes, move |pass: &Pass| pass.all().map(of).iter().sum::<u64>() as f64);
+    let sum = |of: fn(&MigrationResult) -> u64| {
+        each(passes, move |pass: &Pass| pass.all().map(of).iter().sum::<u64>() as f64)
+    };
     let (lost, miscounted) = (sum(|seen| seen.lost)?, sum(|seen| seen.miscounted)?);
     let broken = (lost.max > 0.0 || miscounted.max > 0.0)
         .then(|| format!("{} packets were lost and {} miscounted", lost.max, miscounted.max));
@@ -463,7 +470,7 @@ mod tests {
 
     #[test]
     fn what_is_left_is_held_against_both_turns_without() {
-        let seen = |rates: [f64; 5], times: [f64; 5], lost| Seen {
+        let seen = |rates: [f64; 5], times: [f64; 5], lost| MigrationResult {
             rates: rates.to_vec(),
             times: times.to_vec(),
             moves: 1e4,

@@ -2,31 +2,31 @@
 //! processes in namespaces of their own; what is compared are configurations of the one core. An experiment leaves
 //! `results/NAME/`: `summary.json` and SVG plots, and CSV tables with all that was measured.
 
-mod breakdown;
+mod attach_interference;
 mod cluster;
-mod fig2c;
-mod fig6_store;
-mod fig7;
-mod fig9;
+mod context;
 mod isolation;
 mod migration;
+mod near_saturation;
+mod packet_cost_breakdown;
 mod pepc;
 mod rebalance;
 mod scaleout;
 mod service_load;
-mod session;
 mod soak;
 mod stateless;
 mod steady;
 mod steering;
+mod store_throughput;
 mod takeover;
 mod variants;
+mod worker_failure;
 
 use crate::bench::upf::network::Network;
 use crate::cli::Failure;
 use crate::lab::core::UE_NETWORKS;
 use crate::lab::{Interrupt, Lab};
-use session::{Findings, Session};
+use context::{ExperimentContext, Findings};
 use std::path::{Path, PathBuf};
 use vireo_simulator::results::{Folder, Machine, Summary};
 
@@ -71,7 +71,7 @@ struct Experiment {
 /// What an experiment runs in.
 enum Run {
     /// Namespaces for cores and RANs.
-    Core(fn(&Session) -> Result<Findings, Failure>),
+    Core(fn(&ExperimentContext) -> Result<Findings, Failure>),
     /// A namespace for a user plane alone, with links to all around it.
     UserPlane(fn(&Plane) -> Result<Findings, Failure>),
     /// A virtual clock: no namespaces, no privileges.
@@ -109,18 +109,18 @@ impl Plane {
 
 const ALL: &[Experiment] = &[
     service_load::EXPERIMENT,
-    fig2c::EXPERIMENT,
-    fig6_store::EXPERIMENT,
-    fig7::EXPERIMENT,
-    cluster::agreement::EXPERIMENT,
-    cluster::changes::MIGRATION,
-    cluster::fig2d::EXPERIMENT,
-    cluster::fig6::EXPERIMENT,
-    cluster::fig7::EXPERIMENT,
-    cluster::changes::SCALING,
-    fig9::EXPERIMENT,
+    attach_interference::EXPERIMENT,
+    store_throughput::EXPERIMENT,
+    worker_failure::EXPERIMENT,
+    cluster::simulator_validation::EXPERIMENT,
+    cluster::host_scaling::MIGRATION,
+    cluster::recovery_time::EXPERIMENT,
+    cluster::throughput::EXPERIMENT,
+    cluster::host_failure::EXPERIMENT,
+    cluster::host_scaling::SCALING,
+    near_saturation::EXPERIMENT,
     soak::EXPERIMENT,
-    breakdown::EXPERIMENT,
+    packet_cost_breakdown::EXPERIMENT,
     scaleout::EXPERIMENT,
     migration::EXPERIMENT,
     isolation::EXPERIMENT,
@@ -130,11 +130,11 @@ const ALL: &[Experiment] = &[
     pepc::signalling::EXPERIMENT,
     pepc::iot::EXPERIMENT,
     pepc::two_level::EXPERIMENT,
-    steering::fig10::A,
-    steering::fig10::B,
-    steering::fig10::C,
-    steering::fig10::D,
-    steering::fig11::EXPERIMENT,
+    steering::load_balance::A,
+    steering::load_balance::B,
+    steering::load_balance::C,
+    steering::load_balance::D,
+    steering::hosts_needed::EXPERIMENT,
     stateless::FIG3,
     stateless::FIG4,
     stateless::FIG5,
@@ -143,7 +143,7 @@ const ALL: &[Experiment] = &[
     stateless::BEYOND_FIGURES,
     stateless::DISTANCE_FIGURES,
     stateless::MONGODB_FIGURES,
-    stateless::kills::EXPERIMENT,
+    stateless::fault_injection::EXPERIMENT,
     stateless::consolidated::EXPERIMENT,
 ];
 
@@ -174,7 +174,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let lab = Lab::build(&UE_NETWORKS)?;
             let interrupt = Interrupt::listen()?;
             let (quick, minutes, seed) = (args.quick, args.minutes, args.seed);
-            run(&Session { lab, interrupt, quick, runs, minutes, seed, log })?
+            run(&ExperimentContext { lab, interrupt, quick, runs, minutes, seed, log })?
         }
         Run::Simulated(run) => {
             run(&Simulation { interrupt: Interrupt::listen()?, quick: args.quick, runs, seed: args.seed })?

@@ -1,12 +1,12 @@
 //! Rebalancing: all packets are of users of one data worker of a slice, and its other worker has users without any. What the
 //! packet rate and the time of a packet are before and after users have gone over by themselves, and whether that loses any.
 
+use super::context::{ExperimentContext, Findings, each};
 use super::migration::{
     API, BUSY, Driver, SLOT, SOCKETS, config, drivers, dropped, ended, establish, miscounted, ring_full,
 };
-use super::scaleout::Mode;
+use super::scaleout::InterfaceMode;
 use super::scaleout::network::{FIRST_UE, LENGTH, Network};
-use super::session::{Findings, Session, each};
 use super::{Experiment, Run};
 use crate::cli::Failure;
 use crate::lab::api;
@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 use vireo_simulator::results::plot::{Axis, Chart};
 use vireo_simulator::results::{Bound, Configuration, Figure, Table};
-use vireo_traffic::circuit::{Circuit, Direction};
+use vireo_traffic::frame_loop::{Direction, FrameLoop};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "pepc-rebalance",
@@ -35,7 +35,7 @@ const EVEN: f64 = 0.4;
 
 /// What was seen by one driver.
 #[derive(Clone, Debug)]
-struct Seen {
+struct RebalanceResult {
     driver: &'static str,
     /// Packets a second before and after.
     rates: [f64; 2],
@@ -53,7 +53,7 @@ struct Seen {
     course: Vec<(f64, f64)>,
 }
 
-fn run(session: &Session) -> Result<Findings, Failure> {
+fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let users = if session.quick { 2_000 } else { 20_000 };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if processors < 2 {
@@ -88,7 +88,7 @@ fn handled() -> Result<([u64; 2], u64), Failure> {
 }
 
 /// Packets a second, and the second worker's part of them.
-fn watch(load: &Circuit, window: Duration) -> Result<(f64, f64), Failure> {
+fn watch(load: &FrameLoop, window: Duration) -> Result<(f64, f64), Failure> {
     let all = || load.counted().map(|counted| counted.uplink + counted.downlink);
     let (began, before, (workers, _)) = (Instant::now(), all()?, handled()?);
     while began.elapsed() < window {
@@ -102,9 +102,14 @@ fn watch(load: &Circuit, window: Duration) -> Result<(f64, f64), Failure> {
     }
 }
 
-fn measure(session: &Session, driver: &Driver, users: u32, processors: usize) -> Result<Seen, Failure> {
+fn measure(
+    session: &ExperimentContext,
+    driver: &Driver,
+    users: u32,
+    processors: usize,
+) -> Result<RebalanceResult, Failure> {
     session.interrupt.check()?;
-    let network = Network::build(&session.lab, Mode::Fanout, processors.min(2))?;
+    let network = Network::build(&session.lab, InterfaceMode::Fanout, processors.min(2))?;
     let toml = config(&network, (driver, "rebalance = true\n"), users, &slice_of(processors));
     let mut upf = Upf::start(network.upf(), &[], &toml, &session.interrupt)?;
     let teids = establish(&network, &mut upf, 0..users)?;
@@ -112,7 +117,7 @@ fn measure(session: &Session, driver: &Driver, users: u32, processors: usize) ->
     give(0..half, 0)?;
     give(half..users, 1)?;
     let packets = network.packets(0, FIRST_UE, teids);
-    let mut load = network.outside(|| Circuit::load(&network.ends[0], packets))??;
+    let mut load = network.outside(|| FrameLoop::load(&network.ends[0], packets))??;
     load.run(0, half)?;
     let no_room = dropped(&network)?;
     for direction in [Direction::Uplink, Direction::Downlink] {
@@ -152,7 +157,7 @@ fn measure(session: &Session, driver: &Driver, users: u32, processors: usize) ->
     eprintln!(
         "experiment: {name}: {before:.0}/s, then {after:.0}/s after {took:.1} s; {moved} users moved, {lost} lost"
     );
-    Ok(Seen {
+    Ok(RebalanceResult {
         driver: name,
         rates: [before, after],
         shares: [share_before, share_after],
@@ -165,7 +170,7 @@ fn measure(session: &Session, driver: &Driver, users: u32, processors: usize) ->
     })
 }
 
-fn findings(runs: &[Vec<Seen>], users: u32, processors: usize) -> Result<Findings, Failure> {
+fn findings(runs: &[Vec<RebalanceResult>], users: u32, processors: usize) -> Result<Findings, Failure> {
     let mut figures = vec![];
     let mut table = Table::new(&["run", "driver", "second", "packets_per_s"]);
     let axis = Axis::linear("seconds since the first packet");
@@ -174,7 +179,7 @@ fn findings(runs: &[Vec<Seen>], users: u32, processors: usize) -> Result<Finding
     for place in 0..runs.first().map_or(0, Vec::len) {
         let driver = runs.first().map_or("", |run| run[place].driver);
         let named = |what: &str| format!("{driver}, {what}");
-        let of = |value: fn(&Seen) -> f64| each(runs, move |run: &Vec<Seen>| value(&run[place]));
+        let of = |value: fn(&RebalanceResult) -> f64| each(runs, move |run: &Vec<RebalanceResult>| value(&run[place]));
         figures.extend([
             Figure::new(named("packets after, of those before"), "ratio", of(|seen| seen.rates[1] / seen.rates[0])?),
             Figure::new(named("packets after"), "1/s", of(|seen| seen.rates[1])?)
@@ -198,7 +203,7 @@ fn findings(runs: &[Vec<Seen>], users: u32, processors: usize) -> Result<Finding
             chart = chart.line(driver, first[place].course.iter().map(|(at, rate)| (*at, rate / 1e6)).collect());
         }
     }
-    let wrong = |seen: &Seen| seen.lost > 0 || seen.miscounted > 0;
+    let wrong = |seen: &RebalanceResult| seen.lost > 0 || seen.miscounted > 0;
     let broken = runs.iter().flatten().any(wrong).then(|| "packets were lost or miscounted".to_owned());
     Ok(Findings {
         configurations: vec![Configuration {
@@ -229,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_lost_packet_is_not_overlooked() {
-        let seen = |lost| Seen {
+        let seen = |lost| RebalanceResult {
             driver: "sockets",
             rates: [1e5, 1.5e5],
             shares: [0.0, 0.5],

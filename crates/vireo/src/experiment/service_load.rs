@@ -1,6 +1,6 @@
 //! Service requests in a closed loop: how many there can be, and how long they take.
 
-use super::session::{Findings, Session, Variant};
+use super::context::{ExperimentContext, Findings, Variant};
 use super::{Experiment, Run};
 use crate::cli::Failure;
 use crate::lab::emulator::{Emulated, EmulatorOptions, Load};
@@ -25,7 +25,7 @@ struct Point {
     cpu_us: f64,
 }
 
-fn run(session: &Session) -> Result<Findings, Failure> {
+fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let windows: Vec<u32> = if session.quick { vec![4, 64] } else { WINDOWS.to_vec() };
     let variant = Variant {
         name: "default",
@@ -77,7 +77,7 @@ fn run(session: &Session) -> Result<Findings, Failure> {
 }
 
 /// Service requests with so many UEs under way.
-fn measure(session: &Session, variant: &Variant, window: u32) -> Result<Point, Failure> {
+fn measure(session: &ExperimentContext, variant: &Variant, window: u32) -> Result<Point, Failure> {
     let ues = window.max(16);
     let requests = if session.quick { 1_000 } else { 20_000 };
     let mut core = session.core(variant, ues, &[])?;

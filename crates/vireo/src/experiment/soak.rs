@@ -1,18 +1,18 @@
 //! A long load with workers that die and hang at random: no UE may be lost, and nothing may grow.
 
-use super::session::{FIRST_GUESS, Findings, Session};
+use super::context::{ExperimentContext, FIRST_GUESS, Findings};
 use super::steady::{Outcome, Steady};
 use super::variants::decomposed;
 use super::{Experiment, Run};
 use crate::cli::Failure;
 use crate::lab::core::Core;
-use crate::lab::workers::{self, Holdings};
+use crate::lab::workers::{self, ResourceUse};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use vireo_simulator::analysis::growth::lasting;
 use vireo_simulator::analysis::timeline::Bin;
 use vireo_simulator::faults::{Kind, schedule};
-use vireo_simulator::results::plot::{At, Axis, Chart};
+use vireo_simulator::results::plot::{Axis, Chart, MarkPosition};
 use vireo_simulator::results::{Bound, Figure, Measured, Table};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -51,7 +51,7 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// Metrics of the core that tell what of its region is in use; the beginnings of their names.
 const IN_USE: &str = "vireo_region_";
 
-fn load(session: &Session, rate: f64, seconds: f64) -> Steady {
+fn load(session: &ExperimentContext, rate: f64, seconds: f64) -> Steady {
     Steady {
         kinds: MIX.to_vec(),
         rate,
@@ -67,17 +67,17 @@ fn load(session: &Session, rate: f64, seconds: f64) -> Steady {
 
 /// What the core holds at one time.
 #[derive(Clone, Debug)]
-struct Mark {
+struct Checkpoint {
     at_s: f64,
-    held: Holdings,
+    held: ResourceUse,
     in_use: BTreeMap<String, f64>,
 }
 
-impl Mark {
+impl Checkpoint {
     fn take(core: &Core, at_s: f64) -> Result<Self, Failure> {
         let mut in_use = core.metrics()?;
         in_use.retain(|name, _| name.starts_with(IN_USE));
-        Ok(Mark { at_s, held: workers::holdings(&core.process)?, in_use })
+        Ok(Checkpoint { at_s, held: workers::holdings(&core.process)?, in_use })
     }
 
     /// In words.
@@ -104,7 +104,7 @@ impl Mark {
     }
 }
 
-fn run(session: &Session) -> Result<Findings, Failure> {
+fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let variant = decomposed("vireo", "NFs by slice and procedure, the contexts in shared memory.", &[], 16, &[]);
     // What a core can do for a few seconds it need not be able to do for long.
     let limit = session.saturation(&variant, &[], FIRST_GUESS, &|rate, seconds| load(session, rate, seconds * 3.0))?;
@@ -119,18 +119,18 @@ fn run(session: &Session) -> Result<Findings, Failure> {
         steady.faults.len()
     );
     let mut core = session.core(&variant, steady.ues, &[])?;
-    let mut marks: Vec<Mark> = Vec::new();
+    let mut marks: Vec<Checkpoint> = Vec::new();
     let mut sampled: Option<Instant> = None;
     let outcome = session.steady(&mut core, &steady, &mut |core, at_s| {
         if sampled.is_none_or(|at| at.elapsed() >= SAMPLE_EVERY) && at_s < seconds {
             sampled = Some(Instant::now());
-            marks.push(Mark::take(core, at_s)?);
+            marks.push(Checkpoint::take(core, at_s)?);
         }
         Ok(())
     })?;
     // The core looks at its region every few seconds.
     std::thread::sleep(QUIET);
-    let quiet = Mark::take(&core, seconds + QUIET.as_secs_f64())?;
+    let quiet = Checkpoint::take(&core, seconds + QUIET.as_secs_f64())?;
     core.stop()?;
     let mut findings = findings(limit, session.seed, &steady, &outcome, &marks)?;
     findings.configurations.push(variant.configuration());
@@ -148,7 +148,13 @@ fn one(value: f64) -> Result<Measured, Failure> {
     Measured::of(vec![value]).ok_or_else(|| Failure("nothing was measured".into()))
 }
 
-fn findings(limit: f64, seed: u64, steady: &Steady, outcome: &Outcome, marks: &[Mark]) -> Result<Findings, Failure> {
+fn findings(
+    limit: f64,
+    seed: u64,
+    steady: &Steady,
+    outcome: &Outcome,
+    marks: &[Checkpoint],
+) -> Result<Findings, Failure> {
     let r = &outcome.result;
     let happened = |kind: Kind| outcome.faults.iter().filter(|(fault, _)| fault.kind == kind).count() as f64;
     let bins = outcome.bins("all");
@@ -212,7 +218,7 @@ fn findings(limit: f64, seed: u64, steady: &Steady, outcome: &Outcome, marks: &[
 }
 
 /// What the core held at the marks, and at the beginning and the end.
-fn told(marks: &[Mark]) -> Vec<String> {
+fn told(marks: &[Checkpoint]) -> Vec<String> {
     let mut next_s = 0.0;
     let mut lines = Vec::new();
     for (index, mark) in marks.iter().enumerate() {
@@ -237,14 +243,14 @@ fn latency(bins: &[Bin], outcome: &Outcome) -> Chart {
     .line("p50", line(|b| b.p50_ms));
     for (kind, name) in [(Kind::Kill, "worker killed"), (Kind::Stop, "worker stopped")] {
         if let Some((_, at)) = outcome.faults.iter().find(|(fault, _)| fault.kind == kind) {
-            chart = chart.mark(format!("the first {name}"), At::X(*at));
+            chart = chart.mark(format!("the first {name}"), MarkPosition::X(*at));
         }
     }
     chart
 }
 
-fn size(marks: &[Mark]) -> Chart {
-    let line = |value: fn(&Holdings) -> u64| marks.iter().map(|m| (m.at_s, value(&m.held) as f64 / 1e6)).collect();
+fn size(marks: &[Checkpoint]) -> Chart {
+    let line = |value: fn(&ResourceUse) -> u64| marks.iter().map(|m| (m.at_s, value(&m.held) as f64 / 1e6)).collect();
     Chart::new("What the core holds", Axis::linear("time (s)"), Axis::log("resident memory (MB)"))
         .line("core's process, private", line(|h| h.parent_bytes))
         .line("the largest worker, private", line(|h| h.largest_worker_bytes))
@@ -264,10 +270,15 @@ mod tests {
     use super::*;
     use crate::experiment::steady::tests::outcome;
 
-    fn mark(at_s: f64, parent_bytes: u64) -> Mark {
-        let held =
-            Holdings { workers: 4, parent_bytes, largest_worker_bytes: 1 << 20, parent_fds: 20, ..Holdings::default() };
-        Mark {
+    fn mark(at_s: f64, parent_bytes: u64) -> Checkpoint {
+        let held = ResourceUse {
+            workers: 4,
+            parent_bytes,
+            largest_worker_bytes: 1 << 20,
+            parent_fds: 20,
+            ..ResourceUse::default()
+        };
+        Checkpoint {
             at_s,
             held,
             in_use: BTreeMap::from([("vireo_region_buffers".into(), 3.0), ("vireo_region_packets".into(), at_s)]),
@@ -293,7 +304,7 @@ mod tests {
             beside: None,
         };
         let of = |leak: u64, lost: u64| {
-            let marks: Vec<Mark> = (0..60).map(|n| mark(n as f64, (50 << 20) + n * leak)).collect();
+            let marks: Vec<Checkpoint> = (0..60).map(|n| mark(n as f64, (50 << 20) + n * leak)).collect();
             super::findings(1000.0, 1, &steady, &outcome(lost), &marks).unwrap()
         };
         let good = of(0, 0);

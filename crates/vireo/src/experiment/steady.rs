@@ -1,6 +1,6 @@
 //! A steady load of procedures on a core, open loop, with what the core used and what was done to it meanwhile.
 
-use super::session::Session;
+use super::context::ExperimentContext;
 use crate::cli::Failure;
 use crate::lab::core::Core;
 use crate::lab::emulator::{self, Emulator, EmulatorOptions, EmulatorResult, Load};
@@ -123,7 +123,7 @@ impl Outcome {
     }
 }
 
-impl Session {
+impl ExperimentContext {
     /// A steady load, to its end. `look` is called now and then with the seconds since all UEs are there.
     pub(super) fn steady(
         &self,

@@ -2,10 +2,10 @@
 //! workers are processes of their own, and where they are threads, so that the user plane has to start anew. And what
 //! packets cost in processes instead of threads.
 
+use super::context::{ExperimentContext, Findings, each};
 use super::migration::{API, Driver, SLOT, WINDOW, config, drivers, establish, sessions};
-use super::scaleout::Mode;
+use super::scaleout::InterfaceMode;
 use super::scaleout::network::{FIRST_UE, Network};
-use super::session::{Findings, Session, each};
 use super::{Experiment, Run};
 use crate::cli::Failure;
 use crate::lab::api;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use vireo_node::api::{Status, UpfStatus};
 use vireo_simulator::results::plot::{Axis, Chart};
 use vireo_simulator::results::{Bound, Configuration, Figure, Table};
-use vireo_traffic::circuit::{Circuit, Direction, Teids};
+use vireo_traffic::frame_loop::{Direction, FrameLoop, Teids};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "pepc-takeover",
@@ -56,14 +56,14 @@ impl Placement {
 
 /// What one death came to.
 #[derive(Clone, Copy, Debug, Default)]
-struct Death {
+struct KillResult {
     /// Packets that were sent and did not come.
     lost: f64,
     /// The longest time from one packet that came to the next, in ms.
     pause_ms: f64,
 }
 
-impl Death {
+impl KillResult {
     fn lost(&self) -> f64 {
         self.lost
     }
@@ -74,21 +74,21 @@ impl Death {
 }
 
 /// What was seen in one run by one driver.
-struct Seen {
+struct TakeoverResult {
     driver: &'static str,
     /// Of data workers.
-    killed: Vec<Death>,
+    killed: Vec<KillResult>,
     /// Of the whole user plane, whose workers are threads, until all sessions are there again.
-    restarted: Vec<Death>,
+    restarted: Vec<KillResult>,
     /// The same without any.
-    calm: Death,
+    calm: KillResult,
     /// Packets a second by processes, of those by threads.
     rate: f64,
     /// Takeovers and sessions, as the user plane says at the end.
     after: UpfStatus,
 }
 
-fn run(session: &Session) -> Result<Findings, Failure> {
+fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let (users, kills, restarts) = if session.quick { (2_000, 4, 1) } else { (20_000, 30, 3) };
     let runs = session.repeat("deaths", |_| {
         drivers(session).iter().map(|driver| measure(session, driver, users, (kills, restarts))).collect()
@@ -96,10 +96,15 @@ fn run(session: &Session) -> Result<Findings, Failure> {
     findings(&runs, users, burst(session))
 }
 
-fn measure(session: &Session, driver: &Driver, users: u32, (kills, restarts): (u32, u32)) -> Result<Seen, Failure> {
+fn measure(
+    session: &ExperimentContext,
+    driver: &Driver,
+    users: u32,
+    (kills, restarts): (u32, u32),
+) -> Result<TakeoverResult, Failure> {
     session.interrupt.check()?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let network = Network::build(&session.lab, Mode::Fanout, processors.min(2))?;
+    let network = Network::build(&session.lab, InterfaceMode::Fanout, processors.min(2))?;
     let start = |placement: Placement, teids: Option<&Teids>| {
         let toml = config(&network, (driver, placement.keys()), users, "");
         let mut upf = Upf::start(network.upf(), &[], &toml, &session.interrupt)?;
@@ -109,7 +114,7 @@ fn measure(session: &Session, driver: &Driver, users: u32, (kills, restarts): (u
     };
     let (mut upf, teids) = start(Placement::Processes, None)?;
     let packets = network.packets(0, FIRST_UE, teids.clone());
-    let load = network.outside(|| Circuit::load(&network.ends[0], packets))??;
+    let load = network.outside(|| FrameLoop::load(&network.ends[0], packets))??;
     let under_load =
         |kill: &mut dyn FnMut() -> Result<(), Failure>| under_load(&network, &load, (users, burst(session)), kill);
     let calm = under_load(&mut || Ok(()))?;
@@ -142,16 +147,16 @@ fn measure(session: &Session, driver: &Driver, users: u32, (kills, restarts): (u
     drop(load);
     let rate = rate(session, &network, driver, users)?;
     eprintln!("experiment: {}: {:.3} of the rate; {}", driver.name, rate, told(&killed, &restarted));
-    Ok(Seen { driver: driver.name, killed, restarted, calm, rate, after })
+    Ok(TakeoverResult { driver: driver.name, killed, restarted, calm, rate, after })
 }
 
-fn burst(session: &Session) -> u32 {
+fn burst(session: &ExperimentContext) -> u32 {
     if session.quick { SHORT_BURST } else { BURST }
 }
 
-fn told(killed: &[Death], restarted: &[Death]) -> String {
-    let most = |deaths: &[Death], of: fn(&Death) -> f64| deaths.iter().map(of).fold(0.0, f64::max);
-    let worst = |deaths| (most(deaths, |one: &Death| one.lost), most(deaths, |one: &Death| one.pause_ms));
+fn told(killed: &[KillResult], restarted: &[KillResult]) -> String {
+    let most = |deaths: &[KillResult], of: fn(&KillResult) -> f64| deaths.iter().map(of).fold(0.0, f64::max);
+    let worst = |deaths| (most(deaths, |one: &KillResult| one.lost), most(deaths, |one: &KillResult| one.pause_ms));
     let ((lost, pause), (all, long)) = (worst(killed), worst(restarted));
     format!("at most {lost} packets and {pause:.1} ms a death, {all} packets and {long:.0} ms a restart")
 }
@@ -171,10 +176,10 @@ fn worker(upf: &Upf) -> Result<Worker, Failure> {
 /// Sends packets of users uplink, steadily, while `kill` is done; what is lost from then on.
 fn under_load(
     network: &Network<'_>,
-    load: &Circuit,
+    load: &FrameLoop,
     (users, burst): (u32, u32),
     kill: &mut dyn FnMut() -> Result<(), Failure>,
-) -> Result<Death, Failure> {
+) -> Result<KillResult, Failure> {
     let (stop, watch) = (AtomicBool::new(false), AtomicBool::new(false));
     let last = std::thread::available_parallelism().map_or(1, usize::from).min(2) - 1;
     let send = || network.outside(|| on_processors(&[last], || steadily(load, (users, burst), &stop, &watch)))??;
@@ -192,11 +197,11 @@ fn under_load(
 
 /// Sends until it is to stop, and looks when packets come out. Pauses count from when they are watched for.
 fn steadily(
-    load: &Circuit,
+    load: &FrameLoop,
     (users, burst): (u32, u32),
     stop: &AtomicBool,
     watch: &AtomicBool,
-) -> Result<Death, Failure> {
+) -> Result<KillResult, Failure> {
     let mut source = load.source(Direction::Uplink, users)?;
     let before = load.counted()?.ended;
     let (mut sent, mut came) = (0_u64, before);
@@ -223,18 +228,18 @@ fn steadily(
         std::thread::yield_now();
     }
     let lost = sent.saturating_sub(came - before);
-    Ok(Death { lost: lost as f64, pause_ms: longest.as_secs_f64() * 1e3 })
+    Ok(KillResult { lost: lost as f64, pause_ms: longest.as_secs_f64() * 1e3 })
 }
 
 /// Packets a second by processes, of those by threads, which are measured before and after.
-fn rate(session: &Session, network: &Network<'_>, driver: &Driver, users: u32) -> Result<f64, Failure> {
+fn rate(session: &ExperimentContext, network: &Network<'_>, driver: &Driver, users: u32) -> Result<f64, Failure> {
     let window = Duration::from_millis(if session.quick { 300 } else { 2000 });
     let one = |placement: Placement| {
         session.interrupt.check()?;
         let toml = config(network, (driver, placement.keys()), users, "");
         let mut upf = Upf::start(network.upf(), &[], &toml, &session.interrupt)?;
         let packets = network.packets(0, FIRST_UE, establish(network, &mut upf, 0..users)?);
-        let mut load = network.outside(|| Circuit::load(&network.ends[0], packets))??;
+        let mut load = network.outside(|| FrameLoop::load(&network.ends[0], packets))??;
         load.run(0, users)?;
         for direction in [Direction::Uplink, Direction::Downlink] {
             network.outside(|| on_processors(&[0], || load.inject(direction, 0, driver.flight)))???;
@@ -259,14 +264,14 @@ fn rate(session: &Session, network: &Network<'_>, driver: &Driver, users: u32) -
 }
 
 /// A quantile of what deaths came to.
-fn quantile(deaths: &[Death], of: fn(&Death) -> f64, q: f64) -> f64 {
+fn quantile(deaths: &[KillResult], of: fn(&KillResult) -> f64, q: f64) -> f64 {
     let mut all: Vec<f64> = deaths.iter().map(of).collect();
     all.sort_by(f64::total_cmp);
     let last = all.len().saturating_sub(1) as f64;
     all.get((q * last).ceil() as usize).copied().unwrap_or(f64::NAN)
 }
 
-fn findings(runs: &[Vec<Seen>], users: u32, burst: u32) -> Result<Findings, Failure> {
+fn findings(runs: &[Vec<TakeoverResult>], users: u32, burst: u32) -> Result<Findings, Failure> {
     let mut figures = vec![];
     let mut table = Table::new(&["run", "driver", "what", "number", "lost", "pause_ms"]);
     let axis = Axis::linear("part of the deaths");
@@ -274,32 +279,36 @@ fn findings(runs: &[Vec<Seen>], users: u32, burst: u32) -> Result<Findings, Fail
     let mut broken = None;
     for place in 0..runs.first().map_or(0, Vec::len) {
         let driver = runs.first().map_or("", |run| run[place].driver);
-        let all =
-            |of: fn(&Seen) -> &Vec<Death>| runs.iter().flat_map(|run| of(&run[place]).clone()).collect::<Vec<_>>();
+        let all = |of: fn(&TakeoverResult) -> &Vec<KillResult>| {
+            runs.iter().flat_map(|run| of(&run[place]).clone()).collect::<Vec<_>>()
+        };
         let (killed, restarted) = (all(|seen| &seen.killed), all(|seen| &seen.restarted));
         let count = killed.len();
-        let of = |value: fn(&Death) -> f64, q: f64| each(runs, move |run| quantile(&run[place].killed, value, q));
-        let again = |value: fn(&Death) -> f64| each(runs, move |run| quantile(&run[place].restarted, value, 0.5));
+        let of = |value: fn(&KillResult) -> f64, q: f64| each(runs, move |run| quantile(&run[place].killed, value, q));
+        let again = |value: fn(&KillResult) -> f64| each(runs, move |run| quantile(&run[place].restarted, value, 0.5));
         let named = |what: &str| format!("{driver}, {what}");
         figures.extend([
             Figure::new(
                 named(&format!("packets lost by a worker's death, most of {count}")),
                 "",
-                of(Death::lost, 1.0)?,
+                of(KillResult::lost, 1.0)?,
             )
             .mark(Bound::AtMost(BATCH))
-            .baseline("whole user plane started anew", Some(again(Death::lost)?)),
-            Figure::new(named("packets lost by a worker's death, median"), "", of(Death::lost, 0.5)?),
-            Figure::new(named(&format!("time without packets, longest of {count}")), "ms", of(Death::pause, 1.0)?)
-                .baseline("whole user plane started anew", Some(again(Death::pause)?)),
-            Figure::new(named("time without packets, median"), "ms", of(Death::pause, 0.5)?)
+            .baseline("whole user plane started anew", Some(again(KillResult::lost)?)),
+            Figure::new(named("packets lost by a worker's death, median"), "", of(KillResult::lost, 0.5)?),
+            Figure::new(named(&format!("time without packets, longest of {count}")), "ms", of(KillResult::pause, 1.0)?)
+                .baseline("whole user plane started anew", Some(again(KillResult::pause)?)),
+            Figure::new(named("time without packets, median"), "ms", of(KillResult::pause, 0.5)?)
                 .baseline("nobody killed", Some(each(runs, |run| run[place].calm.pause_ms)?)),
             Figure::new(named("packets a second by processes, of those by threads"), "ratio", {
                 each(runs, |run| run[place].rate)?
             }),
         ]);
-        let curve = |deaths: &[Death]| -> Vec<(f64, f64)> {
-            (0..=20).map(|n| f64::from(n) / 20.0).map(|q| (q, quantile(deaths, Death::pause, q).max(1e-3))).collect()
+        let curve = |deaths: &[KillResult]| -> Vec<(f64, f64)> {
+            (0..=20)
+                .map(|n| f64::from(n) / 20.0)
+                .map(|q| (q, quantile(deaths, KillResult::pause, q).max(1e-3)))
+                .collect()
         };
         chart = chart.line(named("a worker killed"), curve(&killed)).line(named("all started anew"), curve(&restarted));
         for (run, seen) in runs.iter().enumerate() {
@@ -349,12 +358,12 @@ fn findings(runs: &[Vec<Seen>], users: u32, burst: u32) -> Result<Findings, Fail
 mod tests {
     use super::*;
 
-    fn death(lost: f64, pause_ms: f64) -> Death {
-        Death { lost, pause_ms }
+    fn death(lost: f64, pause_ms: f64) -> KillResult {
+        KillResult { lost, pause_ms }
     }
 
-    fn seen(worst: f64, takeovers: u64) -> Seen {
-        Seen {
+    fn seen(worst: f64, takeovers: u64) -> TakeoverResult {
+        TakeoverResult {
             driver: "sockets",
             killed: vec![death(3.0, 1.0), death(worst, 4.0), death(0.0, 0.5)],
             restarted: vec![death(9e3, 700.0)],

@@ -1,6 +1,6 @@
 //! The configurations that are compared, all of one core.
 
-use super::session::Variant;
+use super::context::Variant;
 
 /// Latency objectives of procedures, in milliseconds.
 pub(super) type Objectives<'a> = &'a [(&'a str, u32)];

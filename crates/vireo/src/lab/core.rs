@@ -4,10 +4,10 @@ mod chain;
 mod cluster;
 pub(crate) mod etcd;
 
-pub(crate) use cluster::Standing;
+pub(crate) use cluster::ClusterReadiness;
 
-use super::fabric::{self, Place};
-use super::members::{Fate, Member};
+use super::fabric::{self, NodeRole};
+use super::members::{ClusterProcess, HostFault};
 use super::process::{self, Process};
 use super::{API_TOKEN, CORE, Interrupt, Lab, has_ipv6};
 use crate::cli::Failure;
@@ -157,11 +157,11 @@ pub(crate) struct Core {
     /// have namespaces of their own.
     pub(crate) process: Process,
     /// These balancers, by their seats, with their controller and its etcd.
-    balancers: Vec<Member>,
-    controller: Option<Member>,
-    etcd: Option<Member>,
+    balancers: Vec<ClusterProcess>,
+    controller: Option<ClusterProcess>,
+    etcd: Option<ClusterProcess>,
     /// The hosts behind a balancer, by their seats.
-    hosts: Vec<Member>,
+    hosts: Vec<ClusterProcess>,
     /// Of a service-based chain: those besides the AMF.
     functions: Vec<chain::Function>,
     /// Two of them that have no link.
@@ -183,7 +183,7 @@ impl Core {
         };
         if options.hosts > 0 {
             // The fabric comes with the first seat, and whoever is in the core's namespace listens on it.
-            lab.seat(Place::Host(0))?;
+            lab.seat(NodeRole::Host(0))?;
         }
         let functions = if options.chain { chain::Function::start_all(lab, options, &log)? } else { Vec::new() };
         let mut command = Process::this_program();
@@ -232,8 +232,8 @@ impl Core {
 
     fn start_host(&mut self, lab: &Lab) -> Result<usize, Failure> {
         let number = self.hosts.len();
-        let place = Place::Host(u8::try_from(number)?);
-        self.hosts.push(Member::start(lab, place, &self.options, self.log_of(place)?)?);
+        let place = NodeRole::Host(u8::try_from(number)?);
+        self.hosts.push(ClusterProcess::start(lab, place, &self.options, self.log_of(place)?)?);
         Ok(number)
     }
 
@@ -264,14 +264,14 @@ impl Core {
     /// Whether RAN nodes are served.
     fn is_ready(&self, hosts: usize) -> bool {
         self.overview().is_ok_and(|status| status.hosts.len() == hosts)
-            && self.hosts.iter().all(Member::is_up)
+            && self.hosts.iter().all(ClusterProcess::is_up)
             && self.is_chain_ready()
     }
 
     /// CPU time of all its processes that are there.
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
         let mut cpu = self.process.cpu()? + self.cpu_of_functions()?;
-        for member in self.members().filter(|member| member.is_well()) {
+        for member in self.members().filter(|member| member.is_healthy()) {
             cpu += member.cpu()?;
         }
         Ok(cpu)
@@ -279,12 +279,12 @@ impl Core {
 
     /// CPU time of each host of a cluster, its workers' among it.
     pub(crate) fn cpu_by_host(&self) -> Result<Vec<Duration>, Failure> {
-        self.hosts.iter().map(Member::cpu).collect()
+        self.hosts.iter().map(ClusterProcess::cpu).collect()
     }
 
     /// CPU time of the threads by which a cluster's hosts send copies to each other and keep others'.
     pub(crate) fn cpu_of_copies(&self) -> Result<Duration, Failure> {
-        self.hosts.iter().map(Member::cpu_of_copies).sum()
+        self.hosts.iter().map(ClusterProcess::cpu_of_copies).sum()
     }
 
     /// How many of everything it holds; in a cluster of each host that is there, but RAN nodes, which all hosts know.
@@ -293,7 +293,7 @@ impl Core {
             return Ok(self.overview()?.counts);
         }
         let mut all = self.counts_of_amfs()?;
-        for host in self.hosts.iter().filter(|host| host.is_well()) {
+        for host in self.hosts.iter().filter(|host| host.is_healthy()) {
             all.push(host.status()?.counts);
         }
         let mut sum = Counts::default();
@@ -312,7 +312,7 @@ impl Core {
         if self.options.amfs > 0 {
             return Ok(self.counts_of_amfs()?.into_iter().map(|counts| counts.registered).collect());
         }
-        let of = |host: &Member| Ok(if host.is_well() { host.status()?.counts.registered } else { 0 });
+        let of = |host: &ClusterProcess| Ok(if host.is_healthy() { host.status()?.counts.registered } else { 0 });
         self.hosts.iter().map(of).collect()
     }
 
@@ -335,8 +335,8 @@ impl Core {
     }
 
     /// Lets something befall a host of a cluster; from then on it is not counted on.
-    pub(crate) fn fail_host(&mut self, host: usize, fate: Fate) -> Result<(), Failure> {
-        self.host(host)?.befall(fate)
+    pub(crate) fn fail_host(&mut self, host: usize, fate: HostFault) -> Result<(), Failure> {
+        self.host(host)?.inject_fault(fate)
     }
 
     /// Ends what befell a host, if that has an end.
@@ -349,7 +349,7 @@ impl Core {
         self.host(host)?.has_ended()
     }
 
-    fn host(&mut self, host: usize) -> Result<&mut Member, Failure> {
+    fn host(&mut self, host: usize) -> Result<&mut ClusterProcess, Failure> {
         self.hosts.get_mut(host).ok_or_else(|| Failure("there is no such host".into()))
     }
 
@@ -397,7 +397,7 @@ impl Core {
 
     /// Its status interface; of a cluster, its balancer's.
     fn url(&self) -> &str {
-        self.balancers.iter().find(|balancer| balancer.is_well()).map_or(API, Member::api)
+        self.balancers.iter().find(|balancer| balancer.is_healthy()).map_or(API, ClusterProcess::api)
     }
 
     fn api(&self) -> Result<Api, Failure> {
@@ -434,7 +434,7 @@ impl Core {
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
         self.functions.iter_mut().try_for_each(chain::Function::check)?;
         let parts = self.controller.iter_mut().chain(&mut self.etcd);
-        self.hosts.iter_mut().chain(&mut self.balancers).chain(parts).try_for_each(Member::check)?;
+        self.hosts.iter_mut().chain(&mut self.balancers).chain(parts).try_for_each(ClusterProcess::check)?;
         match self.process.ended()? {
             None => Ok(()),
             Some(status) => {
@@ -447,13 +447,13 @@ impl Core {
     /// Ends it in good order; anything but exit code 0 is a failure.
     pub(crate) fn stop(mut self) -> Result<(), Failure> {
         self.check()?;
-        std::mem::take(&mut self.hosts).into_iter().try_for_each(Member::stop)?;
-        std::mem::take(&mut self.balancers).into_iter().try_for_each(Member::stop)?;
+        std::mem::take(&mut self.hosts).into_iter().try_for_each(ClusterProcess::stop)?;
+        std::mem::take(&mut self.balancers).into_iter().try_for_each(ClusterProcess::stop)?;
         if self.options.amfs > 0 {
             self.stop_amfs()?;
         }
         // etcd is killed in the end: it keeps nothing.
-        self.controller.take().map_or(Ok(()), Member::stop)?;
+        self.controller.take().map_or(Ok(()), ClusterProcess::stop)?;
         let status = self.process.terminate()?;
         if status.success() {
             // After the AMF; the UPF after the SMF.
@@ -471,7 +471,7 @@ fn upf_n4() -> String {
 
 /// The balancers, which are one control plane, of the Node ID that `n4.node-id = "auto"` gives them.
 fn control_planes() -> String {
-    let all: Vec<_> = (0..8).map(|seat| Place::Balancer(seat).address().to_string()).collect();
+    let all: Vec<_> = (0..8).map(|seat| NodeRole::Balancer(seat).address().to_string()).collect();
     format!("[{{ node-id = \"set1.smfset.5gc.mnc070.mcc999.3gppnetwork.org\", addresses = {all:?} }}]")
 }
 
@@ -531,7 +531,7 @@ pub(crate) fn config(options: &CoreOptions) -> String {
     let ciphering: Vec<String> = options.ciphering.iter().map(|c| format!("{c:?}")).collect();
     let apart = options.balancers > 0;
     let (n2, balancer) = match apart {
-        true => (fabric::n2(0), Place::Balancer(0).address()),
+        true => (fabric::n2(0), NodeRole::Balancer(0).address()),
         false => (CORE, fabric::CORE),
     };
     let mut text = format!(
@@ -585,7 +585,7 @@ database = "{DATABASE}"
             text.push_str("misses = 20\n");
         }
         if apart {
-            let controller = Place::Controller.address();
+            let controller = NodeRole::Controller.address();
             text.push_str(&format!("controller = \"{controller}:{FABRIC_PORT}\"\netcd = [\"{}\"]\n", etcd::ADDRESS));
         }
     }
@@ -627,9 +627,9 @@ mod tests {
         fs::write(&path, super::config(&CoreOptions { balancers: 2, ..options.clone() })).unwrap();
         let apart = Config::load(Some(&path)).unwrap();
         assert!(apart.upf.is_none() && apart.core.upfs.len() == 1);
-        assert_eq!(apart.cluster.balancer.ip(), Place::Balancer(0).address());
+        assert_eq!(apart.cluster.balancer.ip(), NodeRole::Balancer(0).address());
         assert_eq!(apart.cluster.etcd, [etcd::ADDRESS]);
-        assert_eq!(apart.cluster.controllers[0].ip(), Place::Controller.address());
+        assert_eq!(apart.cluster.controllers[0].ip(), NodeRole::Controller.address());
         assert_eq!((config.core.slices[0].snssai.sst, config.log.level.as_str()), (3, "warn"));
         let mut wrong = options.clone();
         wrong.ciphering = vec!["NEA9".into()];

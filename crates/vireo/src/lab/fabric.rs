@@ -26,7 +26,7 @@ const BRIDGE: &str = "switch";
 
 /// Whose seat it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub(crate) enum NodeRole {
     /// A host's, by its number.
     Host(u8),
     /// A balancer's, by its number.
@@ -37,24 +37,24 @@ pub(crate) enum Place {
     Etcd,
 }
 
-impl Place {
+impl NodeRole {
     /// Its address on the switch.
     pub(crate) const fn address(self) -> Ipv4Addr {
         match self {
-            Place::Host(number) => Ipv4Addr::new(192, 168, 129, 10 + number),
-            Place::Balancer(number) => Ipv4Addr::new(192, 168, 129, 2 + number),
-            Place::Controller => Ipv4Addr::new(192, 168, 129, 251),
-            Place::Etcd => Ipv4Addr::new(192, 168, 129, 252),
+            NodeRole::Host(number) => Ipv4Addr::new(192, 168, 129, 10 + number),
+            NodeRole::Balancer(number) => Ipv4Addr::new(192, 168, 129, 2 + number),
+            NodeRole::Controller => Ipv4Addr::new(192, 168, 129, 251),
+            NodeRole::Etcd => Ipv4Addr::new(192, 168, 129, 252),
         }
     }
 
     /// What it is called; its port of the switch, too.
     pub(super) fn name(self) -> String {
         match self {
-            Place::Host(number) => format!("host{number}"),
-            Place::Balancer(number) => format!("balancer{number}"),
-            Place::Controller => "controller".to_owned(),
-            Place::Etcd => "etcd".to_owned(),
+            NodeRole::Host(number) => format!("host{number}"),
+            NodeRole::Balancer(number) => format!("balancer{number}"),
+            NodeRole::Controller => "controller".to_owned(),
+            NodeRole::Etcd => "etcd".to_owned(),
         }
     }
 }
@@ -66,14 +66,14 @@ pub(crate) fn n2(balancer: u8) -> Ipv4Addr {
 
 /// The switch and what is joined to it.
 #[derive(Debug)]
-pub(super) struct Fabric {
+pub(super) struct LabSwitch {
     switch: Arc<Netns>,
-    seats: BTreeMap<Place, Arc<Seat>>,
+    seats: BTreeMap<NodeRole, Arc<NetworkPort>>,
 }
 
 /// A namespace for a role, and its cable.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct NetworkPort {
     /// Where its processes run.
     pub(crate) netns: Netns,
     /// Its address on the switch.
@@ -82,25 +82,25 @@ pub(crate) struct Seat {
     port: String,
 }
 
-impl Fabric {
+impl LabSwitch {
     /// A switch that the core is joined to. The calling thread is in another namespace afterwards.
     pub(super) fn build(core: &Netns) -> Result<Self, NetnsError> {
         let switch = Netns::new()?;
         switch.ip(&format!("link add {BRIDGE} type bridge"))?;
         switch.ip(&format!("link set {BRIDGE} up"))?;
         join(&switch, "core", core, CORE)?;
-        Ok(Fabric { switch: Arc::new(switch), seats: BTreeMap::new() })
+        Ok(LabSwitch { switch: Arc::new(switch), seats: BTreeMap::new() })
     }
 
     /// A seat, with its cable plugged in. The calling thread may be in another namespace afterwards.
-    pub(super) fn seat(&mut self, place: Place, ran: &Netns) -> Result<Arc<Seat>, NetnsError> {
+    pub(super) fn seat(&mut self, place: NodeRole, ran: &Netns) -> Result<Arc<NetworkPort>, NetnsError> {
         if let Some(seat) = self.seats.get(&place) {
             seat.plug()?;
             return Ok(Arc::clone(seat));
         }
         let (address, port, netns) = (place.address(), place.name(), Netns::new()?);
         join(&self.switch, &port, &netns, address)?;
-        if let Place::Balancer(number) = place {
+        if let NodeRole::Balancer(number) = place {
             let near = n2(number);
             let far = Ipv4Addr::from(near.to_bits() + 1);
             Netns::join(
@@ -110,25 +110,25 @@ impl Fabric {
             // The gNBs have one address, wherever they send from.
             netns.ip(&format!("route add {RAN}/32 via {far}"))?;
         }
-        let seat = Arc::new(Seat { netns, address, switch: Arc::clone(&self.switch), port });
+        let seat = Arc::new(NetworkPort { netns, address, switch: Arc::clone(&self.switch), port });
         self.seats.insert(place, Arc::clone(&seat));
         Ok(seat)
     }
 }
 
-impl Seat {
+impl NetworkPort {
     /// Pulls its cable: nothing comes or goes, and nobody is told but by silence.
     pub(crate) fn pull(&self) -> Result<(), NetnsError> {
         self.switch.ip(&format!("link set {} down", self.port))
     }
 
     /// Cuts what goes from here to another seat, and nothing else.
-    pub(crate) fn block(&self, other: &Seat) -> Result<(), NetnsError> {
+    pub(crate) fn block(&self, other: &NetworkPort) -> Result<(), NetnsError> {
         self.netns.ip(&format!("neigh replace {} lladdr {NOBODY} nud permanent dev {INTERFACE}", other.address))
     }
 
     /// Mends it.
-    pub(crate) fn unblock(&self, other: &Seat) -> Result<(), NetnsError> {
+    pub(crate) fn unblock(&self, other: &NetworkPort) -> Result<(), NetnsError> {
         self.netns.ip(&format!("neigh del {} dev {INTERFACE}", other.address))
     }
 
@@ -159,8 +159,8 @@ mod tests {
             eprintln!("skipped: only root may make network namespaces here");
             return;
         };
-        let mut fabric = Fabric::build(&core).unwrap();
-        let seat = fabric.seat(Place::Host(1), &ran).unwrap();
+        let mut fabric = LabSwitch::build(&core).unwrap();
+        let seat = fabric.seat(NodeRole::Host(1), &ran).unwrap();
         assert_eq!(seat.address, Ipv4Addr::new(192, 168, 129, 11));
         core.enter().unwrap();
         let receiver = UdpSocket::bind((CORE, 7000)).unwrap();
@@ -176,7 +176,7 @@ mod tests {
         seat.pull().unwrap();
         assert!(!comes(200));
         assert_eq!(
-            fabric.seat(Place::Host(1), &ran).unwrap().address,
+            fabric.seat(NodeRole::Host(1), &ran).unwrap().address,
             seat.address,
             "whoever takes it finds it joined"
         );
@@ -190,15 +190,15 @@ mod tests {
             eprintln!("skipped: only root may make network namespaces here");
             return;
         };
-        let mut fabric = Fabric::build(&core).unwrap();
-        let [one, two] = [1, 2].map(|n| fabric.seat(Place::Host(n), &ran).unwrap());
+        let mut fabric = LabSwitch::build(&core).unwrap();
+        let [one, two] = [1, 2].map(|n| fabric.seat(NodeRole::Host(n), &ran).unwrap());
         core.enter().unwrap();
         let receivers = [&one, &two].map(|seat| {
             let receiver = seat.netns.run(|| UdpSocket::bind((seat.address, 7000))).unwrap().unwrap();
             receiver.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
             receiver
         });
-        let comes = |from: &Seat, to: usize| {
+        let comes = |from: &NetworkPort, to: usize| {
             let address = [one.address, two.address][to];
             let sent = from.netns.run(|| UdpSocket::bind((from.address, 0))?.send_to(b"?", (address, 7000)));
             sent.unwrap().is_ok() && receivers[to].recv(&mut [0; 8]).is_ok()
@@ -216,8 +216,8 @@ mod tests {
             eprintln!("skipped: only root may make network namespaces here");
             return;
         };
-        let mut fabric = Fabric::build(&core).unwrap();
-        let seat = fabric.seat(Place::Balancer(1), &ran).unwrap();
+        let mut fabric = LabSwitch::build(&core).unwrap();
+        let seat = fabric.seat(NodeRole::Balancer(1), &ran).unwrap();
         ran.ip(&format!("address add {RAN}/24 dev lo")).unwrap();
         seat.netns.enter().unwrap();
         let receiver = UdpSocket::bind((n2(1), 7000)).unwrap();

@@ -20,7 +20,7 @@ const PREFIX: &str = "vireo-lab-";
 
 /// A group. Dropping it removes it, when its processes have ended.
 #[derive(Debug)]
-pub(super) struct Limit {
+pub(super) struct CpuLimit {
     group: PathBuf,
 }
 
@@ -33,7 +33,7 @@ enum Root {
     Two(PathBuf),
 }
 
-impl Limit {
+impl CpuLimit {
     /// A group of this name, whose processes have this part of a processor together.
     pub(super) fn new(name: &str, part: f64) -> Result<Self, Failure> {
         let refused = |e: io::Error| {
@@ -55,7 +55,7 @@ impl Limit {
 }
 
 impl Root {
-    fn make(&self, name: &str, quota_us: u64) -> Result<Limit, io::Error> {
+    fn make(&self, name: &str, quota_us: u64) -> Result<CpuLimit, io::Error> {
         let (Root::One(path) | Root::Two(path)) = self;
         if let Root::Two(path) = self {
             let control = path.join("cgroup.subtree_control");
@@ -63,7 +63,7 @@ impl Root {
                 fs::write(&control, "+cpu")?;
             }
         }
-        let limit = Limit { group: path.join(name) };
+        let limit = CpuLimit { group: path.join(name) };
         fs::create_dir(&limit.group)?;
         match self {
             Root::One(_) => {
@@ -116,7 +116,7 @@ fn remove(group: &Path) -> io::Result<()> {
     fs::remove_dir(group)
 }
 
-impl Drop for Limit {
+impl Drop for CpuLimit {
     fn drop(&mut self) {
         let until = Instant::now() + GONE_WITHIN;
         // Workers end a moment after their host. What is left behind, the next run removes.
@@ -150,7 +150,7 @@ mod tests {
     /// A process that does nothing but work gets a fifth of a processor.
     #[test]
     fn whoever_has_used_its_part_up_waits() {
-        let Ok(limit) = Limit::new("test", 0.2) else {
+        let Ok(limit) = CpuLimit::new("test", 0.2) else {
             eprintln!("skipped: no groups can be made here");
             return;
         };

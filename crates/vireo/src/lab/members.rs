@@ -2,8 +2,8 @@
 
 use super::Lab;
 use super::core::{CONFIG, CoreOptions, FABRIC_PORT, LAST_WORDS, etcd};
-use super::fabric::{Place, Seat, n2};
-use super::limit::Limit;
+use super::fabric::{NetworkPort, NodeRole, n2};
+use super::limit::CpuLimit;
 use super::process::{self, Process};
 use crate::cli::Failure;
 use clap::ValueEnum;
@@ -19,7 +19,7 @@ const N4_PORT: u16 = 8805;
 
 /// What befalls a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Fate {
+pub(crate) enum HostFault {
     /// SIGKILL
     Kill,
     /// SIGSTOP, and SIGCONT when others have its UEs
@@ -28,62 +28,62 @@ pub(crate) enum Fate {
     Cut,
 }
 
-impl Fate {
+impl HostFault {
     /// All of them.
-    pub(crate) const ALL: [Fate; 3] = [Fate::Kill, Fate::Stop, Fate::Cut];
+    pub(crate) const ALL: [HostFault; 3] = [HostFault::Kill, HostFault::Stop, HostFault::Cut];
 
     /// What happened to the host, in a word or two.
-    pub(crate) fn told(self) -> &'static str {
+    pub(crate) fn past_tense(self) -> &'static str {
         match self {
-            Fate::Kill => "killed",
-            Fate::Stop => "stopped",
-            Fate::Cut => "cut off",
+            HostFault::Kill => "killed",
+            HostFault::Stop => "stopped",
+            HostFault::Cut => "cut off",
         }
     }
 }
 
 /// One of a cluster's processes.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct ClusterProcess {
     name: String,
     process: Process,
-    seat: Arc<Seat>,
+    seat: Arc<NetworkPort>,
     api: String,
-    fate: Option<Fate>,
+    fate: Option<HostFault>,
     /// It was told to leave: it ends in good order.
     leaves: bool,
     /// The cluster may have it leave.
     may_leave: bool,
     /// After the process: it can only be removed when that has ended.
-    _limit: Option<Limit>,
+    _limit: Option<CpuLimit>,
 }
 
-impl Member {
+impl ClusterProcess {
     /// Starts it on its seat of the laboratory, by the configuration that is there.
-    pub(super) fn start(lab: &Lab, place: Place, options: &CoreOptions, log: File) -> Result<Self, Failure> {
+    pub(super) fn start(lab: &Lab, place: NodeRole, options: &CoreOptions, log: File) -> Result<Self, Failure> {
         let seat = lab.seat(place)?;
         let address = seat.address;
         let mut command = Process::this_program();
         let (mut api, mut limit) = (format!("{address}:{API_PORT}"), None);
         let role = match place {
-            Place::Host(number) => {
+            NodeRole::Host(number) => {
                 command.env("VIREO_CLUSTER__LISTEN", format!("{address}:0"));
-                limit = options.host_part.map(|part| Limit::new(&format!("host-{number}"), part)).transpose()?;
+                limit = options.host_part.map(|part| CpuLimit::new(&format!("host-{number}"), part)).transpose()?;
                 "host"
             }
-            Place::Balancer(number) => {
+            NodeRole::Balancer(number) => {
                 command.env("VIREO_CLUSTER__BALANCER", format!("{address}:{FABRIC_PORT}"));
                 command.env("VIREO_N2__ADDRESSES", format!("[\"{}\"]", n2(number)));
                 command.env("VIREO_N4__LISTEN", format!("{address}:{N4_PORT}"));
                 "balancer"
             }
-            Place::Controller => "controller",
-            Place::Etcd => {
+            NodeRole::Controller => "controller",
+            NodeRole::Etcd => {
                 (command, api) = (etcd::command(), etcd::ADDRESS.to_string());
                 "etcd"
             }
         };
-        if place != Place::Etcd {
+        if place != NodeRole::Etcd {
             command.args([role, "--config", CONFIG]).env("VIREO_API__LISTEN", &api);
         }
         let start = || Process::start(role, &seat.netns, &mut command, Some(log));
@@ -91,7 +91,16 @@ impl Member {
         // At once: it has started nothing yet.
         limit.as_ref().map_or(Ok(()), |limit| limit.take(process.pid()))?;
         let (name, api) = (place.name(), format!("http://{api}"));
-        Ok(Member { name, process, seat, api, fate: None, leaves: false, may_leave: options.idle > 0, _limit: limit })
+        Ok(ClusterProcess {
+            name,
+            process,
+            seat,
+            api,
+            fate: None,
+            leaves: false,
+            may_leave: options.idle > 0,
+            _limit: limit,
+        })
     }
 
     /// What it is called.
@@ -110,7 +119,7 @@ impl Member {
     }
 
     /// Whether nothing has befallen it, and it stays.
-    pub(super) fn is_well(&self) -> bool {
+    pub(super) fn is_healthy(&self) -> bool {
         self.fate.is_none() && !self.leaves
     }
 
@@ -164,30 +173,30 @@ impl Member {
 
     /// Others are going to take it for dead.
     pub(super) fn is_to_be_given_up(&mut self) {
-        self.fate = Some(Fate::Kill);
+        self.fate = Some(HostFault::Kill);
     }
 
     /// Where it is.
-    pub(super) fn seat(&self) -> &Seat {
+    pub(super) fn seat(&self) -> &NetworkPort {
         &self.seat
     }
 
     /// Brings it about.
-    pub(super) fn befall(&mut self, fate: Fate) -> Result<(), Failure> {
+    pub(super) fn inject_fault(&mut self, fate: HostFault) -> Result<(), Failure> {
         self.fate = Some(fate);
         match fate {
-            Fate::Kill => Ok(self.process.signal(libc::SIGKILL)?),
-            Fate::Stop => Ok(self.process.signal(libc::SIGSTOP)?),
-            Fate::Cut => Ok(self.seat.pull()?),
+            HostFault::Kill => Ok(self.process.signal(libc::SIGKILL)?),
+            HostFault::Stop => Ok(self.process.signal(libc::SIGSTOP)?),
+            HostFault::Cut => Ok(self.seat.pull()?),
         }
     }
 
     /// Ends what befell it, if that has an end.
     pub(super) fn recover(&mut self) -> Result<(), Failure> {
         match self.fate {
-            Some(Fate::Stop) => Ok(self.process.signal(libc::SIGCONT)?),
-            Some(Fate::Cut) => Ok(self.seat.plug()?),
-            Some(Fate::Kill) | None => Ok(()),
+            Some(HostFault::Stop) => Ok(self.process.signal(libc::SIGCONT)?),
+            Some(HostFault::Cut) => Ok(self.seat.plug()?),
+            Some(HostFault::Kill) | None => Ok(()),
         }
     }
 

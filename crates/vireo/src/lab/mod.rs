@@ -26,7 +26,7 @@ pub(crate) mod workers;
 
 use crate::cli::Failure;
 use crate::client::Api;
-use fabric::{Fabric, Place, Seat};
+use fabric::{LabSwitch, NetworkPort, NodeRole};
 pub(crate) use limit::PERIOD as QUOTA_PERIOD;
 use netns::{InterfaceCounters, Netns};
 use std::fs::File;
@@ -73,7 +73,7 @@ pub(crate) struct Lab {
     pub(crate) ran: Netns,
     dn: Netns,
     /// Made when the first seat is asked for.
-    fabric: Mutex<Option<Fabric>>,
+    fabric: Mutex<Option<LabSwitch>>,
 }
 
 impl Lab {
@@ -117,12 +117,12 @@ impl Lab {
 
     /// The seat of one of a cluster's roles: it stays, and its cable is plugged in. To be called from a thread in the core's
     /// namespace.
-    pub(crate) fn seat(&self, place: Place) -> Result<Arc<Seat>, Failure> {
+    pub(crate) fn seat(&self, place: NodeRole) -> Result<Arc<NetworkPort>, Failure> {
         // What is done under the lock leaves it whole.
         let mut fabric = self.fabric.lock().unwrap_or_else(PoisonError::into_inner);
         let made = match &mut *fabric {
             Some(fabric) => fabric,
-            none => none.insert(Fabric::build(&self.core)?),
+            none => none.insert(LabSwitch::build(&self.core)?),
         };
         let seat = made.seat(place, &self.ran)?;
         self.core.enter()?;

@@ -43,7 +43,7 @@ impl Redis {
 
     /// Makes it far away for whoever asks it at another place, which this is: what goes either way is held so long. The proxy
     /// lives as long as what comes with that.
-    pub(crate) fn far(lab: &Lab, delay: Duration) -> Result<(String, Process), Failure> {
+    pub(crate) fn behind_delay(lab: &Lab, delay: Duration) -> Result<(String, Process), Failure> {
         let mut command = Process::this_program();
         let delay = format!("{}us", delay.as_micros());
         command.args(["distance", "--listen", FAR, "--to", ADDRESS, "--delay", &delay]);
@@ -60,15 +60,15 @@ impl Redis {
     }
 
     /// What it has been asked, as it says itself.
-    pub(crate) fn spent(&self, lab: &Lab) -> Result<Spent, Failure> {
+    pub(crate) fn spent(&self, lab: &Lab) -> Result<OperationCounts, Failure> {
         let info = lab.core.run(info)??;
-        Ok(Spent { cpu: self.process.cpu()?, ..Spent::read(&info) })
+        Ok(OperationCounts { cpu: self.process.cpu()?, ..OperationCounts::read(&info) })
     }
 }
 
 /// What a database has been asked since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spent {
+pub(crate) struct OperationCounts {
     /// Commands; those that scripts give are in it.
     pub(crate) commands: u64,
     /// To it and from it.
@@ -77,10 +77,10 @@ pub(crate) struct Spent {
     pub(crate) cpu: Duration,
 }
 
-impl Spent {
+impl OperationCounts {
     /// From what INFO answers.
     fn read(info: &str) -> Self {
-        let mut spent = Spent::default();
+        let mut spent = OperationCounts::default();
         for (name, value) in info.lines().filter_map(|line| line.trim().split_once(':')) {
             let number = || value.parse().unwrap_or(0);
             match name {
@@ -139,6 +139,6 @@ mod tests {
         let info = "$99\r\n# Stats\r\ntotal_net_input_bytes:100\r\ntotal_net_output_bytes:11\r\n# Commandstats\r\n\
             cmdstat_get:calls=3,usec=10,usec_per_call=3.33\r\ncmdstat_evalsha:calls=2,usec=50,usec_per_call=25\r\n\
             cmdstat_info:calls=1,usec=40,usec_per_call=40\r\n";
-        assert_eq!(Spent::read(info), Spent { commands: 5, octets: 111, cpu: Duration::ZERO });
+        assert_eq!(OperationCounts::read(info), OperationCounts { commands: 5, octets: 111, cpu: Duration::ZERO });
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Worker {
 
 /// What a core holds, by the kernel's count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Holdings {
+pub(crate) struct ResourceUse {
     /// Worker processes.
     pub(crate) workers: usize,
     /// Private memory of the core's own process that is resident, in octets.
@@ -103,14 +103,14 @@ impl Worker {
 }
 
 /// What the core and its workers hold now.
-pub(crate) fn holdings(core: &Process) -> Result<Holdings, Failure> {
+pub(crate) fn holdings(core: &Process) -> Result<ResourceUse, Failure> {
     let status = |pid: u32| fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let own = status(core.pid());
-    let mut held = Holdings {
+    let mut held = ResourceUse {
         parent_bytes: octets(&own, "RssAnon:"),
         shared_bytes: octets(&own, "RssShmem:"),
         parent_fds: descriptors(core.pid()),
-        ..Holdings::default()
+        ..ResourceUse::default()
     };
     for worker in Worker::of(core)? {
         let text = status(worker.pid);

@@ -1,20 +1,20 @@
 //! `vireo slice move WHO --to-upf NAME`: sessions go to another UPF. The core does it session by session and says so in its
 //! status.
 
-use super::{Who, address_of, each_ue, is_of};
+use super::{UserSelector, address_of, each_ue, is_of};
 use crate::cli::Failure;
 use crate::client::{Answer, Api};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
-use vireo_node::api::{Moved, SessionStatus, UeStatus};
+use vireo_node::api::{MoveResult, SessionStatus, UeStatus};
 
 /// How long nothing may happen until it is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Moves the sessions of users and waits until they are there: how many users are meant, and how many have gone.
-pub(super) fn relocate(api: &Api, who: &Who, count: Option<usize>, upf: &str) -> Result<Moved, Failure> {
-    if let Who::Seid(_) = who {
+pub(super) fn relocate(api: &Api, who: &UserSelector, count: Option<usize>, upf: &str) -> Result<MoveResult, Failure> {
+    if let UserSelector::Seid(_) = who {
         return Err(Failure(
             "a SEID is of one UPF: name users by SUPI, address or slice to move them to another".into(),
         ));
@@ -58,7 +58,7 @@ pub(super) fn relocate(api: &Api, who: &Who, count: Option<usize>, upf: &str) ->
         (0, 1..) => Err(Failure(format!(
             "nobody has gone to {upf}: users who are busy, and a UPF that is not associated, refuse; see `vireo status`"
         ))),
-        _ => Ok(Moved { users, moved: moved as u64 }),
+        _ => Ok(MoveResult { users, moved: moved as u64 }),
     }
 }
 
@@ -73,19 +73,21 @@ pub(crate) fn order(api: &Api, supi: &str, upf: &str) -> Result<bool, Failure> {
 }
 
 /// Whether a session is one of those that are named.
-fn is_meant(who: &Who, ue: &UeStatus, session: &SessionStatus) -> bool {
+fn is_meant(who: &UserSelector, ue: &UeStatus, session: &SessionStatus) -> bool {
     match who {
-        Who::Supi(supi) => is_of(ue, *supi),
-        Who::Slice(name) => session.slice == *name,
-        Who::Seid(_) => false,
-        Who::Addresses(first, last) => address_of(session).is_some_and(|address| match (first, last, address) {
-            (IpAddr::V4(first), IpAddr::V4(last), IpAddr::V4(own)) => (*first..=*last).contains(&own),
-            (IpAddr::V6(first), IpAddr::V6(last), IpAddr::V6(own)) => {
-                let prefix = |address: &std::net::Ipv6Addr| address.to_bits() >> 64;
-                (prefix(first)..=prefix(last)).contains(&prefix(&own))
-            }
-            _ => false,
-        }),
+        UserSelector::Supi(supi) => is_of(ue, *supi),
+        UserSelector::Slice(name) => session.slice == *name,
+        UserSelector::Seid(_) => false,
+        UserSelector::Addresses(first, last) => {
+            address_of(session).is_some_and(|address| match (first, last, address) {
+                (IpAddr::V4(first), IpAddr::V4(last), IpAddr::V4(own)) => (*first..=*last).contains(&own),
+                (IpAddr::V6(first), IpAddr::V6(last), IpAddr::V6(own)) => {
+                    let prefix = |address: &std::net::Ipv6Addr| address.to_bits() >> 64;
+                    (prefix(first)..=prefix(last)).contains(&prefix(&own))
+                }
+                _ => false,
+            })
+        }
     }
 }
 

@@ -7,7 +7,7 @@ mod view;
 
 use crate::cli::Failure;
 use crate::client::ApiArgs;
-use sample::Sample;
+use sample::ApiSample;
 use std::io::IsTerminal;
 use std::time::Duration;
 use view::View;
@@ -33,12 +33,12 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// Does what `vireo top` was asked.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let api = args.api.find()?;
-    let before = Sample::take(&api)?;
+    let before = ApiSample::take(&api)?;
     if !args.once && std::io::stdout().is_terminal() {
         return screen::run((args, &api), before);
     }
     std::thread::sleep(args.interval);
-    let now = Sample::take(&api)?;
+    let now = ApiSample::take(&api)?;
     print!("{}", View::of(&before, &now));
     Ok(())
 }

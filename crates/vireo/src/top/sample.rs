@@ -7,7 +7,7 @@ use vireo_node::api::Status;
 
 /// One look at a core.
 #[derive(Clone, Debug)]
-pub(super) struct Sample {
+pub(super) struct ApiSample {
     pub(super) at: Instant,
     pub(super) status: Status,
     pub(super) metrics: Metrics,
@@ -17,13 +17,13 @@ pub(super) struct Sample {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Metrics(Vec<(String, f64)>);
 
-impl Sample {
+impl ApiSample {
     /// Asks the core.
     pub(super) fn take(api: &Api) -> Result<Self, Failure> {
         let status = serde_json::from_str(&api.fetch("/status?limit=0")?)
             .map_err(|e| Failure(format!("{api} does not answer like this version of vireo ({e})")))?;
         let metrics = Metrics::read(&api.fetch("/metrics")?);
-        Ok(Sample { at: Instant::now(), status, metrics })
+        Ok(ApiSample { at: Instant::now(), status, metrics })
     }
 }
 

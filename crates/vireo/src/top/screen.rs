@@ -1,7 +1,7 @@
 //! The screen: the view drawn on the terminal, until `q`, Escape or Ctrl-C. The arrow keys move the table of NFs.
 
 use super::Args;
-use super::sample::Sample;
+use super::sample::ApiSample;
 use super::view::{Table, View};
 use crate::cli::Failure;
 use crate::client::Api;
@@ -17,14 +17,14 @@ use std::time::Instant;
 const PAGE: usize = 10;
 
 /// Shows how the core is until the person at the terminal has seen enough.
-pub(super) fn run(asked: (&Args, &Api), first: Sample) -> Result<(), Failure> {
+pub(super) fn run(asked: (&Args, &Api), first: ApiSample) -> Result<(), Failure> {
     let mut terminal = ratatui::try_init()?;
     let result = watch(&mut terminal, asked, first);
     ratatui::try_restore()?;
     result
 }
 
-fn watch(terminal: &mut ratatui::DefaultTerminal, (args, api): (&Args, &Api), first: Sample) -> Result<(), Failure> {
+fn watch(terminal: &mut ratatui::DefaultTerminal, (args, api): (&Args, &Api), first: ApiSample) -> Result<(), Failure> {
     let (mut view, mut before) = (View::of(&first, &first), first);
     let mut due = Instant::now() + args.interval;
     let mut offset = 0;
@@ -50,7 +50,7 @@ fn watch(terminal: &mut ratatui::DefaultTerminal, (args, api): (&Args, &Api), fi
             continue;
         }
         due = Instant::now() + args.interval;
-        match Sample::take(api) {
+        match ApiSample::take(api) {
             Ok(now) => {
                 view = View::of(&before, &now);
                 (before, trouble) = (now, None);

@@ -1,6 +1,6 @@
 //! What is shown: totals and tables, made of two looks at a core. Nothing here knows how it is drawn.
 
-use super::sample::Sample;
+use super::sample::ApiSample;
 use crate::status::{table, uptime};
 use std::fmt;
 use vireo_node::api::{LatencyStatus, NfStatus, OverloadStatus, WorkerStatus};
@@ -32,7 +32,7 @@ const MISSED: f64 = 0.01;
 
 impl View {
     /// How the core is now, and how much it did since `before`.
-    pub(super) fn of(before: &Sample, now: &Sample) -> Self {
+    pub(super) fn of(before: &ApiSample, now: &ApiSample) -> Self {
         let status = &now.status;
         let rates = Rates { before, seconds: now.at.duration_since(before.at).as_secs_f64().max(1e-3) };
         let objectives = status.latencies.iter().map(objective);
@@ -97,7 +97,7 @@ impl fmt::Display for View {
 
 /// What changed since the look before.
 struct Rates<'a> {
-    before: &'a Sample,
+    before: &'a ApiSample,
     seconds: f64,
 }
 
@@ -107,8 +107,8 @@ impl Rates<'_> {
         (if now < before { now } else { now - before }) / self.seconds
     }
 
-    fn metric(&self, now: &Sample, name: &str, label: &str) -> f64 {
-        let value = |sample: &Sample| sample.metrics.sum(name, label).unwrap_or(0.0);
+    fn metric(&self, now: &ApiSample, name: &str, label: &str) -> f64 {
+        let value = |sample: &ApiSample| sample.metrics.sum(name, label).unwrap_or(0.0);
         self.rate(value(self.before), value(now))
     }
 
@@ -126,7 +126,7 @@ impl Rates<'_> {
     }
 }
 
-fn totals(now: &Sample, rates: &Rates<'_>) -> Vec<(&'static str, String)> {
+fn totals(now: &ApiSample, rates: &Rates<'_>) -> Vec<(&'static str, String)> {
     let c = now.status.counts;
     let metric = |name, label| rates.metric(now, name, label);
     let workers: f64 = now.status.workers.iter().map(|w| cpu(w, rates)).sum();
@@ -276,7 +276,7 @@ pub(super) mod tests {
     }
 
     /// Two looks, two seconds apart.
-    pub(in crate::top) fn samples() -> [Sample; 2] {
+    pub(in crate::top) fn samples() -> [ApiSample; 2] {
         let at = Instant::now();
         [0, 1].map(|n: u64| {
             let workers = vec![
@@ -320,7 +320,7 @@ pub(super) mod tests {
                 // The core was started again: the counter began anew.
                 9 - n
             );
-            Sample { at: at + Duration::from_secs(2 * n), status, metrics: Metrics::read(&metrics) }
+            ApiSample { at: at + Duration::from_secs(2 * n), status, metrics: Metrics::read(&metrics) }
         })
     }
 

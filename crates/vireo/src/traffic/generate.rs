@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use vireo_traffic::distribution::{SizeDistribution, UserDistribution};
 use vireo_traffic::generate::{CELLS, Cells, Load, Pace, Report, Tunnel, USERS, generate};
-use vireo_traffic::mix::{Pick, Sizes};
 use vireo_traffic::pfcp::{ControlPlane, PfcpError, Session};
 use vireo_types::Teid;
 
@@ -57,10 +57,10 @@ pub(crate) struct Args {
     server: SocketAddrV4,
     /// Octets of the users' packets from the IP header on: 128, imix (64:7,576:4,1400:1), or sizes with weights
     #[arg(long, value_name = "SIZES", default_value = "128")]
-    size: Sizes,
+    size: SizeDistribution,
     /// Whose packet is next: round-robin, uniform or zipf:S
-    #[arg(long, value_name = "PICK", default_value_t = Pick::RoundRobin)]
-    pick: Pick,
+    #[arg(long, value_name = "PICK", default_value_t = UserDistribution::RoundRobin)]
+    pick: UserDistribution,
     /// Open loop: so many packets a second, whatever comes back
     #[arg(long, value_name = "PPS", value_parser = rate, conflicts_with = "in_flight")]
     rate: Option<f64>,
@@ -216,7 +216,7 @@ impl Args {
         let report = std::thread::scope(|scope| {
             if let Some(plane) = plane {
                 // a control plane that does not answer loses its sessions; what fails shows when they are ended
-                scope.spawn(|| plane.attend(&over));
+                scope.spawn(|| plane.serve_requests(&over));
             }
             let report = generate(&load, cells, run, stop);
             over.store(true, Ordering::Relaxed);

@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use vireo_traffic::distribution::UserDistribution;
 use vireo_traffic::generate::{Cells, Load, Pace, Report, Tunnel, generate};
-use vireo_traffic::mix::Pick;
 use vireo_traffic::mutate::{Campaign, Counts, Sessions, Victim, run as send};
 use vireo_traffic::pfcp::{Carried, ControlPlane, Established, Session};
 
@@ -158,7 +158,7 @@ impl Args {
             server: self.server,
             qfi: QFI,
             sizes: "128".parse().map_err(|_| Failure("bug: 128 octets are a size".to_owned()))?,
-            pick: Pick::RoundRobin,
+            pick: UserDistribution::RoundRobin,
             pace: Pace::InFlight(8),
             duration: Some(Duration::from_secs(60)),
             packets: Some(PACKETS * u64::from(self.sessions)),
@@ -197,7 +197,7 @@ impl Args {
         let mut memory =
             self.pid.map(|pid| resident(pid).map(|kib| Memory { before: kib, ..Memory::default() })).transpose()?;
         let result = std::thread::scope(|scope| {
-            scope.spawn(|| plane.attend(&over));
+            scope.spawn(|| plane.serve_requests(&over));
             let packets = scope.spawn(|| generate(&load, cells, rand::random(), &over));
             let sent = send(&campaign, stop, |messages| {
                 if let (Some(memory), Some(pid)) = (&mut memory, self.pid)

@@ -6,7 +6,7 @@ use crate::emulate::stop_on_signal;
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::time::Duration;
-use vireo_traffic::respond::{Mirror, Mirrored};
+use vireo_traffic::respond::{Mirror, MirrorReport};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let stop = stop_on_signal()?;
     eprintln!("traffic: mirroring on {}; Ctrl-C ends it", mirror.address()?);
     let report = mirror.run(args.duration, args.packets, &stop)?;
-    let Mirrored { packets, octets, refused, others, seconds, refusal } = &report;
+    let MirrorReport { packets, octets, refused, others, seconds, refusal } = &report;
     println!("  {packets} packets mirrored in {seconds:.3} s, {octets} octets of payload; {others} others ignored");
     if let Some(refusal) = refusal {
         println!("  {refused} were refused by the kernel, the last: {refusal}");

@@ -26,7 +26,7 @@ pub(crate) struct Ran {
     record: Option<File>,
 }
 
-/// The file for the independent witnesses (tests/witness): every message that comes back, in hexadecimal, on a line with
+/// The file for the independent witnesses (tests/reference): every message that comes back, in hexadecimal, on a line with
 /// its stream. Only when it is asked for, and not for the thousands of a load test.
 fn record() -> Option<File> {
     let is_load = std::thread::current().name().is_some_and(|name| name.starts_with("load::"));

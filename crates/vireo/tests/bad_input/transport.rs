@@ -6,7 +6,7 @@ use crate::ran::{NGAP, Ran};
 use crate::serves_another;
 use vireo_wire::ngap::*;
 
-const GOLDEN: &str = include_str!("../../../../tests/witness/golden.txt");
+const GOLDEN: &str = include_str!("../../../../tests/reference/golden.txt");
 
 /// xorshift64.
 struct Noise(u64);

@@ -24,7 +24,7 @@ pub(crate) const UPDATE_FAILURE: [u8; 2] = [0x40, 35];
 
 /// The octets that pycrate encodes of a message, of the gNB 0x102.
 pub(crate) fn golden(name: &str) -> Vec<u8> {
-    let golden = include_str!("../../../../tests/witness/golden.txt");
+    let golden = include_str!("../../../../tests/reference/golden.txt");
     let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
     hex::decode(line).expect("octets")
 }

@@ -11,12 +11,12 @@ pub(crate) struct Case {
 
 /// What pycrate encoded.
 pub(crate) fn golden() -> BTreeMap<String, Vec<u8>> {
-    parsed(include_str!("../../../../tests/witness/golden.txt"))
+    parsed(include_str!("../../../../tests/reference/golden.txt"))
 }
 
 /// What OpenSSL computed.
 pub(crate) fn security() -> BTreeMap<String, Vec<u8>> {
-    parsed(include_str!("../../../../tests/witness/security.txt"))
+    parsed(include_str!("../../../../tests/reference/security.txt"))
 }
 
 /// A committed file: a name and octets in hexadecimal on each line.

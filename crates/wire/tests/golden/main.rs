@@ -1,8 +1,8 @@
-//! Golden bytes: messages that pycrate encoded (tests/witness), built and read by the codecs that Vireo uses.
+//! Golden bytes: messages that pycrate encoded (tests/reference), built and read by the codecs that Vireo uses.
 //!
 //! Each case states its values by hand, apart from the Python that stated them for pycrate. Built here, the message
 //! must have pycrate's octets; decoded here, pycrate's octets must have the values. With `VIREO_GOLDEN_OUT=FILE` what
-//! was built is also written to FILE, for pycrate to decode and encode again (tests/witness/golden.py).
+//! was built is also written to FILE, for pycrate to decode and encode again (tests/reference/golden.py).
 
 mod case;
 mod nas_mobility;

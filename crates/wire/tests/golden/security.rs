@@ -1,4 +1,4 @@
-//! AKA, NAS security and SUCIs of a lab subscriber, as OpenSSL computed them (tests/witness/security_values.py).
+//! AKA, NAS security and SUCIs of a lab subscriber, as OpenSSL computed them (tests/reference/security_values.py).
 
 use crate::case::security as computed;
 use crate::values::octets;

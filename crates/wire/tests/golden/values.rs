@@ -1,4 +1,4 @@
-//! The values that many messages share, stated once more than in tests/witness/ngap_values.py and nas_values.py.
+//! The values that many messages share, stated once more than in tests/reference/ngap_values.py and nas_values.py.
 
 use vireo_wire::ngap::aper::Bits;
 use vireo_wire::ngap::helpers::{global_gnb_id, guami, nr_cgi, plmn, s_nssai, tai};

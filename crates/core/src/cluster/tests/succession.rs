@@ -4,7 +4,7 @@ use super::*;
 
 /// A cluster whose only balancer is the controller, too, and which has gone through so many maps.
 fn of_one_balancer(hosts: u16) -> Bench {
-    let mut bench = Bench::with(Settings { alone: true, ..settings(hosts.into()) }, 1);
+    let mut bench = Bench::with(ControllerSettings { alone: true, ..settings(hosts.into()) }, 1);
     bench.settle();
     bench
 }
@@ -12,13 +12,13 @@ fn of_one_balancer(hosts: u16) -> Bench {
 /// The process of the only balancer was killed, and is there again: its controller, before it has heard anybody.
 fn successor(before: &Bench) -> Bench {
     let other = Secrets { tmsi_key: [9; 16], recovery: 77 };
-    let alone = Settings { alone: true, ..settings(before.hosts().len()) };
+    let alone = ControllerSettings { alone: true, ..settings(before.hosts().len()) };
     Bench::of(Controller::new(alone, other, before.now), before.now)
 }
 
 /// What a host of this record says to the next controller.
-fn comes(bench: &mut Bench, n: u16, record: &Record) -> Result<HostId, Refusal> {
-    let past = Some(Past { id: HostId(n), record: record.clone() });
+fn comes(bench: &mut Bench, n: u16, record: &DurableState) -> Result<HostId, Refusal> {
+    let past = Some(RejoinInfo { id: HostId(n), record: record.clone() });
     bench.controller.join_host(address(n), past, bench.now)
 }
 
@@ -107,14 +107,14 @@ fn controller_that_has_begun_too_early_starts_anew() {
     assert_eq!(comes(&mut next, 0, &record), Err(Refusal::Unlearned));
     assert!(next.controller.is_ignorant());
     // Who has joined the other cluster, in no map, does not teach that to the one that is started anew.
-    let fresh = Record { secrets: next.controller.secrets(), map: None };
+    let fresh = DurableState { secrets: next.controller.secrets(), map: None };
     let mut again = successor(&before);
     assert_eq!(comes(&mut again, 7, &fresh), Err(Refusal::NotYet));
     assert_eq!(comes(&mut again, 0, &record), Ok(HostId(0)));
     assert_eq!(comes(&mut again, 7, &fresh), Err(Refusal::OtherCluster));
     // Once there is a map, it is another cluster.
     let mut other = of_one_balancer(2);
-    let strange = Record { secrets: Secrets { recovery: 1, ..SECRETS }, map: record.map };
+    let strange = DurableState { secrets: Secrets { recovery: 1, ..SECRETS }, map: record.map };
     assert_eq!(comes(&mut other, 0, &strange), Err(Refusal::OtherCluster));
     assert!(!other.controller.is_ignorant());
 }

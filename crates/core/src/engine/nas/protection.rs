@@ -5,7 +5,7 @@
 //! still refuses a protected message that it does not expect.
 
 use crate::context::{Procedure, RanContext, UeContext};
-use crate::procedures::common::securing::Awaited;
+use crate::procedures::common::security_setup::Awaited;
 
 /// Security of the N1 NAS signalling connection (TS 24.501 4.4.2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,18 +5,18 @@ use crate::context::RanContext;
 use crate::n2::Cause;
 use crate::procedures::common::user_plane;
 use crate::session::Input;
-use crate::turn::{Effect, Kind, Note, Turn};
+use crate::step::{Effect, Kind, Note, StepContext};
 use vireo_types::Instant;
 
 /// UE CONTEXT RELEASE REQUEST of the RAN: the command follows, with its cause.
-pub fn requested(turn: &mut Turn<'_, '_>, cause: Cause) {
+pub fn requested(turn: &mut StepContext<'_, '_>, cause: Cause) {
     if !turn.ue.connection.is_some_and(|c| matches!(c.ran, RanContext::Releasing { .. })) {
         turn.release(cause);
     }
 }
 
 /// The RAN has released the UE, or the association, or did not answer: there is no NG connection any more.
-pub fn released(turn: &mut Turn<'_, '_>) {
+pub fn released(turn: &mut StepContext<'_, '_>) {
     let connection = turn.ue.connection.take();
     if let Some(RanContext::Releasing { deadline }) = connection.map(|c| c.ran) {
         let since = Instant(deadline.0.saturating_sub(turn.env.config.timers.ran_response.0));
@@ -38,7 +38,7 @@ pub fn released(turn: &mut Turn<'_, '_>) {
 }
 
 /// A context that says nothing goes: no keys to come back with, no session that is still ending.
-pub fn forget_if_empty(turn: &mut Turn<'_, '_>) {
+pub fn forget_if_empty(turn: &mut StepContext<'_, '_>) {
     let ue = &turn.ue;
     let empty = !ue.is_registered() && ue.connection.is_none() && ue.procedure.is_none() && ue.sessions.is_empty();
     let empty = empty && ue.chain.sessions.is_empty();

@@ -3,7 +3,7 @@
 
 use crate::procedures::common::user_plane;
 use crate::session::Input;
-use crate::turn::Turn;
+use crate::step::StepContext;
 use vireo_wire::nas::NasGprsTimer2;
 
 /// The units of GPRS timer 2 (TS 24.008 10.5.7.4) in seconds, with the least count for which no finer unit says the same.
@@ -13,7 +13,7 @@ const LARGEST: u64 = 31;
 
 /// T3346 for one UE: of the values between half and one and a half times the configured one that the coding has, one at
 /// random.
-pub fn back_off(turn: &mut Turn<'_, '_>) -> Option<NasGprsTimer2> {
+pub fn back_off(turn: &mut StepContext<'_, '_>) -> Option<NasGprsTimer2> {
     let random = u32::from_be_bytes(turn.env.random());
     NasGprsTimer2::from_seconds(seconds(turn.env.config.timers.t3346.as_secs(), random)).ok()
 }
@@ -36,7 +36,7 @@ fn seconds(mean: u64, random: u32) -> u64 {
 
 /// A UE that is turned away gets none of what waits for it: it is as if it had not answered to paging. A deregistration
 /// stays wanted.
-pub fn give_up_what_waits(turn: &mut Turn<'_, '_>) {
+pub fn drop_pending_work(turn: &mut StepContext<'_, '_>) {
     if turn.ue.wanted.sessions == 0 && !turn.ue.wanted.signalling {
         return;
     }

@@ -3,11 +3,11 @@
 
 use crate::context::RanContext;
 use crate::n2::{self, ContextSetup, SessionSetup};
-use crate::turn::Turn;
+use crate::step::StepContext;
 
 /// The UE's message, just accepted, asks for what [`set_up`] does, perhaps after others have answered and the UE has said more. A RAN
 /// that has a context of the UE, or was asked to set one up, has its key.
-pub fn begin(turn: &mut Turn<'_, '_>) {
+pub fn begin(turn: &mut StepContext<'_, '_>) {
     let none = turn.ue.connection.is_some_and(|c| c.ran.is_none());
     if let Some(security) = turn.ue.security.as_mut().filter(|_| none) {
         security.begin_access();
@@ -16,11 +16,11 @@ pub fn begin(turn: &mut Turn<'_, '_>) {
 
 /// Gives the RAN what it needs for the UE: by Initial Context Setup if it has no context yet, else each session and the
 /// NAS message on their own.
-pub fn set_up(turn: &mut Turn<'_, '_>, nas: Option<Vec<u8>>, sessions: Vec<SessionSetup>) {
+pub fn set_up(turn: &mut StepContext<'_, '_>, nas: Option<Vec<u8>>, sessions: Vec<SessionSetup>) {
     let Some(connection) = turn.ue.connection else { return };
     if !connection.ran.is_none() {
         if let Some(nas) = nas {
-            turn.send_ready(nas);
+            turn.send_encoded_nas(nas);
         }
         let ambr = turn.ue.ambr();
         for session in sessions {

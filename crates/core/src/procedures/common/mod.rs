@@ -4,6 +4,6 @@
 
 pub mod congestion;
 pub mod context_setup;
-pub mod remote;
-pub mod securing;
+pub mod security_setup;
+pub mod smf_requests;
 pub mod user_plane;

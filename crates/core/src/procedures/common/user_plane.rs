@@ -1,16 +1,16 @@
 //! Between the 5GMM side and the session part: what a session step says is carried to UE, RAN, UPF and counters.
 
-use super::remote;
+use super::smf_requests;
 use crate::context::{RanContext, UeContext};
 use crate::n2::{self, SessionSetup};
 use crate::session::{self, Input, N2Sm, Output};
-use crate::turn::{Effect, Kind, Note, Turn};
+use crate::step::{Effect, Kind, Note, StepContext};
 use serde::{Deserialize, Serialize};
 use vireo_types::{SessionIndex, limits};
 use vireo_wire::nas::*;
 
 /// Steps the session at `at` and carries out what it says; the session may be gone afterwards.
-pub fn step(turn: &mut Turn<'_, '_>, at: usize, input: Input<'_>) {
+pub fn step(turn: &mut StepContext<'_, '_>, at: usize, input: Input<'_>) {
     let Some(sm) = turn.ue.sessions.get_mut(at) else { return };
     let (psi, index) = (sm.psi, sm.index);
     let outputs = session::step(sm, input, turn.env);
@@ -18,16 +18,16 @@ pub fn step(turn: &mut Turn<'_, '_>, at: usize, input: Input<'_>) {
 }
 
 /// Steps every session.
-pub fn step_all(turn: &mut Turn<'_, '_>, input: impl Fn() -> Input<'static>) {
+pub fn step_all(turn: &mut StepContext<'_, '_>, input: impl Fn() -> Input<'static>) {
     // From the back, so that one that goes moves none that is still to come.
     for at in (0..turn.ue.sessions.len()).rev() {
         step(turn, at, input());
     }
-    remote::step_all(turn, &input());
+    smf_requests::step_all(turn, &input());
 }
 
 /// Wants the user plane of these sessions back; gives the set-up items for the RAN.
-pub fn activate(turn: &mut Turn<'_, '_>, wanted: impl Fn(u8) -> bool) -> Vec<SessionSetup> {
+pub fn activate(turn: &mut StepContext<'_, '_>, wanted: impl Fn(u8) -> bool) -> Vec<SessionSetup> {
     let mut items = Vec::new();
     for at in 0..turn.ue.sessions.len() {
         let sm = &mut turn.ue.sessions[at];
@@ -51,7 +51,7 @@ pub fn activate(turn: &mut Turn<'_, '_>, wanted: impl Fn(u8) -> bool) -> Vec<Ses
 
 /// Steps the session at `at` and carries out what it says, but for the NGAP transfer, which goes into a message of the
 /// caller's.
-pub fn ask(turn: &mut Turn<'_, '_>, at: usize, input: Input<'_>) -> Option<Vec<u8>> {
+pub fn ask(turn: &mut StepContext<'_, '_>, at: usize, input: Input<'_>) -> Option<Vec<u8>> {
     let sm = turn.ue.sessions.get_mut(at)?;
     let (psi, index) = (sm.psi, sm.index);
     let mut transfer = None;
@@ -67,7 +67,7 @@ pub fn ask(turn: &mut Turn<'_, '_>, at: usize, input: Input<'_>) -> Option<Vec<u
 }
 
 /// Carries out what a session step says.
-pub fn deliver(turn: &mut Turn<'_, '_>, psi: u8, index: SessionIndex, outputs: Vec<Output>) {
+pub fn deliver(turn: &mut StepContext<'_, '_>, psi: u8, index: SessionIndex, outputs: Vec<Output>) {
     let mut n1 = None;
     let mut n2 = None;
     for output in outputs {
@@ -76,28 +76,28 @@ pub fn deliver(turn: &mut Turn<'_, '_>, psi: u8, index: SessionIndex, outputs: V
                 count_reject(turn, &message);
                 // At most one N2 goes with an N1: an earlier N1 goes on its own.
                 if let Some(earlier) = n1.replace(message) {
-                    pass_on(turn, Held { psi, n1: Some(earlier), n2: None });
+                    pass_on(turn, DeferredSessionMessage { psi, n1: Some(earlier), n2: None });
                 }
             }
             Output::N2(kind, transfer) => n2 = Some((kind, transfer)),
             Output::Pfcp { upf, message } => turn.effect(Effect::Pfcp { upf, session: index, message }),
             Output::FreeAddress(dnn, address) => turn.effect(Effect::FreeAddress(*dnn, address)),
-            Output::Gone => turn.ue.sessions.retain(|s| s.index != index),
+            Output::Released => turn.ue.sessions.retain(|s| s.index != index),
             Output::Established => finished(turn, index, Kind::Session),
             Output::Activated => finished(turn, index, Kind::Activation),
             // The engine sees to it: an idle UE is paged, a connected one gets its user plane back.
             Output::DownlinkData => turn.ue.wanted.sessions |= 1 << psi,
-            Output::Carried { uplink, downlink } => turn.note(Note::Carried { uplink, downlink }),
+            Output::UsageReported { uplink, downlink } => turn.note(Note::UsageReported { uplink, downlink }),
             Output::Relocated(since) => turn.note(Note::Succeeded(Kind::Relocation, since)),
             Output::NotRelocated => turn.note(Note::Failed(Kind::Relocation, 0)),
         }
     }
-    pass_on(turn, Held { psi, n1, n2 });
+    pass_on(turn, DeferredSessionMessage { psi, n1, n2 });
 }
 
 /// A 5GSM reject ends what the UE wanted: it is counted by its cause (TS 24.501 8.3.3, 8.3.13, 9.11.4.2). Gives the kind
 /// of procedure that it ends.
-pub fn count_reject(turn: &mut Turn<'_, '_>, n1: &[u8]) -> Option<Kind> {
+pub fn count_reject(turn: &mut StepContext<'_, '_>, n1: &[u8]) -> Option<Kind> {
     const ESTABLISHMENT_REJECT: u8 = 0xc3;
     const RELEASE_REJECT: u8 = 0xd2;
     let (kind, cause) = match n1 {
@@ -112,13 +112,13 @@ pub fn count_reject(turn: &mut Turn<'_, '_>, n1: &[u8]) -> Option<Kind> {
 /// What a session says to UE and RAN together. While the UE is on its way from one RAN node to another nobody could
 /// take it: it waits in the context until the UE is at either.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct DeferredSessionMessage {
     pub(super) psi: u8,
     pub(super) n1: Option<Vec<u8>>,
     pub(super) n2: Option<(N2Sm, Vec<u8>)>,
 }
 
-impl Held {
+impl DeferredSessionMessage {
     /// Whether the RAN is to set this session up.
     pub fn sets_up(&self, psi: u8) -> bool {
         self.psi == psi && matches!(self.n2, Some((N2Sm::SetupRequest, _)))
@@ -129,7 +129,7 @@ impl Held {
 pub(super) const HELD_LIMIT: usize = 3 * limits::SESSIONS_PER_UE;
 
 /// Sends what a session says, or holds it.
-fn pass_on(turn: &mut Turn<'_, '_>, message: Held) {
+fn pass_on(turn: &mut StepContext<'_, '_>, message: DeferredSessionMessage) {
     if !turn.ue.is_between_nodes() || message.n1.is_none() && message.n2.is_none() {
         return send(turn, message);
     }
@@ -140,7 +140,7 @@ fn pass_on(turn: &mut Turn<'_, '_>, message: Held) {
     }
 }
 
-pub(super) fn send(turn: &mut Turn<'_, '_>, Held { psi, n1, n2 }: Held) {
+pub(super) fn send(turn: &mut StepContext<'_, '_>, DeferredSessionMessage { psi, n1, n2 }: DeferredSessionMessage) {
     match (n1, n2) {
         (n1, Some((kind, transfer))) => send_n2(turn, psi, kind, transfer, n1),
         (Some(n1), None) => send_n1(turn, psi, n1),
@@ -149,7 +149,7 @@ pub(super) fn send(turn: &mut Turn<'_, '_>, Held { psi, n1, n2 }: Held) {
 }
 
 /// Sends what was held as soon as the UE is at a RAN node.
-pub fn send_held(turn: &mut Turn<'_, '_>) {
+pub fn send_deferred(turn: &mut StepContext<'_, '_>) {
     if turn.ue.is_between_nodes() {
         return;
     }
@@ -159,22 +159,22 @@ pub fn send_held(turn: &mut Turn<'_, '_>) {
 }
 
 /// The UE is at neither: a session with a message for it says it again when it is back, and the RAN is asked anew then.
-pub fn forget_held(turn: &mut Turn<'_, '_>) {
+pub fn drop_deferred(turn: &mut StepContext<'_, '_>) {
     turn.ue.wanted.signalling |= std::mem::take(&mut turn.ue.held).iter().any(|held| held.n1.is_some());
 }
 
-fn finished(turn: &mut Turn<'_, '_>, index: SessionIndex, kind: Kind) {
+fn finished(turn: &mut StepContext<'_, '_>, index: SessionIndex, kind: Kind) {
     if let Some(since) = turn.ue.sessions.iter().find(|s| s.index == index).map(|s| s.since) {
         turn.note(Note::Succeeded(kind, since));
     }
 }
 
 /// Gives a connected UE the user plane of the sessions back that it has none for.
-pub fn restore(turn: &mut Turn<'_, '_>, sessions: u16) {
-    let idle = |s: &session::SmContext| s.ran == session::Ran::Idle && sessions >> s.psi & 1 == 1;
+pub fn restore(turn: &mut StepContext<'_, '_>, sessions: u16) {
+    let idle = |s: &session::SmContext| s.ran == session::RanState::Idle && sessions >> s.psi & 1 == 1;
     let bits = turn.ue.sessions.iter().filter(|s| idle(s)).fold(0u16, |bits, s| bits | 1 << s.psi);
     let items = activate(turn, |psi| bits >> psi & 1 == 1);
-    remote::activate(turn, sessions);
+    smf_requests::activate(turn, sessions);
     let ambr = turn.ue.ambr();
     for item in items {
         turn.send(|c| n2::session_setup_request(c, ambr, item));
@@ -182,7 +182,7 @@ pub fn restore(turn: &mut Turn<'_, '_>, sessions: u16) {
 }
 
 /// A 5GSM message as protected DL NAS TRANSPORT (TS 24.501 5.4.5.3).
-fn transport(turn: &mut Turn<'_, '_>, psi: u8, message: Vec<u8>) -> Option<Vec<u8>> {
+fn transport(turn: &mut StepContext<'_, '_>, psi: u8, message: Vec<u8>) -> Option<Vec<u8>> {
     let transport = NasDlNasTransport::new(
         NasPayloadContainerType::from_kind(PayloadContainerKind::N1SmInformation),
         NasPayloadContainer::new(message),
@@ -192,17 +192,17 @@ fn transport(turn: &mut Turn<'_, '_>, psi: u8, message: Vec<u8>) -> Option<Vec<u
 }
 
 /// Sends a 5GSM message to the UE on its own; a UE that is idle is paged for it, and its session says it again then.
-fn send_n1(turn: &mut Turn<'_, '_>, psi: u8, message: Vec<u8>) {
+fn send_n1(turn: &mut StepContext<'_, '_>, psi: u8, message: Vec<u8>) {
     if turn.ue.connection.is_none() {
         turn.ue.wanted.signalling = true;
         return;
     }
     if let Some(nas) = transport(turn, psi, message) {
-        turn.send_ready(nas);
+        turn.send_encoded_nas(nas);
     }
 }
 
-fn send_n2(turn: &mut Turn<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: Option<Vec<u8>>) {
+fn send_n2(turn: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: Option<Vec<u8>>) {
     if turn.ue.connection.is_none() {
         turn.ue.wanted.signalling |= n1.is_some();
         return;
@@ -215,7 +215,7 @@ fn send_n2(turn: &mut Turn<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: 
     match kind {
         N2Sm::SetupRequest => {
             let here = turn.ue.session(psi).map(|s| s.snssai);
-            let Some(snssai) = here.or_else(|| turn.ue.chain.of_psi(psi).map(|s| s.snssai)) else { return };
+            let Some(snssai) = here.or_else(|| turn.ue.chain.by_psi(psi).map(|s| s.snssai)) else { return };
             let ambr = turn.ue.ambr();
             turn.send(|c| n2::session_setup_request(c, ambr, SessionSetup { psi, snssai, nas, transfer }));
         }
@@ -244,13 +244,13 @@ fn send_n2(turn: &mut Turn<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>, n1: 
 }
 
 /// Ends the sessions that the UE says it does not have (PDU session status IE: bit n is session n, TS 24.501 5.5.1.3.4).
-pub fn drop_unknown(turn: &mut Turn<'_, '_>, status: u16) {
+pub fn drop_unknown(turn: &mut StepContext<'_, '_>, status: u16) {
     for at in (0..turn.ue.sessions.len()).rev() {
         if status >> turn.ue.sessions[at].psi & 1 == 0 {
             step(turn, at, Input::ReleaseLocally);
         }
     }
-    remote::drop_unknown(turn, status);
+    smf_requests::drop_unknown(turn, status);
 }
 
 /// The PDU session status IE of the sessions that are there: a session whose release the UE is still to be told is not

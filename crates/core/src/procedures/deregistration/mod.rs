@@ -6,7 +6,7 @@ use crate::context::{Registration, Retry};
 use crate::n2::Cause;
 use crate::procedures::common::user_plane;
 use crate::session::Input;
-use crate::turn::{Effect, Kind, Note, Turn};
+use crate::step::{Effect, Kind, Note, StepContext};
 use serde::{Deserialize, Serialize};
 use vireo_types::{Duration, Instant};
 use vireo_wire::nas::GmmCause;
@@ -32,20 +32,20 @@ impl Deregistering {
 }
 
 /// DEREGISTRATION REQUEST of the UE. A UE that switches off is not answered (5.5.2.2.2).
-pub fn by_ue(turn: &mut Turn<'_, '_>, switch_off: bool) {
+pub fn by_ue(turn: &mut StepContext<'_, '_>, switch_off: bool) {
     turn.note(Note::Started(Kind::Deregistration));
-    let started = turn.arrived();
+    let started = turn.received_at();
     if !switch_off {
         nr::send_accept(turn);
     }
-    leave(turn);
+    complete(turn);
     turn.release(Cause::nas(CauseNas::deregister));
     turn.note(Note::Succeeded(Kind::Deregistration, started));
 }
 
 /// DEREGISTRATION REQUEST without protection while a procedure runs. It is answered, as the UE may have given its
 /// registration up; the procedure goes on, as another may have sent it.
-pub fn unproved(turn: &mut Turn<'_, '_>, switch_off: bool) {
+pub fn unproved(turn: &mut StepContext<'_, '_>, switch_off: bool) {
     turn.note(Note::fault("nas-unproved-deregistration"));
     if !switch_off {
         nr::send_accept(turn);
@@ -53,11 +53,11 @@ pub fn unproved(turn: &mut Turn<'_, '_>, switch_off: bool) {
 }
 
 /// Deregistration by the network: the UE is told if it is connected, else it counts as gone at once.
-pub fn by_network(turn: &mut Turn<'_, '_>, again: bool, cause: Option<GmmCause>) -> Option<Deregistering> {
+pub fn by_network(turn: &mut StepContext<'_, '_>, again: bool, cause: Option<GmmCause>) -> Option<Deregistering> {
     turn.note(Note::Started(Kind::Deregistration));
-    let started = turn.arrived();
+    let started = turn.received_at();
     if turn.ue.connection.is_none() {
-        leave(turn);
+        complete(turn);
         turn.note(Note::Succeeded(Kind::Deregistration, started));
         return None;
     }
@@ -68,14 +68,14 @@ pub fn by_network(turn: &mut Turn<'_, '_>, again: bool, cause: Option<GmmCause>)
 }
 
 /// DEREGISTRATION ACCEPT of the UE.
-pub fn accepted(turn: &mut Turn<'_, '_>, deregistering: Deregistering) {
-    leave(turn);
+pub fn accepted(turn: &mut StepContext<'_, '_>, deregistering: Deregistering) {
+    complete(turn);
     turn.release(Cause::nas(CauseNas::deregister));
     turn.note(Note::Succeeded(Kind::Deregistration, deregistering.started));
 }
 
 /// The deadline passed (5.5.2.3.5 a).
-pub fn on_deadline(turn: &mut Turn<'_, '_>, mut deregistering: Deregistering) -> Option<Deregistering> {
+pub fn on_deadline(turn: &mut StepContext<'_, '_>, mut deregistering: Deregistering) -> Option<Deregistering> {
     let timers = turn.env.config.timers;
     if deregistering.retry.deadline > turn.now() {
         return Some(deregistering);
@@ -94,7 +94,7 @@ pub fn on_deadline(turn: &mut Turn<'_, '_>, mut deregistering: Deregistering) ->
 }
 
 /// The UE is deregistered: its sessions end at the UPF, its keys and 5G-GUTI are kept for a while.
-pub fn leave(turn: &mut Turn<'_, '_>) {
+pub fn complete(turn: &mut StepContext<'_, '_>) {
     user_plane::step_all(turn, || Input::ReleaseLocally);
     turn.ue.registration = Registration::Deregistered;
     turn.ue.allowed.clear();
@@ -103,8 +103,8 @@ pub fn leave(turn: &mut Turn<'_, '_>) {
 
 /// Another context is the subscriber's now: this one ends without a word to the UE, and is forgotten once its sessions
 /// are gone.
-pub fn superseded(turn: &mut Turn<'_, '_>) {
-    leave(turn);
+pub fn superseded(turn: &mut StepContext<'_, '_>) {
+    complete(turn);
     turn.ue.security = None;
     for tmsi in [turn.ue.identity.tmsi.take(), turn.ue.identity.old_tmsi.take()].into_iter().flatten() {
         turn.effect(Effect::FreeTmsi(tmsi));

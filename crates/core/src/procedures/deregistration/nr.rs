@@ -1,15 +1,15 @@
 //! Deregistration's messages in NAS-5GS.
 
-use crate::turn::Turn;
+use crate::step::StepContext;
 use vireo_wire::nas::*;
 
 /// Sends DEREGISTRATION ACCEPT (8.2.13).
-pub fn send_accept(turn: &mut Turn<'_, '_>) {
+pub fn send_accept(turn: &mut StepContext<'_, '_>) {
     turn.send_nas(NasDeregistrationAcceptUeOriginating::new().into());
 }
 
 /// Sends DEREGISTRATION REQUEST (8.2.14) for 3GPP access.
-pub fn send_request(turn: &mut Turn<'_, '_>, again: bool, cause: Option<u8>) {
+pub fn send_request(turn: &mut StepContext<'_, '_>, again: bool, cause: Option<u8>) {
     let kind = NasDeRegistrationType::new(0)
         .with_access_type(AccessTypeValue::ThreeGppAccess)
         .with_re_registration_required(again);

@@ -3,19 +3,19 @@
 //! A handover goes on beside the 5GMM procedure. Until it is complete, the UE's connection is the source's; that of the
 //! target is here, with an AMF-UE-NGAP-ID of its own, so that messages of the two cannot be taken for each other.
 
-mod elsewhere;
 pub mod nr;
+mod smf_updates;
 mod source;
 
-pub use elsewhere::{buffer, completed, not_completed, smf_answered};
-pub use source::Source;
+pub use smf_updates::{buffer, buffer_unconfirmed, completed, smf_answered};
+pub use source::SourceNode;
 
-use crate::chain::CrossingStage;
 use crate::context::{Connection, RanContext, is_served};
-use crate::n2::{Cause, PathSwitch, Required, SessionItems, UeMessage};
+use crate::n2::{Cause, HandoverRequired, PathSwitch, SessionItems, UeMessage};
 use crate::procedures::common::user_plane;
-use crate::session::{self, HandoverRefusal, Input, N2Sm, N4, Ran, refusal};
-use crate::turn::{Effect, Kind, Note, Turn};
+use crate::sba::HandoverSmfStage;
+use crate::session::{self, HandoverRefusal, Input, N2Sm, N4State, RanState, refusal};
+use crate::step::{Effect, Kind, Note, StepContext};
 use serde::{Deserialize, Serialize};
 use vireo_types::limits::HANDOVER_CONTAINER_OCTETS;
 use vireo_types::{AmfUeNgapId, AssocId, Instant, NrCgi, RanUeNgapId, Snssai, Tai};
@@ -25,14 +25,14 @@ use vireo_wire::ngap::{CauseRadioNetwork as Radio, decode_open_type};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Handover {
     /// Xn: the UPFs are told of the new path.
-    Switching(Switching),
+    Switching(XnHandover),
     /// N2: the target prepares, or the UE is on its way.
-    Moving(Moving),
+    Moving(N2Handover),
 }
 
 /// An Xn handover: the UE is at the target already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Switching {
+pub struct XnHandover {
     /// The sessions that were to be switched, a bit each.
     asked: u16,
     /// Those that the target did not set up.
@@ -44,7 +44,7 @@ pub struct Switching {
 
 /// An N2 handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moving {
+pub struct N2Handover {
     /// The target's association.
     pub assoc: AssocId,
     /// Our number for the UE there.
@@ -61,7 +61,7 @@ pub struct Moving {
     deadline: Instant,
 }
 
-impl Moving {
+impl N2Handover {
     /// Whether the source has its command: the UE is on its way.
     pub fn is_commanded(&self) -> bool {
         self.commanded
@@ -78,7 +78,7 @@ impl Handover {
     }
 
     /// The target of an N2 handover.
-    pub fn target(&self) -> Option<&Moving> {
+    pub fn target(&self) -> Option<&N2Handover> {
         match self {
             Handover::Switching(_) => None,
             Handover::Moving(moving) => Some(moving),
@@ -95,19 +95,19 @@ fn has(bits: u16, psi: u8) -> bool {
     bits >> psi & 1 == 1
 }
 
-fn position(turn: &Turn<'_, '_>, psi: u8) -> Option<usize> {
+fn position(turn: &StepContext<'_, '_>, psi: u8) -> Option<usize> {
     turn.ue.sessions.iter().position(|s| s.psi == psi && s.is_live())
 }
 
 /// PATH SWITCH REQUEST of a RAN node that the UE has come to. What the node before was asked to set up and has not
 /// answered about, it had set up if it is named: only then could the UE go with it.
-pub fn path_switch(turn: &mut Turn<'_, '_>, assoc: AssocId, request: &PathSwitch) {
+pub fn path_switch(turn: &mut StepContext<'_, '_>, assoc: AssocId, request: &PathSwitch) {
     turn.note(Note::Started(Kind::PathSwitch));
     let Some(old) = turn.ue.connection else { return };
     let (tai, cell) = request.location.unwrap_or((old.tai, old.cell));
     let asked = bits(&request.switched);
     let switchable = turn.ue.sessions.iter().any(|s| (s.is_up() || s.is_asked()) && has(asked, s.psi));
-    let switchable = switchable || elsewhere::is_any_up(turn, asked);
+    let switchable = switchable || smf_updates::is_any_up(turn, asked);
     if old.ran != RanContext::SetUp || !is_served(turn.env.config, tai) || !switchable {
         turn.note(Note::Failed(Kind::PathSwitch, 0));
         let asked = request.switched.iter().chain(&request.failed).map(|(psi, _)| (*psi, not_switched())).collect();
@@ -122,8 +122,12 @@ pub fn path_switch(turn: &mut Turn<'_, '_>, assoc: AssocId, request: &PathSwitch
     if mismatch {
         turn.note(Note::fault("security-capability-mismatch"));
     }
-    let switching =
-        Switching { asked: bits(&request.switched), failed: bits(&request.failed), mismatch, started: turn.arrived() };
+    let switching = XnHandover {
+        asked: bits(&request.switched),
+        failed: bits(&request.failed),
+        mismatch,
+        started: turn.received_at(),
+    };
     turn.ue.handover = Some(Handover::Switching(switching));
     let items = request.switched.iter().map(|item| (N2Sm::PathSwitchRequest, item));
     let failed = request.failed.iter().map(|item| (N2Sm::PathSwitchSetupFailed, item));
@@ -138,13 +142,13 @@ pub fn path_switch(turn: &mut Turn<'_, '_>, assoc: AssocId, request: &PathSwitch
         if has(switching.asked | switching.failed, sm.psi) {
             continue;
         }
-        if sm.ran == Ran::Up {
+        if sm.ran == RanState::Up {
             user_plane::step(turn, at, Input::Deactivate);
         } else if sm.is_asked() {
             user_plane::step(turn, at, Input::N2(N2Sm::SetupUnsuccessful, &[]));
         }
     }
-    elsewhere::switch(turn, request);
+    smf_updates::switch(turn, request);
 }
 
 fn not_switched() -> Vec<u8> {
@@ -153,24 +157,24 @@ fn not_switched() -> Vec<u8> {
 
 /// Does what waits for the UPFs, and for SMFs elsewhere: the answer to a path switch, the request to a target and the command to a
 /// source, the release of the node that the UE has left.
-pub fn proceed(turn: &mut Turn<'_, '_>) {
+pub fn proceed(turn: &mut StepContext<'_, '_>) {
     switched(turn);
     smfs_have_answered(turn);
     source::proceed(turn);
 }
 
-fn switched(turn: &mut Turn<'_, '_>) {
+fn switched(turn: &mut StepContext<'_, '_>) {
     let Some(Handover::Switching(switching)) = turn.ue.handover else { return };
     let asked = |psi: u8| has(switching.asked, psi);
-    let waits = |s: &crate::session::SmContext| asked(s.psi) && s.is_live() && matches!(s.n4, N4::Telling { .. });
-    if turn.ue.sessions.iter().any(waits) || elsewhere::is_waiting(turn.ue) {
+    let waits = |s: &crate::session::SmContext| asked(s.psi) && s.is_live() && matches!(s.n4, N4State::Telling { .. });
+    if turn.ue.sessions.iter().any(waits) || smf_updates::is_waiting(turn.ue) {
         return;
     }
     turn.ue.handover = None;
     let now = turn.now();
     let up = turn.ue.sessions.iter_mut().filter(|s| asked(s.psi) && s.is_up());
     let mut switched: Vec<_> = up.map(|s| (s.psi, session::switched(s, now).1)).collect();
-    let mut refused = elsewhere::settled(turn.ue, &mut switched);
+    let mut refused = smf_updates::settled(turn.ue, &mut switched);
     let named = (switching.asked | switching.failed) & !bits(&switched);
     let mut released = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
     let named = (0..16).filter(|psi| has(named, *psi));
@@ -189,11 +193,11 @@ fn switched(turn: &mut Turn<'_, '_>) {
 }
 
 /// HANDOVER REQUIRED of the source.
-pub fn required(turn: &mut Turn<'_, '_>, request: &Required) {
+pub fn required(turn: &mut StepContext<'_, '_>, request: &HandoverRequired) {
     turn.note(Note::Started(Kind::Handover));
     let ready = turn.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) && turn.ue.handover.is_none();
     // The answer to a service request goes where the UE is.
-    if !ready || turn.ue.chain.accept.is_some() {
+    if !ready || turn.ue.chain.pending_accept.is_some() {
         return refuse(turn, Radio::interaction_with_other_procedure);
     }
     if is_too_large(turn, &request.container) {
@@ -213,17 +217,17 @@ pub fn required(turn: &mut Turn<'_, '_>, request: &Required) {
         }
     }
     let amf_id = turn.next_amf_id();
-    let mut moving = Moving {
+    let mut moving = N2Handover {
         assoc,
         amf_id,
         ran_id: None,
         tai,
         asked: 0,
         commanded: false,
-        started: turn.arrived(),
+        started: turn.received_at(),
         deadline: turn.now() + turn.env.config.timers.ran_response,
     };
-    moving.asked = elsewhere::prepare(turn, request, moving.amf_id, (id, tai));
+    moving.asked = smf_updates::prepare(turn, request, moving.amf_id, (id, tai));
     if moving.asked == 0 {
         return ask_target(turn, moving, request.cause.clone(), items, &request.container);
     }
@@ -231,7 +235,7 @@ pub fn required(turn: &mut Turn<'_, '_>, request: &Required) {
 }
 
 /// Whether a container cannot wait in the context for SMFs elsewhere.
-fn is_too_large(turn: &mut Turn<'_, '_>, container: &[u8]) -> bool {
+fn is_too_large(turn: &mut StepContext<'_, '_>, container: &[u8]) -> bool {
     let is = container.len() > HANDOVER_CONTAINER_OCTETS && !turn.ue.chain.sessions.is_empty();
     if is {
         turn.note(Note::fault("limit"));
@@ -239,15 +243,15 @@ fn is_too_large(turn: &mut Turn<'_, '_>, container: &[u8]) -> bool {
     is
 }
 
-fn refuse(turn: &mut Turn<'_, '_>, cause: Radio) {
+fn refuse(turn: &mut StepContext<'_, '_>, cause: Radio) {
     turn.note(Note::Failed(Kind::Handover, 0));
     turn.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
 }
 
 /// HANDOVER REQUEST to the target, if there is anything that it could take over.
 fn ask_target(
-    turn: &mut Turn<'_, '_>,
-    moving: Moving,
+    turn: &mut StepContext<'_, '_>,
+    moving: N2Handover,
     cause: Cause,
     sessions: Vec<(u8, Snssai, Vec<u8>)>,
     container: &[u8],
@@ -255,7 +259,7 @@ fn ask_target(
     let next_hop = turn.ue.security.as_mut().and_then(|s| s.advance());
     let (false, Some(next_hop)) = (sessions.is_empty(), next_hop) else {
         turn.ue.handover = None;
-        elsewhere::cancel(turn, &moving);
+        smf_updates::cancel(turn, &moving);
         return refuse(turn, Radio::unspecified);
     };
     let asked = sessions.iter().fold(0, |bits, (psi, ..)| bits | 1 << psi);
@@ -272,41 +276,41 @@ fn ask_target(
     };
     let pdu = nr::handover_request(moving.amf_id, request);
     turn.effect(Effect::Ngap { assoc: moving.assoc, pdu });
-    turn.ue.handover = Some(Handover::Moving(Moving { asked, deadline, ..moving }));
+    turn.ue.handover = Some(Handover::Moving(N2Handover { asked, deadline, ..moving }));
 }
 
 /// All SMFs have answered that were asked because of an N2 handover: what has waited for them is done.
-fn smfs_have_answered(turn: &mut Turn<'_, '_>) {
-    if elsewhere::is_waiting(turn.ue) {
+fn smfs_have_answered(turn: &mut StepContext<'_, '_>) {
+    if smf_updates::is_waiting(turn.ue) {
         return;
     }
     let moving = turn.ue.handover.as_ref().and_then(Handover::target).copied();
-    match (elsewhere::stage(turn.ue), moving) {
-        (Some(CrossingStage::Preparing { cause, container }), Some(moving)) => {
+    match (smf_updates::stage(turn.ue), moving) {
+        (Some(HandoverSmfStage::Preparing { cause, container }), Some(moving)) => {
             let unknown = || Cause::radioNetwork(Radio::unspecified);
             let cause = decode_open_type::<Cause>(&cause).unwrap_or_else(|_| unknown());
             let mut items = Vec::new();
             // Those that their SMFs do not hand over stay with the source; who has not answered may have prepared it all the same.
-            let lost = elsewhere::settled(turn.ue, &mut items);
-            elsewhere::cancel_some(turn, &moving, moving.asked & !bits(&items) & !bits(&lost));
-            let with_slice = |(psi, transfer)| Some((psi, turn.ue.chain.of_psi(psi)?.snssai, transfer));
+            let lost = smf_updates::settled(turn.ue, &mut items);
+            smf_updates::cancel_some(turn, &moving, moving.asked & !bits(&items) & !bits(&lost));
+            let with_slice = |(psi, transfer)| Some((psi, turn.ue.chain.by_psi(psi)?.snssai, transfer));
             let items = items.into_iter().filter_map(with_slice).collect();
             ask_target(turn, moving, cause, items, &container);
         }
-        (Some(CrossingStage::Prepared { container }), Some(moving)) => {
+        (Some(HandoverSmfStage::Prepared { container }), Some(moving)) => {
             let mut commands = Vec::new();
-            let lost = elsewhere::settled(turn.ue, &mut commands);
+            let lost = smf_updates::settled(turn.ue, &mut commands);
             command(turn, moving, (commands, lost), &container);
         }
-        (Some(CrossingStage::Completed), _) => turn.ue.chain.crossing = None,
+        (Some(HandoverSmfStage::Completed), _) => turn.ue.chain.handover = None,
         _ => {}
     }
 }
 
 /// Takes the N2 handover if it is at that stage, and no SMF is waited for.
-fn moving(turn: &mut Turn<'_, '_>, commanded: bool) -> Option<Moving> {
+fn take_n2_handover(turn: &mut StepContext<'_, '_>, commanded: bool) -> Option<N2Handover> {
     match turn.ue.handover {
-        Some(Handover::Moving(moving)) if moving.commanded == commanded && turn.ue.chain.crossing.is_none() => {
+        Some(Handover::Moving(moving)) if moving.commanded == commanded && turn.ue.chain.handover.is_none() => {
             turn.ue.handover = None;
             Some(moving)
         }
@@ -320,12 +324,12 @@ fn moving(turn: &mut Turn<'_, '_>, commanded: bool) -> Option<Moving> {
 /// HANDOVER REQUEST ACKNOWLEDGE of the target, with the sessions that it takes and those that it does not: the source gets its
 /// command, when SMFs elsewhere have theirs.
 pub fn acknowledged(
-    turn: &mut Turn<'_, '_>,
+    turn: &mut StepContext<'_, '_>,
     ran_id: RanUeNgapId,
     (admitted, failed): (&SessionItems, &SessionItems),
     container: Vec<u8>,
 ) {
-    let Some(mut moving) = moving(turn, false) else { return };
+    let Some(mut moving) = take_n2_handover(turn, false) else { return };
     moving.ran_id = Some(ran_id);
     if is_too_large(turn, &container) {
         turn.ue.handover = Some(Handover::Moving(moving));
@@ -337,7 +341,7 @@ pub fn acknowledged(
         let command = user_plane::ask(turn, at, Input::N2(N2Sm::HandoverRequestAcknowledge, transfer));
         commands.extend(command.map(|transfer| (*psi, transfer)));
     }
-    if elsewhere::prepared(turn, &moving, (admitted, failed), &container) {
+    if smf_updates::prepared(turn, &moving, (admitted, failed), &container) {
         moving.deadline = turn.now() + turn.env.config.timers.ran_response;
         turn.ue.handover = Some(Handover::Moving(moving));
     } else {
@@ -347,8 +351,8 @@ pub fn acknowledged(
 
 /// HANDOVER COMMAND to the source, with the transfers of sessions that go along, and of some that do not.
 fn command(
-    turn: &mut Turn<'_, '_>,
-    mut moving: Moving,
+    turn: &mut StepContext<'_, '_>,
+    mut moving: N2Handover,
     (commands, mut refused): (SessionItems, SessionItems),
     container: &[u8],
 ) {
@@ -358,7 +362,7 @@ fn command(
     }
     let goes_along = bits(&commands);
     // An SMF that has not answered may have prepared it all the same.
-    elsewhere::cancel_some(turn, &moving, moving.asked & !goes_along & !bits(&refused));
+    smf_updates::cancel_some(turn, &moving, moving.asked & !goes_along & !bits(&refused));
     let mut why = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
     let lost = (0..16).filter(|psi| has(moving.asked & !goes_along, *psi));
     let lost = lost.map(|psi| (psi, why(psi).unwrap_or_else(|| refusal(HandoverRefusal::Preparation)))).collect();
@@ -369,38 +373,38 @@ fn command(
 }
 
 /// HANDOVER FAILURE of the target.
-pub fn refused(turn: &mut Turn<'_, '_>, cause: Cause) {
-    let Some(moving) = moving(turn, false) else { return };
+pub fn refused(turn: &mut StepContext<'_, '_>, cause: Cause) {
+    let Some(moving) = take_n2_handover(turn, false) else { return };
     turn.note(Note::Failed(Kind::Handover, 0));
     user_plane::step_all(turn, || Input::HandoverCancelled);
-    elsewhere::cancel(turn, &moving);
+    smf_updates::cancel(turn, &moving);
     turn.send(|c| nr::preparation_failure(c, cause));
 }
 
 /// HANDOVER NOTIFY of the target: the UE is there.
-pub fn notified(turn: &mut Turn<'_, '_>, location: Option<(Tai, NrCgi)>) {
-    let Some(moving) = moving(turn, true) else { return };
+pub fn notified(turn: &mut StepContext<'_, '_>, location: Option<(Tai, NrCgi)>) {
+    let Some(moving) = take_n2_handover(turn, true) else { return };
     let (Some(old), Some(ran_id)) = (turn.ue.connection, moving.ran_id) else { return };
     let (tai, cell) = location.unwrap_or((moving.tai, old.cell));
     turn.ue.connection =
         Some(Connection { assoc: moving.assoc, ran_id, amf_id: moving.amf_id, tai, cell, ran: RanContext::SetUp });
     user_plane::step_all(turn, || Input::HandoverComplete);
-    let untold = elsewhere::complete(turn, &moving, (tai, cell));
-    source::left(turn, old);
+    let untold = smf_updates::complete(turn, &moving, (tai, cell));
+    source::start(turn, old);
     turn.note(Note::Succeeded(Kind::Handover, moving.started));
     if let Some(psi) = untold {
-        elsewhere::not_completed(turn, psi);
+        smf_updates::buffer_unconfirmed(turn, psi);
     }
 }
 
 /// HANDOVER CANCEL of the source.
-pub fn cancelled(turn: &mut Turn<'_, '_>) {
+pub fn cancelled(turn: &mut StepContext<'_, '_>) {
     abort(turn);
     turn.send(nr::cancel_acknowledge);
 }
 
 /// A message of the node that the UE has left, but for NAS messages: it may have crossed what that node was told.
-pub fn of_source(turn: &mut Turn<'_, '_>, message: &UeMessage) {
+pub fn of_source(turn: &mut StepContext<'_, '_>, message: &UeMessage) {
     match message {
         UeMessage::ReleaseComplete | UeMessage::Error(_) => source::released(turn),
         UeMessage::ReleaseRequest { .. } => source::release(turn),
@@ -411,14 +415,14 @@ pub fn of_source(turn: &mut Turn<'_, '_>, message: &UeMessage) {
 }
 
 /// The association of the node that the UE has left is gone, or its number for the UE is another's.
-pub fn source_lost(turn: &mut Turn<'_, '_>) {
+pub fn source_lost(turn: &mut StepContext<'_, '_>) {
     source::released(turn);
 }
 
 /// UPLINK RAN STATUS TRANSFER of the source: goes on to the target.
-pub fn status_transfer(turn: &mut Turn<'_, '_>, container: &[u8]) {
+pub fn status_transfer(turn: &mut StepContext<'_, '_>, container: &[u8]) {
     match turn.ue.handover {
-        Some(Handover::Moving(Moving { assoc, amf_id, ran_id: Some(ran_id), commanded: true, .. })) => {
+        Some(Handover::Moving(N2Handover { assoc, amf_id, ran_id: Some(ran_id), commanded: true, .. })) => {
             let pdu = nr::downlink_status_transfer(amf_id, ran_id, container);
             turn.effect(Effect::Ngap { assoc, pdu });
         }
@@ -428,7 +432,7 @@ pub fn status_transfer(turn: &mut Turn<'_, '_>, container: &[u8]) {
 
 /// The deadline of an N2 handover has passed: a target that did not answer, or a UE that did not arrive. Where the UE is
 /// then, the source knows: it keeps it or releases it (TNGRELOCoverall).
-pub fn on_deadline(turn: &mut Turn<'_, '_>) {
+pub fn on_deadline(turn: &mut StepContext<'_, '_>) {
     source::on_deadline(turn);
     let due = turn.ue.handover.as_ref().and_then(Handover::deadline).is_some_and(|d| d <= turn.now());
     if due {
@@ -438,7 +442,7 @@ pub fn on_deadline(turn: &mut Turn<'_, '_>) {
 }
 
 /// The target cannot take the UE: the source is told if it waits for that.
-pub fn fail(turn: &mut Turn<'_, '_>, cause: Radio) {
+pub fn fail(turn: &mut StepContext<'_, '_>, cause: Radio) {
     if turn.ue.handover.as_ref().and_then(Handover::target).is_some_and(|m| !m.commanded) {
         turn.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
     }
@@ -446,7 +450,7 @@ pub fn fail(turn: &mut Turn<'_, '_>, cause: Radio) {
 }
 
 /// The target uses its number for the UE for another one: it has nothing of this one any more.
-pub fn target_forgot(turn: &mut Turn<'_, '_>) {
+pub fn on_target_id_reused(turn: &mut StepContext<'_, '_>) {
     if let Some(Handover::Moving(moving)) = &mut turn.ue.handover {
         moving.ran_id = None;
     }
@@ -454,21 +458,21 @@ pub fn target_forgot(turn: &mut Turn<'_, '_>) {
 }
 
 /// The target's association is gone, and what was prepared there with it.
-pub fn target_lost(turn: &mut Turn<'_, '_>) {
+pub fn target_lost(turn: &mut StepContext<'_, '_>) {
     fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
 }
 
 /// Ends a handover without its success: what was prepared at the target is released.
-pub fn abort(turn: &mut Turn<'_, '_>) {
-    let crossing = turn.ue.chain.crossing.take();
+pub fn abort(turn: &mut StepContext<'_, '_>) {
+    let crossing = turn.ue.chain.handover.take();
     match turn.ue.handover.take() {
         None => {}
         Some(Handover::Switching(_)) => turn.note(Note::Failed(Kind::PathSwitch, 0)),
         Some(Handover::Moving(moving)) => {
             turn.note(Note::Failed(Kind::Handover, 0));
             user_plane::step_all(turn, || Input::HandoverCancelled);
-            elsewhere::cancel(turn, &moving);
-            if crossing.is_some_and(|crossing| matches!(crossing.stage, CrossingStage::Preparing { .. })) {
+            smf_updates::cancel(turn, &moving);
+            if crossing.is_some_and(|crossing| matches!(crossing.stage, HandoverSmfStage::Preparing { .. })) {
                 // The target has not heard of it.
                 return;
             }

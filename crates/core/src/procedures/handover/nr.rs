@@ -1,6 +1,6 @@
 //! Handover's messages in NGAP (TS 38.413 9.2.3).
 
-use crate::context::{Capability, Connection, NextHop};
+use crate::context::{Connection, NextHop, UeSecurityCapability};
 use crate::n2::{Cause, ambr_to, capability_to, encode, plmn_to, snssai_to};
 use crate::subscription::Ambr;
 use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai};
@@ -18,7 +18,7 @@ fn allowed_nssai(allowed: &[Snssai]) -> AllowedNSSAI {
 /// with each session its transfer: Path Switch Request Acknowledge Transfer, or Unsuccessful Transfer.
 pub fn path_switch_acknowledge(
     connection: &Connection,
-    capability: Option<Capability>,
+    capability: Option<UeSecurityCapability>,
     next_hop: NextHop,
     switched: Vec<(u8, Vec<u8>)>,
     released: Vec<(u8, Vec<u8>)>,
@@ -78,7 +78,7 @@ pub struct Request<'a> {
     /// UE aggregate maximum bit rate.
     pub ambr: Ambr,
     /// UE security capabilities.
-    pub capability: Capability,
+    pub capability: UeSecurityCapability,
     /// {NH, NCC}.
     pub next_hop: NextHop,
     /// Sessions: identity, slice and Handover Request Transfer.

@@ -9,7 +9,7 @@ pub mod nr;
 use crate::context::Retry;
 use crate::procedures::common::user_plane;
 use crate::session::Input;
-use crate::turn::{Effect, Kind, Note, Turn};
+use crate::step::{Effect, Kind, Note, StepContext};
 use serde::{Deserialize, Serialize};
 use vireo_types::Instant;
 
@@ -28,20 +28,20 @@ impl Paging {
 }
 
 /// Pages the UE; `None` if it cannot be called, and is told of as unreachable then.
-pub fn begin(turn: &mut Turn<'_, '_>) -> Option<Paging> {
+pub fn begin(turn: &mut StepContext<'_, '_>) -> Option<Paging> {
     turn.note(Note::Started(Kind::Paging));
     if turn.ue.unreachable || turn.ue.identity.tmsi.is_none() {
-        give_up(turn);
+        on_no_response(turn);
         return None;
     }
     page(turn);
     let retry = Retry::start(turn.now(), turn.env.config.timers.t3513);
-    Some(Paging { retry, started: turn.arrived() })
+    Some(Paging { retry, started: turn.received_at() })
 }
 
 /// One page in every cell of the registration area. A UE that did not complete the change of its 5G-GUTI may listen to
 /// either 5G-TMSI (TS 24.501 5.5.1.2.8 c).
-fn page(turn: &mut Turn<'_, '_>) {
+fn page(turn: &mut StepContext<'_, '_>) {
     let (ue, env) = (&turn.ue, &turn.env);
     let tmsis = [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten();
     let pdus: Vec<_> = tmsis.map(|tmsi| nr::paging(env.config.guami(), tmsi, &ue.area)).collect();
@@ -53,12 +53,12 @@ fn page(turn: &mut Turn<'_, '_>) {
 }
 
 /// The UE is back.
-pub fn answered(turn: &mut Turn<'_, '_>, paging: Paging) {
+pub fn answered(turn: &mut StepContext<'_, '_>, paging: Paging) {
     turn.note(Note::Succeeded(Kind::Paging, paging.started));
 }
 
 /// The deadline passed: `None` when the UE is given up.
-pub fn on_deadline(turn: &mut Turn<'_, '_>, paging: Paging) -> Option<Paging> {
+pub fn on_deadline(turn: &mut StepContext<'_, '_>, paging: Paging) -> Option<Paging> {
     let timers = turn.env.config.timers;
     if paging.retry.deadline > turn.now() {
         return Some(paging);
@@ -69,14 +69,14 @@ pub fn on_deadline(turn: &mut Turn<'_, '_>, paging: Paging) -> Option<Paging> {
             Some(Paging { retry, ..paging })
         }
         None => {
-            give_up(turn);
+            on_no_response(turn);
             None
         }
     }
 }
 
 /// The sessions are told; a deregistration that was wanted stays wanted, and the engine does it without the UE.
-fn give_up(turn: &mut Turn<'_, '_>) {
+fn on_no_response(turn: &mut StepContext<'_, '_>) {
     turn.note(Note::Failed(Kind::Paging, 0));
     user_plane::step_all(turn, || Input::Unreachable);
     let wanted = &mut turn.ue.wanted;

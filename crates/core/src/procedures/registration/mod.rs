@@ -3,13 +3,13 @@
 pub mod nr;
 
 use crate::config::SliceProfile;
-use crate::context::{Capability, Registration, Retry, Wanted};
+use crate::context::{PendingWork, Registration, Retry, UeSecurityCapability};
 use crate::n2::{self, Cause};
-use crate::procedures::common::securing::{Awaited, Progress, Securing};
-use crate::procedures::common::{context_setup, remote, user_plane};
-use crate::session::{Input, Ran};
+use crate::procedures::common::security_setup::{Awaited, Progress, SecuritySetup};
+use crate::procedures::common::{context_setup, smf_requests, user_plane};
+use crate::session::{Input, RanState};
+use crate::step::{Effect, Kind, Note, StepContext};
 use crate::subscription::{SubscriberIdentity, Subscription};
-use crate::turn::{Effect, Kind, Note, Turn};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use vireo_types::{Instant, Snssai, Tai, limits};
@@ -28,7 +28,7 @@ pub struct Request {
     /// How the UE named itself.
     pub identity: RequestIdentity,
     /// UE security capability, if the message had it.
-    pub capability: Option<Capability>,
+    pub capability: Option<UeSecurityCapability>,
     /// Requested NSSAI.
     pub requested: Vec<Snssai>,
     /// Sessions with uplink data, a bit each.
@@ -84,7 +84,7 @@ pub struct Registering {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Stage {
     /// Identification, authentication, security mode.
-    Securing(Securing),
+    Securing(SecuritySetup),
     /// Registration Accept sent (T3550).
     Accepted {
         retry: Retry,
@@ -116,7 +116,7 @@ impl Registering {
     }
 
     /// The sub-procedure that identifies and authenticates, while it runs.
-    pub fn securing(&mut self) -> Option<&mut Securing> {
+    pub fn securing(&mut self) -> Option<&mut SecuritySetup> {
         match &mut self.stage {
             Stage::Securing(securing) => Some(securing),
             Stage::Accepted { .. } => None,
@@ -128,9 +128,9 @@ impl Registering {
 pub type Next = Option<Registering>;
 
 /// A Registration Request arrives. `verified`: it came under the UE's security context.
-pub fn begin(turn: &mut Turn<'_, '_>, request: Request, verified: bool) -> Next {
+pub fn begin(turn: &mut StepContext<'_, '_>, request: Request, verified: bool) -> Next {
     turn.note(Note::Started(request.kind.counted()));
-    let started = turn.arrived();
+    let started = turn.received_at();
     if request.kind == RequestKind::Unserved {
         return reject(turn, request.kind.counted(), GmmCause::FiveGsServicesNotAllowed);
     }
@@ -157,15 +157,15 @@ pub fn begin(turn: &mut Turn<'_, '_>, request: Request, verified: bool) -> Next 
         RequestIdentity::Suci(octets) => Some(SubscriberIdentity::Suci(octets.clone())),
         RequestIdentity::Guti | RequestIdentity::MappedGuti | RequestIdentity::Other => None,
     };
-    let progress = Securing::start(turn, identity, request.ngksi, capability);
+    let progress = SecuritySetup::start(turn, identity, request.ngksi, capability);
     carry_on(turn, request, started, progress)
 }
 
 /// The sub-procedure went on.
 pub fn secure(
-    turn: &mut Turn<'_, '_>,
+    turn: &mut StepContext<'_, '_>,
     registering: Registering,
-    step: impl FnOnce(Securing, &mut Turn<'_, '_>) -> Progress,
+    step: impl FnOnce(SecuritySetup, &mut StepContext<'_, '_>) -> Progress,
 ) -> Next {
     let Registering { request, started, stage } = registering;
     match stage {
@@ -174,13 +174,13 @@ pub fn secure(
             carry_on(turn, request, started, progress)
         }
         accepted @ Stage::Accepted { .. } => {
-            turn.not_foreseen();
+            turn.on_unexpected_message();
             Some(Registering { request, started, stage: accepted })
         }
     }
 }
 
-fn carry_on(turn: &mut Turn<'_, '_>, request: Request, started: Instant, progress: Progress) -> Next {
+fn carry_on(turn: &mut StepContext<'_, '_>, request: Request, started: Instant, progress: Progress) -> Next {
     match progress {
         Progress::Waiting(securing) => Some(Registering { request, started, stage: Stage::Securing(securing) }),
         Progress::Secured(container) => {
@@ -220,7 +220,7 @@ fn slices(
     (allowed, rejected)
 }
 
-fn accept(turn: &mut Turn<'_, '_>, request: Request, started: Instant) -> Next {
+fn accept(turn: &mut StepContext<'_, '_>, request: Request, started: Instant) -> Next {
     let subscription = turn.ue.subscription.clone().unwrap_or_default();
     let (mut allowed, rejected) = slices(turn.env.config, &subscription, &request.requested);
     if request.kind != RequestKind::Initial && request.requested.is_empty() && !turn.ue.allowed.is_empty() {
@@ -269,7 +269,7 @@ fn accept(turn: &mut Turn<'_, '_>, request: Request, started: Instant) -> Next {
     let wanted = request.uplink_data | std::mem::take(&mut turn.ue.wanted.sessions);
     let sessions = user_plane::activate(turn, |psi| wanted >> psi & 1 == 1);
     // An SMF elsewhere has not answered yet; what it has for the RAN follows.
-    let asked = remote::activate(turn, wanted);
+    let asked = smf_requests::activate(turn, wanted);
     let back = sessions.iter().fold(asked, |bits, s| bits | 1 << s.psi);
     let nas = nr::accept(turn, &request, &rejected, back);
     context_setup::set_up(turn, nas, sessions);
@@ -278,7 +278,7 @@ fn accept(turn: &mut Turn<'_, '_>, request: Request, started: Instant) -> Next {
 }
 
 /// The registration area: all areas of the network, of the PLMN that the UE is in, its own first.
-fn area(turn: &Turn<'_, '_>) -> SmallVec<[Tai; 4]> {
+fn area(turn: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
     let config = turn.env.config;
     let here = turn.ue.connection.map(|c| c.tai);
     let plmn = here.map_or(config.plmns[0], |tai| tai.plmn);
@@ -288,33 +288,33 @@ fn area(turn: &Turn<'_, '_>) -> SmallVec<[Tai; 4]> {
 }
 
 /// An update of a UE that has no more to say leaves a connection that nobody needs (5.5.1.3.4, TS 23.502 4.2.2.2.2).
-fn release_if_done(turn: &mut Turn<'_, '_>, request: &Request) {
+fn release_if_done(turn: &mut StepContext<'_, '_>, request: &Request) {
     let update = matches!(request.kind, RequestKind::Mobility | RequestKind::Periodic);
-    let idle = turn.ue.sessions.iter().all(|s| s.ran == Ran::Idle) && turn.ue.wanted == Wanted::default();
-    let idle = idle && turn.ue.chain.sessions.iter().all(|s| !s.up) && turn.ue.chain.waiting.is_empty();
+    let idle = turn.ue.sessions.iter().all(|s| s.ran == RanState::Idle) && turn.ue.wanted == PendingWork::default();
+    let idle = idle && turn.ue.chain.sessions.iter().all(|s| !s.up) && turn.ue.chain.deferred.is_empty();
     if update && !request.follow_on && idle {
         turn.release(Cause::nas(CauseNas::normal_release));
     }
 }
 
 /// REGISTRATION COMPLETE.
-pub fn complete(turn: &mut Turn<'_, '_>, registering: Registering) -> Next {
+pub fn complete(turn: &mut StepContext<'_, '_>, registering: Registering) -> Next {
     match registering.stage {
         Stage::Accepted { .. } => {
             turn.note(Note::Succeeded(registering.request.kind.counted(), registering.started));
-            settle(turn);
+            confirm_guti(turn);
             release_if_done(turn, &registering.request);
             None
         }
         Stage::Securing(_) => {
-            turn.out_of_place();
+            turn.send_status_98();
             Some(registering)
         }
     }
 }
 
 /// The new 5G-GUTI is the one: the old goes, and so does another context of the same subscriber.
-fn settle(turn: &mut Turn<'_, '_>) {
+fn confirm_guti(turn: &mut StepContext<'_, '_>) {
     if let Some(old) = turn.ue.identity.old_tmsi.take() {
         turn.effect(Effect::FreeTmsi(old));
     }
@@ -324,7 +324,7 @@ fn settle(turn: &mut Turn<'_, '_>) {
 }
 
 /// The deadline passed.
-pub fn on_deadline(turn: &mut Turn<'_, '_>, mut registering: Registering) -> Next {
+pub fn on_deadline(turn: &mut StepContext<'_, '_>, mut registering: Registering) -> Next {
     let timers = turn.env.config.timers;
     match &mut registering.stage {
         Stage::Securing(_) => secure(turn, registering, |s, turn| s.on_deadline(turn)),
@@ -335,14 +335,14 @@ pub fn on_deadline(turn: &mut Turn<'_, '_>, mut registering: Registering) -> Nex
                 let subscription = turn.ue.subscription.clone().unwrap_or_default();
                 let (_, rejected) = slices(turn.env.config, &subscription, &registering.request.requested);
                 if let Some(nas) = nr::accept(turn, &registering.request, &rejected, *back) {
-                    turn.send_ready(nas);
+                    turn.send_encoded_nas(nas);
                 }
                 Some(registering)
             }
             None => {
                 // 5.5.1.2.8 c: the UE counts as registered, and both 5G-GUTIs stay valid.
                 turn.note(Note::Failed(registering.request.kind.counted(), 0));
-                leave_uncompleted(turn, &registering);
+                end_without_complete(turn, &registering);
                 None
             }
         },
@@ -350,40 +350,40 @@ pub fn on_deadline(turn: &mut Turn<'_, '_>, mut registering: Registering) -> Nex
 }
 
 /// The NG connection is gone (5.5.1.2.8 b): what was accepted stays accepted.
-pub fn on_connection_lost(turn: &mut Turn<'_, '_>, registering: &Registering) -> Next {
+pub fn on_connection_lost(turn: &mut StepContext<'_, '_>, registering: &Registering) -> Next {
     turn.note(Note::Failed(registering.request.kind.counted(), 0));
     if matches!(registering.stage, Stage::Accepted { .. }) {
-        leave_uncompleted(turn, registering);
+        end_without_complete(turn, registering);
     }
     None
 }
 
 /// The UE may have the accept: the context is the subscriber's, unless the UE has begun anew meanwhile and completed that, on another
 /// connection (5.5.1.2.8 d: the earlier one is aborted then).
-fn leave_uncompleted(turn: &mut Turn<'_, '_>, registering: &Registering) {
+fn end_without_complete(turn: &mut StepContext<'_, '_>, registering: &Registering) {
     if let Some(supi) = turn.ue.identity.supi {
         turn.effect(Effect::BindSupiSince(supi, registering.started));
     }
 }
 
 /// Rejects with a cause and releases the connection.
-pub fn reject(turn: &mut Turn<'_, '_>, counted: Kind, cause: GmmCause) -> Next {
+pub fn reject(turn: &mut StepContext<'_, '_>, counted: Kind, cause: GmmCause) -> Next {
     nr::send_reject(turn, cause, &[]);
     turn.note(Note::Failed(counted, cause.as_u8()));
     turn.release(Cause::nas(CauseNas::normal_release));
-    forget_keys_of_the_unknown(turn);
+    drop_unregistered_keys(turn);
     None
 }
 
 /// Rejects a request unread, because there is too much to do (5.5.1.2.5, 5.5.1.3.5: #22).
-pub fn turn_away(turn: &mut Turn<'_, '_>) {
+pub fn reject_overloaded(turn: &mut StepContext<'_, '_>) {
     turn.note(Note::Started(Kind::Registration));
     reject(turn, Kind::Registration, GmmCause::Congestion);
 }
 
 /// Ends the attempt of a UE that has not proved who it is (5.5.1.2.5: #22), and its connection. The RAN is told to release
 /// that, and nobody awaits its answer.
-pub fn evict(turn: &mut Turn<'_, '_>, registering: Option<&Registering>) {
+pub fn evict(turn: &mut StepContext<'_, '_>, registering: Option<&Registering>) {
     if let Some(registering) = registering {
         nr::send_reject(turn, GmmCause::Congestion, &[]);
         turn.note(Note::Failed(registering.request.kind.counted(), GmmCause::Congestion.as_u8()));
@@ -392,19 +392,19 @@ pub fn evict(turn: &mut Turn<'_, '_>, registering: Option<&Registering>) {
         turn.send(|c| n2::context_release_command(c, Cause::nas(CauseNas::normal_release)));
     }
     turn.ue.connection = None;
-    forget_keys_of_the_unknown(turn);
+    drop_unregistered_keys(turn);
 }
 
-fn reject_slices(turn: &mut Turn<'_, '_>, counted: Kind, rejected: &[Snssai]) -> Next {
+fn reject_slices(turn: &mut StepContext<'_, '_>, counted: Kind, rejected: &[Snssai]) -> Next {
     nr::send_reject(turn, GmmCause::NoNetworkSlicesAvailable, rejected);
     turn.note(Note::Failed(counted, GmmCause::NoNetworkSlicesAvailable.as_u8()));
     turn.release(Cause::nas(CauseNas::normal_release));
-    forget_keys_of_the_unknown(turn);
+    drop_unregistered_keys(turn);
     None
 }
 
 /// A UE that was rejected before it ever registered leaves nothing behind it.
-fn forget_keys_of_the_unknown(turn: &mut Turn<'_, '_>) {
+fn drop_unregistered_keys(turn: &mut StepContext<'_, '_>) {
     if turn.ue.registration == Registration::Deregistered && turn.ue.identity.tmsi.is_none() {
         turn.ue.security = None;
     }

@@ -1,11 +1,11 @@
 //! Registration's messages in NAS-5GS.
 
 use super::{Request, RequestIdentity, RequestKind};
-use crate::context::{Capability, UeContext};
+use crate::context::{UeContext, UeSecurityCapability};
 use crate::n2::{sd_octets, tac_octets};
 use crate::procedures::common::congestion::back_off;
 use crate::procedures::common::user_plane::{bitmap, bitmap_octets, status};
-use crate::turn::Turn;
+use crate::step::StepContext;
 use vireo_types::{Guti, Snssai, Tai, limits};
 use vireo_wire::nas::*;
 
@@ -30,7 +30,7 @@ pub fn read(message: &NasRegistrationRequest) -> Request {
         follow_on: message.fgs_registration_type.follow_on_request(),
         ngksi: message.ngksi.value & 0x07,
         identity,
-        capability: message.ue_security_capability.as_ref().map(|c| Capability::new(&c.value)),
+        capability: message.ue_security_capability.as_ref().map(|c| UeSecurityCapability::new(&c.value)),
         requested: message.requested_nssai.as_ref().map(requested).unwrap_or_default(),
         uplink_data: message.uplink_data_status.as_ref().map_or(0, |s| bitmap(&s.value)),
         session_status: message.pdu_session_status.as_ref().map(|s| bitmap(&s.value)),
@@ -89,7 +89,7 @@ fn tai_list(area: &[Tai]) -> Option<NasFGsTrackingAreaIdentityList> {
 }
 
 /// REGISTRATION ACCEPT (8.2.7) of the context as it is, protected. `back`: the sessions whose user plane comes back.
-pub fn accept(turn: &mut Turn<'_, '_>, request: &Request, rejected: &[Snssai], back: u16) -> Option<Vec<u8>> {
+pub fn accept(turn: &mut StepContext<'_, '_>, request: &Request, rejected: &[Snssai], back: u16) -> Option<Vec<u8>> {
     let config = turn.env.config;
     let t3512 = config.timers.t3512.as_secs();
     let t3512 = if t3512 == 0 { Ok(NasT3512Value::deactivated()) } else { NasT3512Value::from_seconds(t3512) };
@@ -135,7 +135,7 @@ fn rejected_nssai(rejected: &[Snssai]) -> Option<NasRejectedNssai> {
 }
 
 /// Sends REGISTRATION REJECT (8.2.9).
-pub fn send_reject(turn: &mut Turn<'_, '_>, cause: GmmCause, rejected: &[Snssai]) {
+pub fn send_reject(turn: &mut StepContext<'_, '_>, cause: GmmCause, rejected: &[Snssai]) {
     let mut message = NasRegistrationReject::new(NasFGmmCause::from_cause(cause));
     if cause == GmmCause::Congestion
         && let Some(timer) = back_off(turn)

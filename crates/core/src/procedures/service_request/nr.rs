@@ -3,7 +3,7 @@
 use super::Request;
 use crate::procedures::common::congestion::back_off;
 use crate::procedures::common::user_plane::{bitmap, bitmap_octets, status};
-use crate::turn::Turn;
+use crate::step::StepContext;
 use vireo_wire::nas::*;
 
 /// What a Service Request asks for.
@@ -15,7 +15,7 @@ pub fn read(message: &NasServiceRequest) -> Request {
 }
 
 /// SERVICE ACCEPT (8.2.17), protected. `back`: the sessions whose user plane comes back.
-pub fn accept(turn: &mut Turn<'_, '_>, request: Request, back: u16) -> Option<Vec<u8>> {
+pub fn accept(turn: &mut StepContext<'_, '_>, request: Request, back: u16) -> Option<Vec<u8>> {
     let mut message = NasServiceAccept::new();
     if request.session_status.is_some() {
         message = message.with_pdu_session_status(NasPduSessionStatus::new(bitmap_octets(status(turn.ue))));
@@ -30,7 +30,7 @@ pub fn accept(turn: &mut Turn<'_, '_>, request: Request, back: u16) -> Option<Ve
 }
 
 /// Sends SERVICE REJECT (8.2.18).
-pub fn send_reject(turn: &mut Turn<'_, '_>, cause: GmmCause) {
+pub fn send_reject(turn: &mut StepContext<'_, '_>, cause: GmmCause) {
     let mut message = NasServiceReject::new(NasFGmmCause::from_cause(cause));
     if cause == GmmCause::Congestion
         && let Some(timer) = back_off(turn)

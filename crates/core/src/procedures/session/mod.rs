@@ -3,21 +3,21 @@
 
 pub mod nr;
 
-use crate::chain::Update;
 use crate::config::SliceProfile;
 use crate::context::RanContext;
 use crate::n2::SessionItems;
-use crate::procedures::common::{remote, user_plane};
+use crate::procedures::common::{smf_requests, user_plane};
+use crate::sba::SmfUpdateRequest;
 use crate::session::{self, Create, Input, N2Sm};
+use crate::step::{Kind, Note, StepContext};
 use crate::subscription::{DnnSubscription, Subscription};
-use crate::turn::{Kind, Note, Turn};
 use std::net::SocketAddr;
 use vireo_types::{Dnn, Snssai, limits};
 use vireo_wire::nas::GmmCause;
 
 /// What UL NAS TRANSPORT says beside the 5GSM message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transport<'a> {
+pub struct UlNasTransport<'a> {
     /// PDU session identity.
     pub psi: u8,
     /// Whether the UE asks for a new session.
@@ -31,7 +31,7 @@ pub struct Transport<'a> {
 }
 
 /// A 5GSM message of the UE.
-pub fn uplink(turn: &mut Turn<'_, '_>, transport: Transport<'_>) {
+pub fn uplink(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     if turn.env.config.smf_elsewhere {
         return uplink_to_smf(turn, transport);
     }
@@ -50,14 +50,14 @@ pub fn uplink(turn: &mut Turn<'_, '_>, transport: Transport<'_>) {
 }
 
 /// The same of a session that an SMF elsewhere has, or shall have.
-fn uplink_to_smf(turn: &mut Turn<'_, '_>, transport: Transport<'_>) {
+fn uplink_to_smf(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     if transport.initial {
         let forgotten = turn.ue.chain.sessions.iter().position(|s| s.psi == transport.psi && s.is_live());
         if let Some(at) = forgotten {
-            remote::end(turn, at);
+            smf_requests::end(turn, at);
         }
         create(turn, transport);
-    } else if !remote::update(turn, transport.psi, Update::N1(transport.n1.to_vec())) {
+    } else if !smf_requests::update(turn, transport.psi, SmfUpdateRequest::N1(transport.n1.to_vec())) {
         nr::send_back(turn, transport.psi, transport.n1, GmmCause::PayloadWasNotForwarded);
     }
 }
@@ -83,9 +83,9 @@ fn choose<'s>(
     Ok((slice.snssai, network.ok_or(GmmCause::DnnNotSupportedOrNotSubscribedInTheSlice)?))
 }
 
-fn create(turn: &mut Turn<'_, '_>, transport: Transport<'_>) {
+fn create(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     turn.note(Note::Started(Kind::Session));
-    let refuse = |turn: &mut Turn<'_, '_>, cause: GmmCause| {
+    let refuse = |turn: &mut StepContext<'_, '_>, cause: GmmCause| {
         turn.note(Note::Failed(Kind::Session, cause.as_u8()));
         nr::send_back(turn, transport.psi, transport.n1, cause);
     };
@@ -109,7 +109,7 @@ fn create(turn: &mut Turn<'_, '_>, transport: Transport<'_>) {
         }
         Ok((snssai, network)) if turn.env.config.smf_elsewhere => {
             let dnn = network.dnn.clone();
-            remote::create(turn, supi, (transport.psi, transport.n1), (snssai, dnn));
+            smf_requests::create(turn, supi, (transport.psi, transport.n1), (snssai, dnn));
         }
         Ok((snssai, network)) => {
             // A position that no session has: the SEID's session part (DESIGN decision 7).
@@ -134,10 +134,10 @@ fn create(turn: &mut Turn<'_, '_>, transport: Transport<'_>) {
 }
 
 /// NGAP transfers of the RAN for sessions.
-pub fn transfers(turn: &mut Turn<'_, '_>, kind: N2Sm, items: SessionItems) {
+pub fn transfers(turn: &mut StepContext<'_, '_>, kind: N2Sm, items: SessionItems) {
     for (psi, transfer) in items {
         if turn.env.config.smf_elsewhere {
-            if !remote::update(turn, psi, Update::N2(kind, transfer)) {
+            if !smf_requests::update(turn, psi, SmfUpdateRequest::N2(kind, transfer)) {
                 turn.note(Note::fault("session-unknown"));
             }
             continue;
@@ -151,7 +151,7 @@ pub fn transfers(turn: &mut Turn<'_, '_>, kind: N2Sm, items: SessionItems) {
 
 /// The operator wants the UE's sessions at another UPF. What cannot be done now, because the UE is on its way somewhere or
 /// about something else, is refused: a move can be asked for again.
-pub fn relocate(turn: &mut Turn<'_, '_>, upf: SocketAddr) {
+pub fn relocate(turn: &mut StepContext<'_, '_>, upf: SocketAddr) {
     let settled = turn.ue.connection.is_none_or(|connection| connection.ran == RanContext::SetUp);
     let busy = turn.ue.procedure.is_some() || turn.ue.handover.is_some() || !turn.ue.is_registered() || !settled;
     for at in (0..turn.ue.sessions.len()).rev() {

@@ -1,12 +1,12 @@
 //! NAS transport of 5GSM messages (TS 24.501 5.4.5).
 
-use super::Transport;
-use crate::turn::Turn;
+use super::UlNasTransport;
+use crate::step::StepContext;
 use vireo_types::Snssai;
 use vireo_wire::nas::*;
 
 /// What UL NAS TRANSPORT says; `None` if it carries no 5GSM message or names no session.
-pub fn read(message: &NasUlNasTransport) -> Option<Transport<'_>> {
+pub fn read(message: &NasUlNasTransport) -> Option<UlNasTransport<'_>> {
     if !message.payload_container_type.is_n1_sm() {
         return None;
     }
@@ -18,7 +18,7 @@ pub fn read(message: &NasUlNasTransport) -> Option<Transport<'_>> {
     // An "existing session" that is not there is a new one here: there is no other access to move it from.
     let initial = request.is_some_and(|r| r.is_initial());
     let snssai = message.s_nssai.as_ref().and_then(|s| s.parse());
-    Some(Transport {
+    Some(UlNasTransport {
         psi,
         initial,
         snssai: snssai.map(|c| Snssai { sst: c.sst, sd: c.sd.map(|[a, b, c]| u32::from_be_bytes([0, a, b, c])) }),
@@ -28,7 +28,7 @@ pub fn read(message: &NasUlNasTransport) -> Option<Transport<'_>> {
 }
 
 /// Gives a 5GSM message back that could not be forwarded, with the cause (5.4.5.3.1 h).
-pub fn send_back(turn: &mut Turn<'_, '_>, psi: u8, n1: &[u8], cause: GmmCause) {
+pub fn send_back(turn: &mut StepContext<'_, '_>, psi: u8, n1: &[u8], cause: GmmCause) {
     let message = NasDlNasTransport::new(
         NasPayloadContainerType::from_kind(PayloadContainerKind::N1SmInformation),
         NasPayloadContainer::new(n1.to_vec()),

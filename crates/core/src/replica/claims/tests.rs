@@ -38,19 +38,19 @@ impl Host {
     /// A context comes, whose last commit may have claimed at some time.
     fn takes_over(&mut self, ue: Ltmsi, claimed: Option<Instant>) -> Option<Claim> {
         self.contexts.insert(ue);
-        let verdict = self.claims.enters(&context(ue), |claimed| claimed == ue, || claimed);
+        let verdict = self.claims.resolve(&context(ue), |claimed| claimed == ue, || claimed);
         match (verdict, self.bound) {
-            (Verdict::Goes, _) => {
+            (ClaimResolution::Goes, _) => {
                 self.contexts.remove(&ue);
                 return None;
             }
-            (Verdict::Registers, _) | (Verdict::Unknown, Some(_)) => {}
-            (Verdict::Stays | Verdict::Unknown, other) => {
+            (ClaimResolution::Registers, _) | (ClaimResolution::Unknown, Some(_)) => {}
+            (ClaimResolution::Stays | ClaimResolution::Unknown, other) => {
                 self.contexts.retain(|own| *own == ue || Some(*own) != other);
                 self.bound = Some(ue);
             }
         }
-        match self.claims.again((supi(), ue), |_| false, claimed?, NOW) {
+        match self.claims.repeat_for_takeover((supi(), ue), |_| false, claimed?, NOW) {
             Ok(claim) => {
                 let old = self.bound.replace(ue).filter(|old| *old != ue);
                 self.contexts.retain(|ue| Some(*ue) != old);
@@ -65,7 +65,7 @@ impl Host {
     }
 
     fn hears(&mut self, claim: Claim) {
-        if self.claims.hear(claim, NOW) && self.bound.is_some_and(|bound| bound != claim.ue) {
+        if self.claims.on_remote_claim(claim, NOW) && self.bound.is_some_and(|bound| bound != claim.ue) {
             self.contexts.remove(&self.bound.take().unwrap());
         }
     }
@@ -91,7 +91,7 @@ impl World {
         let mut hosts: BTreeMap<usize, Host> = (0..3).map(|n| (n, Host::default())).collect();
         if lately {
             let before = Claim { supi: supi(), ue: OLD, at: Instant(NOW.0 - 1) };
-            hosts.values_mut().for_each(|host| assert!(host.claims.hear(before, NOW)));
+            hosts.values_mut().for_each(|host| assert!(host.claims.on_remote_claim(before, NOW)));
         }
         let old = hosts.get_mut(&1).unwrap();
         (old.contexts, old.bound) = (BTreeSet::from([OLD]), Some(OLD));
@@ -184,18 +184,28 @@ fn a_claim_that_comes_after_a_later_one_changes_nothing() {
     let later = Instant(NOW.0 + 5);
     let (first, second) = (Claim { supi: supi(), ue: OLD, at: NOW }, Claim { supi: supi(), ue: NEW, at: later });
     let mut claims = Claims::default();
-    assert!(claims.hear(second, NOW) && !claims.hear(first, NOW) && claims.hear(second, NOW));
+    assert!(
+        claims.on_remote_claim(second, NOW)
+            && !claims.on_remote_claim(first, NOW)
+            && claims.on_remote_claim(second, NOW)
+    );
     assert_eq!(claims.of(supi()), Some(NEW));
-    assert_eq!(claims.again((supi(), OLD), |_| false, NOW, NOW), Err(Verdict::Goes), "who takes the older one over");
+    assert_eq!(
+        claims.repeat_for_takeover((supi(), OLD), |_| false, NOW, NOW),
+        Err(ClaimResolution::Goes),
+        "who takes the older one over"
+    );
     // A host whose clock is behind has a registration after all that.
     let third = claims.binds(supi(), OLD, NOW, NOW);
     assert!(third.at > later);
     let mut other = Claims::default();
-    assert!(other.hear(second, NOW) && other.hear(third, NOW) && !other.hear(second, NOW));
+    assert!(
+        other.on_remote_claim(second, NOW) && other.on_remote_claim(third, NOW) && !other.on_remote_claim(second, NOW)
+    );
     // It is said again as it was, also by who takes over.
-    assert_eq!(other.again((supi(), OLD), |_| false, NOW, NOW), Ok(third));
+    assert_eq!(other.repeat_for_takeover((supi(), OLD), |_| false, NOW, NOW), Ok(third));
     assert_eq!(other.own(NOW).collect::<Vec<_>>(), [third]);
-    assert!(!other.hear(second, NOW));
+    assert!(!other.on_remote_claim(second, NOW));
 }
 
 #[test]
@@ -203,15 +213,15 @@ fn claims_are_known_for_a_while_and_not_without_bound() {
     let mut claims = Claims::default();
     let claim =
         |n: u64| Claim { supi: Supi::from_digits(&(999_700_000_000_000 + n).to_string()).unwrap(), ue: NEW, at: NOW };
-    claims.hear(claim(1), NOW);
-    claims.hear(claim(2), NOW + Duration::from_secs(6));
-    claims.hear(claim(1), NOW + Duration::from_secs(7));
-    claims.hear(claim(3), NOW + Duration::from_secs(12));
+    claims.on_remote_claim(claim(1), NOW);
+    claims.on_remote_claim(claim(2), NOW + Duration::from_secs(6));
+    claims.on_remote_claim(claim(1), NOW + Duration::from_secs(7));
+    claims.on_remote_claim(claim(3), NOW + Duration::from_secs(12));
     assert!((1..=3).all(|n| claims.of(claim(n).supi) == Some(NEW)), "1 came again");
-    claims.hear(claim(4), NOW + Duration::from_secs(18));
+    claims.on_remote_claim(claim(4), NOW + Duration::from_secs(18));
     assert_eq!([1, 2, 3, 4].map(|n| claims.of(claim(n).supi).is_some()), [false, false, true, true]);
     assert_eq!(claims.forgotten_early(), 0, "their time was over");
-    (5..MOST as u64 + 10).for_each(|n| assert!(claims.hear(claim(n), NOW + Duration::from_secs(19))));
+    (5..MOST as u64 + 10).for_each(|n| assert!(claims.on_remote_claim(claim(n), NOW + Duration::from_secs(19))));
     assert_eq!((claims.last.len(), claims.order.len()), (MOST, MOST));
     // 3 to 9.
     assert_eq!((claims.forgotten_early(), claims.forgotten_early()), (7, 0));
@@ -222,16 +232,16 @@ fn claims_are_known_for_a_while_and_not_without_bound() {
 fn a_claim_is_known_until_a_registration_that_began_before_it_is_given_up() {
     let given_up = Duration::from_secs(30);
     let other = Supi::from_digits("999700000000002").unwrap();
-    for (known, expected) in [(given_up, Err(Verdict::Goes)), (Duration::default(), Ok(NEW))] {
+    for (known, expected) in [(given_up, Err(ClaimResolution::Goes)), (Duration::default(), Ok(NEW))] {
         let mut claims = Claims::new(known);
         let (began, completed) = (NOW, NOW + Duration::from_secs(4));
         // The one that is completed was the subscriber's before, and was claimed then.
-        claims.hear(Claim { supi: supi(), ue: OLD, at: Instant(NOW.0 - 1) }, NOW);
+        claims.on_remote_claim(Claim { supi: supi(), ue: OLD, at: Instant(NOW.0 - 1) }, NOW);
         let claim = claims.binds(supi(), OLD, completed, completed);
         assert_eq!((claim.ue, claim.at), (OLD, completed), "others are told, though they know whose context it is");
         let ends = began + given_up;
         claims.binds(other, NEW, ends, ends);
-        let claimed = claims.again((supi(), NEW), |_| false, began, ends).map(|claim| claim.ue);
+        let claimed = claims.repeat_for_takeover((supi(), NEW), |_| false, began, ends).map(|claim| claim.ue);
         assert_eq!(claimed, expected, "known for {known:?} more");
         // Said again is only what may not have been heard.
         assert!(claims.own(ends).all(|claim| claim.supi == other || claim.ue == NEW));
@@ -239,7 +249,7 @@ fn a_claim_is_known_until_a_registration_that_began_before_it_is_given_up() {
     // By another number that it had, it is the same one.
     let mut claims = Claims::default();
     claims.binds(supi(), OLD, NOW + Duration::from_secs(4), NOW);
-    let claim = claims.again((supi(), NEW), |ue| ue == OLD, NOW, NOW).expect("its own");
+    let claim = claims.repeat_for_takeover((supi(), NEW), |ue| ue == OLD, NOW, NOW).expect("its own");
     assert_eq!((claim.ue, claim.at), (NEW, NOW + Duration::from_secs(4)));
 }
 
@@ -249,13 +259,13 @@ fn a_claim_is_known_until_a_registration_that_began_before_it_is_given_up() {
 fn a_context_that_registers_again_where_nothing_is_known_of_it_is_claimed_again() {
     let (mut joined, mut other) = (Claims::default(), Claims::default());
     let first = Claim { supi: supi(), ue: OLD, at: NOW };
-    other.hear(first, NOW);
+    other.on_remote_claim(first, NOW);
     let later = NOW + Duration::from_secs(5);
-    let gone = |other: &Claims| other.enters(&context(NEW), |claimed| claimed == NEW, || None);
-    assert_eq!(gone(&other), Verdict::Goes, "as long as nobody says more");
+    let gone = |other: &Claims| other.resolve(&context(NEW), |claimed| claimed == NEW, || None);
+    assert_eq!(gone(&other), ClaimResolution::Goes, "as long as nobody says more");
     let claim = joined.binds(supi(), NEW, later, later);
-    assert!(other.hear(claim, later));
-    assert_eq!(gone(&other), Verdict::Stays);
+    assert!(other.on_remote_claim(claim, later));
+    assert_eq!(gone(&other), ClaimResolution::Stays);
     // Had it been told when it joined, it would have known so, too.
     let recent: Vec<Claim> = other.recent(later).collect();
     assert_eq!(recent, [claim]);

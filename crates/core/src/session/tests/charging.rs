@@ -66,12 +66,12 @@ fn what_is_reported_adds_up() {
     bench.modified();
     let report = message(Kind::SESSION_REPORT_REQUEST, bench.sm().cp_seid, 300, 500, pfcp::UsageReportTrigger::PERIO);
     let out = bench.step(Input::Pfcp(&report));
-    assert_eq!(out[0], Output::Carried { uplink: 300, downlink: 500 });
+    assert_eq!(out[0], Output::UsageReported { uplink: 300, downlink: 500 });
     assert_eq!(brief(&out[1..]), "report-response");
     assert_eq!((bench.sm().usage.uplink, bench.sm().usage.downlink), (300, 500));
     bench.step(Input::ReleaseLocally);
     let last = message(Kind::SESSION_DELETION_RESPONSE, bench.sm().cp_seid, 1, 2, pfcp::UsageReportTrigger::TERMR);
-    assert_eq!(bench.step(Input::Pfcp(&last))[0], Output::Carried { uplink: 1, downlink: 2 });
+    assert_eq!(bench.step(Input::Pfcp(&last))[0], Output::UsageReported { uplink: 1, downlink: 2 });
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn a_session_that_goes_to_another_upf_divides_what_is_left() {
         pdr.put(&pfcp::PdrId(1)).put(&pfcp::FTeid::new(Teid(9), Ipv4Addr::LOCALHOST.into()));
     });
     up.finish().expect("a short message");
-    bench.step(Input::PfcpElsewhere(&octets));
+    bench.step(Input::PfcpFromTarget(&octets));
     let ended = message(Kind::SESSION_MODIFICATION_RESPONSE, source, 0, 0, asked);
-    bench.step(Input::PfcpElsewhere(&ended));
+    bench.step(Input::PfcpFromTarget(&ended));
     bench.modified();
     let spent = pfcp::UsageReportTrigger::VOLQU;
     let target = QUOTA - 201_000 - kept;
@@ -132,7 +132,7 @@ fn a_session_that_goes_to_another_upf_divides_what_is_left() {
     bench.wait(Duration::from_secs(1));
     bench.step(Input::Deadline);
     let last = message(Kind::SESSION_DELETION_RESPONSE, source, 5_000, 0, pfcp::UsageReportTrigger::TERMR);
-    let out = bench.step(Input::PfcpElsewhere(&last));
+    let out = bench.step(Input::PfcpFromTarget(&last));
     assert_eq!(granted(&out), Some(kept - 5_000));
     assert_eq!(bench.sm().usage.uplink + bench.sm().usage.downlink, QUOTA - kept + 5_000);
 }

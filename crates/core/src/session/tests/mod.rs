@@ -156,7 +156,7 @@ impl Bench {
             ran: &(),
         };
         let out = step(&mut sm, input, &env);
-        let gone = out.iter().filter(|o| **o == Output::Gone).count();
+        let gone = out.iter().filter(|o| **o == Output::Released).count();
         let freed = out.iter().filter(|o| matches!(o, Output::FreeAddress(..))).count();
         assert_eq!(gone, freed, "addresses are freed exactly when the session is gone: {out:?}");
         self.sm = (gone == 0).then_some(sm);

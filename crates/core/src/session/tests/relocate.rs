@@ -29,7 +29,7 @@ fn elsewhere(bench: &mut Bench, kind: Kind, cause: Cause) -> Vec<Output> {
         });
     }
     message.finish().expect("a short message");
-    bench.step(Input::PfcpElsewhere(&octets))
+    bench.step(Input::PfcpFromTarget(&octets))
 }
 
 fn done(bench: &mut Bench, kind: Kind) -> Vec<Output> {
@@ -135,7 +135,7 @@ fn an_idle_session_goes_and_what_the_source_keeps_reaches_the_ue() {
         message.put(&pfcp::ReportType::DLDR);
         message.finish().expect("a short message");
     }
-    let out = bench.step(Input::PfcpElsewhere(&report));
+    let out = bench.step(Input::PfcpFromTarget(&report));
     assert_eq!((brief(&out), pfcp(&out)[0].0), ("report-response downlinkdata".into(), before));
     bench.wait(on_the_way());
     assert_eq!(bench.step(Input::Deadline), [], "it is not let go with a packet");
@@ -156,7 +156,7 @@ fn a_target_that_refuses_or_is_silent_leaves_the_session_where_it_is() {
         let before = bench.sm().clone();
         bench.step(Input::Relocate(there(), our_seid()));
         let out = match silent {
-            true => bench.step(Input::PfcpElsewhereTimeout),
+            true => bench.step(Input::TargetPfcpTimeout),
             false => elsewhere(&mut bench, Kind::SESSION_ESTABLISHMENT_RESPONSE, Cause::NO_RESOURCES),
         };
         assert_eq!(out, [Output::NotRelocated]);
@@ -260,7 +260,7 @@ fn a_session_that_ends_on_its_way_is_let_go_by_both() {
 #[test]
 fn a_upf_that_restarts_on_the_way_is_not_waited_for() {
     let (mut bench, _) = switched();
-    assert_eq!(pfcp(&bench.step(Input::ElsewhereLost)), [(there(), THERE_SEID, Some(0x201))], "the source is gone");
+    assert_eq!(pfcp(&bench.step(Input::TargetUpfLost)), [(there(), THERE_SEID, Some(0x201))], "the source is gone");
     bench.modified();
     bench.step(Input::N2(N2Sm::ModifyResponse, &[]));
     bench.wait(on_the_way());

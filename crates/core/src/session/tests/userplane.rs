@@ -136,7 +136,7 @@ fn data_in_release_of_lost_tunnel_activates() {
     assert_eq!(brief(&bench.step(Input::Deadline)), "SetupRequest", "the RAN is silent");
     let mut bench = lost();
     assert_eq!(brief(&bench.step(Input::Deactivate)), "downlinkdata");
-    assert_eq!(bench.sm().ran, Ran::Idle);
+    assert_eq!(bench.sm().ran, RanState::Idle);
 }
 
 /// A set-up that runs is finished first: it brings another tunnel.

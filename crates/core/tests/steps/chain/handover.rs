@@ -9,7 +9,7 @@ fn a_path_is_switched_when_the_smfs_of_all_sessions_have() {
         lab.xn(ALL, |_| true);
         let asked = smf.asked(&lab);
         let places = asked.iter().map(|(_, ask)| match ask {
-            Ask::Update { update: Update::Switch(_, (tai, _)), .. } => tai.tac,
+            SmfRequest::Update { update: SmfUpdateRequest::Switch(_, (tai, _)), .. } => tai.tac,
             other => panic!("{other:?}"),
         });
         assert_eq!(places.collect::<Vec<_>>(), [Tac(1 + n as u32); 2], "where the UE is");
@@ -38,7 +38,7 @@ fn a_session_that_is_not_switched_does_not_hold_up_the_others() {
     type Change = fn(&mut Lab, &mut Smf);
     let cases: [(Change, bool, &str); 4] = [
         (|_, smf| drop(smf.sessions.pop()), false, "the SMF has lost it"),
-        (|_, smf| smf.sessions[1].1.ran = session::Ran::Idle, true, "it has no user plane, as the SMF knows it"),
+        (|_, smf| smf.sessions[1].1.ran = session::RanState::Idle, true, "it has no user plane, as the SMF knows it"),
         (
             |lab, smf| {
                 smf.sessions.pop();
@@ -111,7 +111,7 @@ fn a_path_of_which_nothing_is_switched_is_refused() {
     smf.serve(&mut lab);
     assert_eq!((answers(&lab), lab.notes.contains(&Note::Failed(Kind::PathSwitch, 0))), ((0, 1), true));
     let context = lab.context().expect("a context");
-    assert!(context.is_registered() && context.connection.is_none() && context.chain.crossing.is_none());
+    assert!(context.is_registered() && context.connection.is_none() && context.chain.handover.is_none());
     smf.silent = false;
     smf.serve(&mut lab);
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));

@@ -2,14 +2,14 @@
 //! and when somebody gives up.
 
 use super::*;
-use vireo_core::chain::{Accept, HandoverStep};
 use vireo_core::procedures::service_request::Request;
+use vireo_core::sba::{HandoverStep, PendingServiceAccept};
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
 
 /// What the AMF has asked of a handover by N2: of which session, and how far that is.
-fn steps(asked: &[(u32, Ask)]) -> Vec<(u32, &'static str)> {
-    let step = |(number, ask): &(u32, Ask)| match ask {
-        Ask::Update { update: Update::Handover(_, step), .. } => {
+fn steps(asked: &[(u32, SmfRequest)]) -> Vec<(u32, &'static str)> {
+    let step = |(number, ask): &(u32, SmfRequest)| match ask {
+        SmfRequest::Update { update: SmfUpdateRequest::Handover(_, step), .. } => {
             let step = match step {
                 HandoverStep::Prepare { .. } => "prepare",
                 HandoverStep::Prepared(N2Sm::HandoverRequestAcknowledge, _) => "prepared",
@@ -186,7 +186,7 @@ fn who_does_not_answer_is_waited_for_ten_seconds() {
         lab.wait(Duration::from_secs(9));
         assert!(lab.context().is_some_and(|c| c.handover.is_some()), "{step}");
         lab.wait(Duration::from_secs(2));
-        assert!(lab.context().is_some_and(|c| c.handover.is_none() && c.chain.crossing.is_none()), "{step}");
+        assert!(lab.context().is_some_and(|c| c.handover.is_none() && c.chain.handover.is_none()), "{step}");
         lab.reachable = true;
         let failed = usize::from(step != "on its way");
         assert_eq!(sent(&lab, NgapPduKind::Unsuccessful_HandoverPreparation), failed, "{step}");
@@ -208,7 +208,7 @@ fn a_session_that_is_not_prepared_does_not_stop_the_others() {
         (
             |_, smf| {
                 let sm = &mut smf.sessions[1].1;
-                (sm.ran, sm.downlink) = (session::Ran::Idle, None);
+                (sm.ran, sm.downlink) = (session::RanState::Idle, None);
             },
             "it has no user plane, as the SMF knows it",
         ),
@@ -240,7 +240,7 @@ fn a_session_that_is_not_prepared_does_not_stop_the_others() {
             smf.serve(&mut lab);
             assert_eq!(succeeded(&lab, Kind::Handover), 1, "{step}: {why}");
             let context = lab.context().expect("a context");
-            assert!(context.handover.is_none() && context.source.is_none() && context.chain.crossing.is_none());
+            assert!(context.handover.is_none() && context.source.is_none() && context.chain.handover.is_none());
             let to = std::net::IpAddr::from([127, 0, 0, 3]);
             assert_eq!(towards(&smf), [(5, to)], "{step}: {why}");
             let up: Vec<_> = context.chain.sessions.iter().filter(|s| s.up).map(|s| s.psi).collect();
@@ -311,7 +311,7 @@ fn an_answer_that_comes_once_more_changes_nothing() {
         assert_eq!(steps(&asked), [(0, step), (1, step)]);
         for (number, ask) in asked {
             smf.answer(&mut lab, number, ask.clone());
-            lab.event(Event::Smf { number, ask, answer: Answer::Silence, carried: None });
+            lab.event(Event::Smf { number, ask, answer: SmfResponse::Silence, carried: None });
             lab.settle();
         }
     }
@@ -325,7 +325,7 @@ fn one_is_silent(step: &'static str) -> (Lab, Smf) {
     let (mut lab, mut smf) = until(step);
     let mut asked = smf.asked(&lab);
     let (number, ask) = asked.remove(1);
-    lab.event(Event::Smf { number, ask, answer: Answer::Silence, carried: None });
+    lab.event(Event::Smf { number, ask, answer: SmfResponse::Silence, carried: None });
     let (number, ask) = asked.remove(0);
     smf.answer(&mut lab, number, ask);
     lab.settle();
@@ -413,12 +413,12 @@ fn who_is_served_amid_a_handover_is_served_where_it_arrives() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     let (name, _) = smf.sessions[1].clone();
     smf.update(&lab, &name, Input::Deactivate).expect("a session");
-    lab.change(|ue| ue.chain.of_psi(6).expect("a session").up = false);
+    lab.change(|ue| ue.chain.by_psi(6).expect("a session").up = false);
     lab.arrives = false;
     lab.n2(2);
-    let activates = Ask::Update { reference: name, update: Update::Activate };
-    let accept = Accept { request: Request::default(), waiting: 1 << 6, items: Vec::new() };
-    lab.change(|ue| ue.chain.accept = Some(accept));
+    let activates = SmfRequest::Update { reference: name, update: SmfUpdateRequest::Activate };
+    let accept = PendingServiceAccept { request: Request::default(), waiting: 1 << 6, items: Vec::new() };
+    lab.change(|ue| ue.chain.pending_accept = Some(accept));
     for step in ["prepare", "prepared"] {
         let asked = smf.asked(&lab);
         assert_eq!(steps(&asked), [(0, step)]);
@@ -435,6 +435,6 @@ fn who_is_served_amid_a_handover_is_served_where_it_arrives() {
     assert_eq!(sent(&lab, NgapPduKind::Initiating_PDUSessionResourceSetup), before_setups + 1);
     assert_eq!(steps(&smf.asked(&lab)), [(0, "complete"), (1, "complete")]);
     let mut context = lab.context().expect("a context");
-    assert!(context.chain.accept.is_none() && context.chain.of_psi(6).is_some_and(|session| session.up));
-    assert!(context.chain.crossing.is_some_and(|crossing| crossing.taken.iter().any(|(psi, ..)| *psi == 6)));
+    assert!(context.chain.pending_accept.is_none() && context.chain.by_psi(6).is_some_and(|session| session.up));
+    assert!(context.chain.handover.is_some_and(|crossing| crossing.taken.iter().any(|(psi, ..)| *psi == 6)));
 }

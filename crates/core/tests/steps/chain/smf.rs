@@ -2,13 +2,14 @@
 
 use crate::lab::{ASSOC, Ids, Lab, upf_answer};
 use vireo_core::Env;
-use vireo_core::chain::{
-    Answer, Ask, Create as CreateAsk, HandoverStep, RemoteSession, RemoteStage, Told, Transfer, Transferred, Update,
-};
 use vireo_core::engine::Event;
+use vireo_core::sba::{
+    HandoverStep, N1N2Content, N1N2Transfer, N1N2TransferResult, RemoteSession, RemoteStage,
+    SmfCreateRequest as CreateAsk, SmfRequest, SmfResponse, SmfUpdateRequest,
+};
 use vireo_core::session::{self, Create, Input, N2Sm, Output, SmContext};
+use vireo_core::step::{Effect, Kind, Note};
 use vireo_core::subscription::DnnSubscription;
-use vireo_core::turn::{Effect, Kind, Note};
 use vireo_emulator::gnb;
 use vireo_types::*;
 
@@ -25,7 +26,7 @@ pub(crate) struct Smf {
 
 impl Smf {
     /// A step and all that the UPF answers: what UE and RAN are told, and whether the session is gone.
-    pub(crate) fn run(&mut self, lab: &Lab, sm: &mut SmContext, input: Input<'_>) -> (Told, bool) {
+    pub(crate) fn run(&mut self, lab: &Lab, sm: &mut SmContext, input: Input<'_>) -> (N1N2Content, bool) {
         let mut random = |octets: &mut [u8]| octets.fill(0x11);
         let env = Env {
             now: lab.now,
@@ -39,8 +40,8 @@ impl Smf {
         self.carry_out(lab, sm, outputs)
     }
 
-    pub(crate) fn carry_out(&mut self, lab: &Lab, sm: &mut SmContext, outputs: Vec<Output>) -> (Told, bool) {
-        let (mut told, mut gone) = (Told::default(), false);
+    pub(crate) fn carry_out(&mut self, lab: &Lab, sm: &mut SmContext, outputs: Vec<Output>) -> (N1N2Content, bool) {
+        let (mut told, mut gone) = (N1N2Content::default(), false);
         for output in outputs {
             match output {
                 Output::N1(n1) => told.n1 = Some(n1),
@@ -48,18 +49,18 @@ impl Smf {
                 Output::Pfcp { upf, message } => {
                     if let Some(answer) = upf_answer(&message, upf, sm.cp_seid) {
                         let (more, ended) = self.run(lab, sm, Input::Pfcp(&answer));
-                        told = Told { n1: told.n1.or(more.n1), n2: told.n2.or(more.n2) };
+                        told = N1N2Content { n1: told.n1.or(more.n1), n2: told.n2.or(more.n2) };
                         gone |= ended;
                     }
                 }
-                Output::Gone => gone = true,
+                Output::Released => gone = true,
                 _ => {}
             }
         }
         (told, gone)
     }
 
-    pub(crate) fn create(&mut self, lab: &Lab, ask: &CreateAsk) -> (String, Told) {
+    pub(crate) fn create(&mut self, lab: &Lab, ask: &CreateAsk) -> (String, N1N2Content) {
         let number = self.seen as u16;
         let subscription = DnnSubscription::default();
         let request = Create {
@@ -90,7 +91,7 @@ impl Smf {
     }
 
     /// The session of a reference; whether it is gone by the input, and what is told.
-    pub(crate) fn update(&mut self, lab: &Lab, reference: &str, input: Input<'_>) -> Option<(Told, bool)> {
+    pub(crate) fn update(&mut self, lab: &Lab, reference: &str, input: Input<'_>) -> Option<(N1N2Content, bool)> {
         let at = self.sessions.iter().position(|(name, _)| name == reference)?;
         let (name, mut sm) = self.sessions.remove(at);
         let (told, gone) = self.run(lab, &mut sm, input);
@@ -105,14 +106,14 @@ impl Smf {
         &mut self,
         lab: &Lab,
         reference: &str,
-        update: &Update,
-        told: &Told,
+        update: &SmfUpdateRequest,
+        told: &N1N2Content,
     ) -> Option<(N2Sm, Vec<u8>)> {
         let (_, sm) = self.sessions.iter_mut().find(|(name, _)| name == reference)?;
         let wanted = match update {
-            Update::Switch(..) => return Some(session::switched(sm, lab.now)),
-            Update::Handover(_, HandoverStep::Prepare { .. }) => N2Sm::SetupRequest,
-            Update::Handover(_, HandoverStep::Prepared(..)) => N2Sm::HandoverCommand,
+            SmfUpdateRequest::Switch(..) => return Some(session::switched(sm, lab.now)),
+            SmfUpdateRequest::Handover(_, HandoverStep::Prepare { .. }) => N2Sm::SetupRequest,
+            SmfUpdateRequest::Handover(_, HandoverStep::Prepared(..)) => N2Sm::HandoverCommand,
             _ => return None,
         };
         let refusal = session::refusal(session::HandoverRefusal::Preparation);
@@ -121,12 +122,14 @@ impl Smf {
     }
 
     /// The questions that the AMF has asked since.
-    pub(crate) fn asked(&mut self, lab: &Lab) -> Vec<(u32, Ask)> {
+    pub(crate) fn asked(&mut self, lab: &Lab) -> Vec<(u32, SmfRequest)> {
         let new = lab.effects[self.seen..].to_vec();
         self.seen = lab.effects.len();
         let asks = new.into_iter();
-        asks.filter_map(|effect| if let Effect::Smf { number, ask, .. } = effect { Some((number, ask)) } else { None })
-            .collect()
+        asks.filter_map(
+            |effect| if let Effect::SmfRequest { number, ask, .. } = effect { Some((number, ask)) } else { None },
+        )
+        .collect()
     }
 
     /// Answers all that the AMF asks until it asks no more.
@@ -143,29 +146,29 @@ impl Smf {
         }
     }
 
-    pub(crate) fn answer(&mut self, lab: &mut Lab, number: u32, ask: Ask) {
+    pub(crate) fn answer(&mut self, lab: &mut Lab, number: u32, ask: SmfRequest) {
         if self.silent {
-            return lab.event(Event::Smf { number, ask, answer: Answer::Silence, carried: None });
+            return lab.event(Event::Smf { number, ask, answer: SmfResponse::Silence, carried: None });
         }
         let (answer, then) = match &ask {
-            Ask::Create(create) => {
+            SmfRequest::Create(create) => {
                 let (reference, told) = self.create(lab, create);
                 let transfer = self.transfer(create.psi, told);
-                (Answer::Created(reference), Some(Event::Transfer(transfer)))
+                (SmfResponse::Created(reference), Some(Event::Transfer(transfer)))
             }
-            Ask::Update { reference, update } => {
+            SmfRequest::Update { reference, update } => {
                 let input = match update {
-                    Update::N1(n1) => Input::N1(n1),
-                    Update::N2(kind, octets) => Input::N2(*kind, octets),
-                    Update::Activate => Input::Activate,
-                    Update::Deactivate => Input::Deactivate,
-                    Update::Switch(octets, _) => Input::N2(N2Sm::PathSwitchRequest, octets),
-                    Update::Handover(_, HandoverStep::Prepare { transfer, .. }) => {
+                    SmfUpdateRequest::N1(n1) => Input::N1(n1),
+                    SmfUpdateRequest::N2(kind, octets) => Input::N2(*kind, octets),
+                    SmfUpdateRequest::Activate => Input::Activate,
+                    SmfUpdateRequest::Deactivate => Input::Deactivate,
+                    SmfUpdateRequest::Switch(octets, _) => Input::N2(N2Sm::PathSwitchRequest, octets),
+                    SmfUpdateRequest::Handover(_, HandoverStep::Prepare { transfer, .. }) => {
                         Input::N2(N2Sm::HandoverRequired, transfer)
                     }
-                    Update::Handover(_, HandoverStep::Prepared(kind, transfer)) => Input::N2(*kind, transfer),
-                    Update::Handover(_, HandoverStep::Complete(_)) => Input::HandoverComplete,
-                    Update::Handover(_, HandoverStep::Cancel) => Input::HandoverCancelled,
+                    SmfUpdateRequest::Handover(_, HandoverStep::Prepared(kind, transfer)) => Input::N2(*kind, transfer),
+                    SmfUpdateRequest::Handover(_, HandoverStep::Complete(_)) => Input::HandoverComplete,
+                    SmfUpdateRequest::Handover(_, HandoverStep::Cancel) => Input::HandoverCancelled,
                 };
                 match self.update(lab, reference, input) {
                     Some((mut told, gone)) => {
@@ -174,52 +177,55 @@ impl Smf {
                         let other = needs.and_then(|needs| told.n2.replace(needs));
                         let psi = self.sessions.iter().find(|(name, _)| name == reference).map(|(_, sm)| sm.psi);
                         let other = psi.zip(other).map(|(psi, other)| {
-                            Event::Transfer(self.transfer(psi, Told { n1: None, n2: Some(other) }))
+                            Event::Transfer(self.transfer(psi, N1N2Content { n1: None, n2: Some(other) }))
                         });
                         let is_refused = match told.n2 {
                             Some((N2Sm::PathSwitchUnsuccessful, _)) => true,
                             Some((N2Sm::HandoverPreparationUnsuccessful, _)) => {
-                                matches!(update, Update::Handover(_, HandoverStep::Prepare { .. }))
+                                matches!(update, SmfUpdateRequest::Handover(_, HandoverStep::Prepare { .. }))
                             }
                             _ => false,
                         };
                         let answer = match is_refused {
-                            true => Answer::Refused { told, unknown: false },
-                            false => Answer::Done(told),
+                            true => SmfResponse::Refused { told, unknown: false },
+                            false => SmfResponse::Done(told),
                         };
                         (answer, gone.then_some(Event::SmContextReleased { number }).or(other))
                     }
-                    None => (Answer::Refused { told: Told::default(), unknown: true }, None),
+                    None => (SmfResponse::Refused { told: N1N2Content::default(), unknown: true }, None),
                 }
             }
-            Ask::Release { reference } => {
+            SmfRequest::Release { reference } => {
                 self.update(lab, reference, Input::ReleaseLocally);
-                (Answer::Done(Told::default()), None)
+                (SmfResponse::Done(N1N2Content::default()), None)
             }
-            Ask::Unreached { .. } => (Answer::Done(Told::default()), None),
+            SmfRequest::Unreached { .. } => (SmfResponse::Done(N1N2Content::default()), None),
         };
         lab.event(Event::Smf { number, ask, answer, carried: None });
         then.into_iter().for_each(|event| lab.event(event));
     }
 
-    pub(crate) fn transfer(&mut self, psi: u8, told: Told) -> Transfer {
+    pub(crate) fn transfer(&mut self, psi: u8, told: N1N2Content) -> N1N2Transfer {
         self.token += 1;
         let unreached = Some("http://smf/unreached".into());
-        Transfer { token: self.token, psi, told, unreached, carried: None, created: None, wants: None }
+        N1N2Transfer { token: self.token, psi, told, unreached, carried: None, created: None, wants: None }
     }
 
     /// A packet for an idle UE's session; what becomes of it.
-    pub(crate) fn downlink_packet(&mut self, lab: &mut Lab, psi: u8) -> Option<Transferred> {
+    pub(crate) fn downlink_packet(&mut self, lab: &mut Lab, psi: u8) -> Option<N1N2TransferResult> {
         let n2 = Some((N2Sm::SetupRequest, vec![0]));
-        let transfer = self.transfer(psi, Told { n1: None, n2 });
+        let transfer = self.transfer(psi, N1N2Content { n1: None, n2 });
         lab.event(Event::Transfer(transfer));
         transferred(lab)
     }
 }
 
 /// What became of the last transfer.
-pub(crate) fn transferred(lab: &Lab) -> Option<Transferred> {
-    lab.effects.iter().rev().find_map(|e| if let Effect::Transferred { result, .. } = e { Some(*result) } else { None })
+pub(crate) fn transferred(lab: &Lab) -> Option<N1N2TransferResult> {
+    lab.effects
+        .iter()
+        .rev()
+        .find_map(|e| if let Effect::N1N2TransferReply { result, .. } = e { Some(*result) } else { None })
 }
 
 pub(crate) fn amf() -> Lab {
@@ -267,7 +273,7 @@ pub(crate) fn is_at(lab: &Lab, smf: &Smf, n: usize, sessions: &[u8]) {
     let context = lab.context().expect("a context");
     let connection = context.connection.expect("it is connected");
     assert_eq!((connection.assoc, Some(connection.ran_id)), (AssocId(ASSOC.0 + n as u32), lab.ran));
-    assert!(context.handover.is_none() && context.chain.crossing.is_none());
+    assert!(context.handover.is_none() && context.chain.handover.is_none());
     let up = |s: &&RemoteSession| s.up && s.stage == RemoteStage::Established;
     let up: Vec<_> = context.chain.sessions.iter().filter(up).map(|s| s.psi).collect();
     let tunnels = lab.gnbs[n].tunnels(connection.ran_id);

@@ -10,12 +10,12 @@ use vireo_core::context::{self, UeContext};
 use vireo_core::engine::{self, Event};
 use vireo_core::n2::{self, Route, UeMessage};
 use vireo_core::ran::{self, RanNode};
-use vireo_core::schedule::kind::running;
+use vireo_core::schedule::kind::procedure_in_progress;
+use vireo_core::step::{Effect, Note};
 use vireo_core::subscription::*;
-use vireo_core::turn::{Effect, Note};
 use vireo_core::{Env, Identifiers, RanNodes};
 use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, Outbox};
-use vireo_emulator::ue::{self, Out, Profile, Ue};
+use vireo_emulator::ue::{self, Profile, Ue, UeOutput};
 use vireo_emulator::usim::{Keys, Usim};
 use vireo_types::*;
 use vireo_wire::ngap::{Cause, CauseRadioNetwork, NGAP_PDU, NgapPduKind, RRCEstablishmentCause};
@@ -130,7 +130,7 @@ impl RanNodes for Nodes {
 /// An event that a context had.
 #[derive(Clone, Debug)]
 pub(crate) enum Happened {
-    Initial { assoc: AssocId, message: n2::Initial },
+    Initial { assoc: AssocId, message: n2::InitialUeMessage },
     Ngap { assoc: AssocId, amf_id: AmfUeNgapId, pdu: Vec<u8> },
     Authentication(Box<Result<AuthenticationInfo, AuthenticationError>>),
     Pfcp { seid: Seid, message: Vec<u8> },
@@ -294,8 +294,8 @@ impl Lab {
     }
 
     /// Sends what the UE has to say, as the first message of a connection if it has none, and lets all answer.
-    pub(crate) fn ue_does(&mut self, act: impl FnOnce(&mut Ue, &Profile, &mut Out)) {
-        let mut out = Out::default();
+    pub(crate) fn ue_does(&mut self, act: impl FnOnce(&mut Ue, &Profile, &mut UeOutput)) {
+        let mut out = UeOutput::default();
         act(&mut self.ue, &self.profile, &mut out);
         self.uplink(out);
         self.settle();
@@ -343,7 +343,7 @@ impl Lab {
     /// Registers the UE, which must work.
     pub(crate) fn register(&mut self) {
         self.ue_does(|ue, p, out| ue.register(p, ue::Registration::Initial, out).expect("a request"));
-        assert_eq!(self.ue.mm(), ue::Mm::Registered, "{:?} {:?}", self.events, self.notes);
+        assert_eq!(self.ue.mm(), ue::MmState::Registered, "{:?} {:?}", self.events, self.notes);
     }
 
     /// Establishes a session, which must work.
@@ -377,7 +377,7 @@ impl Lab {
     }
 
     /// One step over a context, of which nothing is kept.
-    pub(crate) fn try_step(&mut self, ue: &mut UeContext, event: Event<'_>) -> vireo_core::turn::Outcome {
+    pub(crate) fn try_step(&mut self, ue: &mut UeContext, event: Event<'_>) -> vireo_core::step::StepOutput {
         let fill = self.random;
         let mut random = |octets: &mut [u8]| octets.fill(fill);
         let mut env = Env {
@@ -400,7 +400,7 @@ impl Lab {
         context::encode_after(ue, before, &mut octets).expect("it encodes");
         assert_eq!(context::decode(&octets).as_ref(), Ok(&*ue), "a context is all in its stored form");
         assert_eq!(through_json(ue), *ue, "and in the one that an operator reads");
-        if running(ue).is_none() {
+        if procedure_in_progress(ue).is_none() {
             assert_eq!(ue.deadline(), ue.expires, "nothing is under way, so nothing is waited for");
         }
         self.stored = (!forgotten).then_some(octets);
@@ -454,12 +454,12 @@ impl Lab {
         for event in std::mem::take(&mut inbox.events) {
             match &event {
                 gnb::Event::Nas { range, .. } => {
-                    let mut out = Out::default();
+                    let mut out = UeOutput::default();
                     self.ue.receive(&self.profile, &inbox.nas[range.clone()], &mut out);
                     self.uplink(out);
                 }
                 gnb::Event::ContextSetup { key, .. } => {
-                    let mut out = Out::default();
+                    let mut out = UeOutput::default();
                     self.ue.check_access_key(key, &mut out);
                     self.uplink(out);
                 }
@@ -471,7 +471,7 @@ impl Lab {
                     self.ue.connection_released();
                 }
                 gnb::Event::PathSwitched { key, chaining, .. } | gnb::Event::HandoverPrepared { key, chaining, .. } => {
-                    let mut out = Out::default();
+                    let mut out = UeOutput::default();
                     self.ue.check_next_hop(key, *chaining, &mut out);
                     self.uplink(out);
                 }
@@ -482,7 +482,7 @@ impl Lab {
                     self.bring_to_core(self.at, &out);
                 }
                 gnb::Event::Paging(tmsi) if n == self.at && self.hears(*tmsi) => {
-                    let mut out = Out::default();
+                    let mut out = UeOutput::default();
                     self.ue.service_request(ue::Service::Paged, &mut out).expect("a request");
                     self.uplink(out);
                 }
@@ -495,10 +495,10 @@ impl Lab {
     /// Whether the UE is idle and answers to a page of this 5G-TMSI.
     fn hears(&self, tmsi: Tmsi) -> bool {
         let named = self.ue.guti().is_some_and(|guti| guti.tmsi == tmsi);
-        named && self.hears_paging && self.ran.is_none() && self.ue.mm() == ue::Mm::Registered
+        named && self.hears_paging && self.ran.is_none() && self.ue.mm() == ue::MmState::Registered
     }
 
-    fn uplink(&mut self, mut out: Out) {
+    fn uplink(&mut self, mut out: UeOutput) {
         let events = std::mem::take(&mut out.events);
         let violation = events.iter().find(|e| matches!(e, ue::Event::Violation(_)));
         assert_eq!(violation, None, "the network kept to the specification");
@@ -542,7 +542,7 @@ impl Lab {
             Route::Node => {
                 let outcome = ran::step(&mut self.nodes.0[n].1, pdu, &self.config);
                 self.downlink.extend(outcome.answer.map(|pdu| (n, pdu)));
-                if let Some(ran::Request::Reset(_)) = outcome.request {
+                if let Some(ran::RanStepRequest::Reset(_)) = outcome.request {
                     self.event(Event::ConnectionLost { assoc });
                 }
             }

@@ -13,7 +13,7 @@ mod slices;
 mod table;
 
 use super::{Program, Xdp, XdpConfig};
-use crate::host::StartError;
+use crate::os_setup::StartError;
 use crate::rate::Rate;
 use crate::rule::{ALL_FLOWS, Action, DownlinkRule, Tunnel, UplinkRule};
 use crate::tables::{DownlinkId, Limits, Pool, Tables};

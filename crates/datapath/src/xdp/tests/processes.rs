@@ -4,7 +4,7 @@ use super::drivers::{Far, Rig, frames, refusal};
 use super::packets::{frame, tunnelled};
 use super::table::{FLOW, g_pdu, up};
 use super::*;
-use crate::{Fanout, FrameIo, FramesConfig, Recruit, Recruited, Sockets, SocketsConfig};
+use crate::{ChildProcess, Fanout, FrameIo, FramesConfig, ProcessSpawner, Sockets, SocketsConfig};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, set_parent_process_death_signal};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -23,8 +23,8 @@ struct Process {
     pidfd: OwnedFd,
 }
 
-impl Recruit for Tests {
-    fn start(&self, _: u8, input: &OwnedFd) -> io::Result<Box<dyn Recruited>> {
+impl ProcessSpawner for Tests {
+    fn start(&self, _: u8, input: &OwnedFd) -> io::Result<Box<dyn ChildProcess>> {
         let mut command = Command::new("/proc/self/exe");
         command.args(["xdp::tests::processes::a_worker", "--exact", "--ignored", "--nocapture"]);
         command.stdin(Stdio::from(input.try_clone()?)).stdout(Stdio::null()).process_group(0);
@@ -43,7 +43,7 @@ impl Process {
     }
 }
 
-impl Recruited for Process {
+impl ChildProcess for Process {
     fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -153,7 +153,7 @@ fn under_load(name: &str, change: Change, signal: Signal, signals: u64) {
             }
             if round % 8 == 0 {
                 // waits for whoever is in a batch, dead or alive
-                rig.driver.change(|tables, _| tables.pause(&[rig.teids[1]], []));
+                rig.driver.change(|tables, _| tables.hold_packets(&[rig.teids[1]], []));
                 std::thread::sleep(Duration::from_micros(300));
             }
             let now = worker(&rig.driver);

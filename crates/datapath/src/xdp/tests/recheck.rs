@@ -9,7 +9,7 @@ use crate::{FlowRule, Quota, SessionFlows, Source, Target};
 use aya::maps::PerCpuValues;
 use vireo_wire::gtpu::PduSession;
 
-/// `struct handed` of `bpf/overflow.h`.
+/// `struct handed` of `bpf/flow_rules.h`.
 type Handed = [u32; 6];
 const SEQUENCE: usize = 1;
 const LIST: usize = 2;

@@ -142,8 +142,9 @@ fn nothing_is_lost_or_counted_twice_while_users_move() {
                 (mover.join().expect("it ended"), sent)
             });
             let volumes = view.look(|tables| {
-                let id =
-                    tables.find_downlink(crate::index::Key::V4(ue(0).ipv4.expect("one").to_bits())).expect("there");
+                let id = tables
+                    .find_downlink(crate::index::AddressKey::V4(ue(0).ipv4.expect("one").to_bits()))
+                    .expect("there");
                 [tables.uplink_volume(teid), tables.downlink_volume(id)]
             });
             let each = (up(0, b"hello").len() as u64, down(0, b"hello").len() as u64);

@@ -3,13 +3,13 @@
 use crate::balancer::Command;
 use crate::clock::clock;
 use crate::fabric::frame::{self, FrameError};
-use crate::fabric::message::{Map, OfNode, PoolLoad, ToBalancer};
+use crate::fabric::message::{AssociationOwner, ClusterMap, PoolLoad, ToBalancer};
 use crate::fabric::stream::Stream;
 use crate::host::Input;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use vireo_core::balance::HostId;
-use vireo_core::replica::{Claim, Emitted, Flying, Repeats};
+use vireo_core::replica::{Claim, EffectDedup, InflightInputs, RecentEffects};
 use vireo_types::{Dnn, Instant, SessionAddress};
 
 /// Pieces that are read of one host before others are.
@@ -31,14 +31,14 @@ pub(super) enum State {
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct HostConnection {
     pub(super) stream: Stream,
     pub(super) host: Option<HostId>,
     pub(super) state: State,
     /// Since when there is the connection.
     pub(super) since: Instant,
-    pub(super) flying: Flying<Input>,
-    pub(super) emitted: Emitted,
+    pub(super) flying: InflightInputs<Input>,
+    pub(super) emitted: RecentEffects,
     /// NGAP PDUs that it has given, and how many of them it was told are sent.
     pub(super) given: u64,
     pub(super) told: u64,
@@ -46,12 +46,12 @@ pub(super) struct Member {
 
 /// What a host has said, beside what it wants sent.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct HostReport {
     pub(super) host: Option<HostId>,
     /// This connection is the heartbeat of a host.
     pub(super) pulse: Option<HostId>,
     /// What follows is said by this map; nothing more was read.
-    pub(super) map: Option<Box<Map>>,
+    pub(super) map: Option<Box<ClusterMap>>,
     pub(super) report: Option<(f32, Vec<PoolLoad>)>,
     pub(super) claims: Vec<Claim>,
     /// Inputs for other hosts.
@@ -59,20 +59,20 @@ pub(super) struct Said {
     /// Addresses that it has no more use for, and whose part they are of.
     pub(super) returns: Vec<(HostId, Dnn, SessionAddress)>,
     /// Associations that are of nodes which have set NG up on others.
-    pub(super) nodes: Vec<OfNode>,
+    pub(super) nodes: Vec<AssociationOwner>,
     /// Effects that another host has had sent already.
     pub(super) repeats: u64,
 }
 
-impl Member {
+impl HostConnection {
     pub(super) fn new(stream: Stream, since: Instant) -> Self {
-        Member {
+        HostConnection {
             stream,
             host: None,
             state: State::Stranger,
             since,
-            flying: Flying::default(),
-            emitted: Emitted::default(),
+            flying: InflightInputs::default(),
+            emitted: RecentEffects::default(),
             given: 0,
             told: 0,
         }
@@ -81,9 +81,9 @@ impl Member {
     /// Reads what is there, some of it: as far as the next map that is newer than this epoch's.
     pub(super) fn read(
         &mut self,
-        said: &mut Said,
+        said: &mut HostReport,
         epoch: u64,
-        repeats: &Repeats,
+        repeats: &EffectDedup,
         commands: &mut VecDeque<Command>,
     ) -> Result<(), FrameError> {
         let now = clock();
@@ -94,7 +94,7 @@ impl Member {
                 if self.state == State::Refused {
                     // One that has left in good order waits to hear that all is done which it had said before.
                     if let (Ok(ToBalancer::Sync { number }), Some(host)) = (frame::decode(octets), self.host) {
-                        commands.push_back(Command::Sync { host, number });
+                        commands.push_back(Command::Barrier { host, number });
                     }
                     continue;
                 }
@@ -105,7 +105,7 @@ impl Member {
                         said.host = Some(host);
                         return Ok(());
                     }
-                    ToBalancer::Pulse(host) => {
+                    ToBalancer::HeartbeatOnly(host) => {
                         said.pulse = Some(host);
                         return Ok(());
                     }
@@ -132,7 +132,7 @@ impl Member {
                     ToBalancer::Abort { assoc } => (0, Command::Abort { assoc }),
                     ToBalancer::Probe { assoc } => (0, Command::Probe { assoc }),
                     ToBalancer::Done { number } => {
-                        self.flying.done(number);
+                        self.flying.acknowledge(number);
                         continue;
                     }
                     ToBalancer::Claim { supi, ue, at } => {
@@ -144,7 +144,7 @@ impl Member {
                         continue;
                     }
                     ToBalancer::Back { number } => {
-                        said.back.extend(self.flying.back(number).map(|input| (number, input)));
+                        said.back.extend(self.flying.returned(number).map(|input| (number, input)));
                         continue;
                     }
                     ToBalancer::Return { to, dnn, address } => {
@@ -158,7 +158,7 @@ impl Member {
                     // Answered in its order.
                     ToBalancer::Sync { number } => {
                         let Some(host) = self.host else { return Err(FrameError::Message) };
-                        (0, Command::Sync { host, number })
+                        (0, Command::Barrier { host, number })
                     }
                 };
                 if key != 0 && repeats.has(key) {

@@ -3,25 +3,28 @@
 //! in the map no longer. A balancer is all that emits towards RAN and UPFs; a host that a map is without is listened to no
 //! longer, and says nothing to anybody any more.
 
-pub(super) mod handover;
 mod member;
 mod setup;
+pub(super) mod snapshot;
 mod steer;
 
 use super::Command;
 use crate::api::{BalancerStatus, HostStatus};
 use crate::clock::clock;
-use crate::cluster::{Audience, Caller, ClusterConfig, LinkError, Me, Pulse, Told, Turns, told};
+use crate::cluster::{
+    ClusterConfig, ControllerClient, HeartbeatHandle, HeartbeatTargets, JoinReply, LinkError, LocalMember,
+    ProgressCounter, told,
+};
 use crate::config::{NF_KINDS, SliceRuntime};
+use crate::evicted_claims::EvictedClaims;
 use crate::fabric::frame::FrameError;
-use crate::fabric::membership::{Seat, ToController, ToMember};
-use crate::fabric::message::{Map, OfNode, ToHost};
+use crate::fabric::membership::{BalancerAssignment, ToController, ToMember};
+use crate::fabric::message::{AssociationOwner, ClusterMap, ToHost};
 use crate::fabric::stream::Stream;
 use crate::fabric::{Role, Security};
-use crate::forgotten::Forgotten;
 use crate::host::Input;
 use crate::metrics::{Flow, Metrics};
-use member::{Member, Said, State};
+use member::{HostConnection, HostReport, State};
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
 use setup::Setup;
@@ -33,7 +36,7 @@ use steer::Steering;
 use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::cluster;
 use vireo_core::config::CoreConfig;
-use vireo_core::replica::{Claim, Claims, Emitted, Flying, Repeats};
+use vireo_core::replica::{Claim, Claims, EffectDedup, InflightInputs, RecentEffects};
 use vireo_types::{AssocId, Duration, Instant};
 
 /// Octets that may wait for a host that does not read; beyond, the RAN is held back.
@@ -52,20 +55,20 @@ const CONTROLLER: u64 = 1;
 
 /// What is known of a RAN node: enough to tell a host that joins.
 #[derive(Debug)]
-struct Node {
+struct KnownRanNode {
     peer: SocketAddr,
     /// Its NG Setup Request, and the configuration updates since.
     said: VecDeque<Vec<u8>>,
     /// If it has set NG up elsewhere: what hosts know of it by that.
-    of: Option<OfNode>,
+    of: Option<AssociationOwner>,
 }
 
 /// What is seen of a fleet from other threads.
-pub(crate) type View = Arc<Mutex<Seen>>;
+pub(crate) type FleetView = Arc<Mutex<FleetStatus>>;
 
 /// What that is.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct FleetStatus {
     /// The hosts.
     pub(crate) hosts: Vec<HostStatus>,
     /// The balancers.
@@ -77,11 +80,11 @@ pub(crate) struct Seen {
 /// The hosts.
 #[derive(Debug)]
 pub(crate) struct Fleet {
-    seat: Seat,
-    caller: Caller,
+    seat: BalancerAssignment,
+    caller: ControllerClient,
     /// Its own heartbeat, as long as it takes turns; `None` when it ends.
-    pulse: Option<Pulse>,
-    turns: Turns,
+    pulse: Option<HeartbeatHandle>,
+    turns: ProgressCounter,
     security: Security,
     /// Why the cluster goes on without this balancer, if it does.
     ended: Option<LinkError>,
@@ -93,22 +96,22 @@ pub(crate) struct Fleet {
     listener: TcpListener,
     epoll: OwnedFd,
     /// By the tokens of their connections.
-    members: BTreeMap<u64, Member>,
+    members: BTreeMap<u64, HostConnection>,
     /// Those of another process that this one has not read since.
     unread: Vec<u64>,
     /// The connection of each host of the map that has one.
     serving: FxHashMap<HostId, u64>,
     /// Hosts of the map whose connection has ended: they do not come back to this balancer.
-    lost: FxHashMap<HostId, (Flying<Input>, Emitted)>,
+    lost: FxHashMap<HostId, (InflightInputs<Input>, RecentEffects)>,
     /// Looks in a row at which a host of the map had said nothing, of those of which that is so.
     misses: FxHashMap<HostId, u32>,
     /// Whether the controller was told lately that hosts are not heard.
     complained: bool,
     cut_off: bool,
     next_token: u64,
-    map: Option<Map>,
+    map: Option<ClusterMap>,
     steering: Steering,
-    nodes: FxHashMap<AssocId, Node>,
+    nodes: FxHashMap<AssocId, KnownRanNode>,
     /// NG Setups that are not answered.
     setups: FxHashMap<AssocId, Setup>,
     upfs: FxHashMap<SocketAddr, bool>,
@@ -116,16 +119,16 @@ pub(crate) struct Fleet {
     number: u64,
     /// Inputs of hosts that died, which go before all others.
     again: VecDeque<(u64, Input)>,
-    repeats: Repeats,
+    repeats: EffectDedup,
     /// What hosts have claimed lately, of all if this balancer passes claims on: for those that join.
     claims: Claims,
-    forgotten: Forgotten,
+    forgotten: EvictedClaims,
     /// What hosts want sent, until the balancer takes it.
     commands: VecDeque<Command>,
     /// When it was last looked who has said nothing.
     looked: Instant,
     metrics: Arc<Metrics>,
-    view: View,
+    view: FleetView,
 }
 
 impl Fleet {
@@ -143,8 +146,8 @@ impl Fleet {
         metrics: Arc<Metrics>,
     ) -> Result<Self, LinkError> {
         let address = listener.local_addr().map_err(LinkError::System)?;
-        let (caller, told) = Caller::join(config, security, Me::Balancer(address))?;
-        let Told::Balancer(seat) = told else {
+        let (caller, told) = ControllerClient::join(config, security, LocalMember::Balancer(address))?;
+        let JoinReply::Balancer(seat) = told else {
             return Err(LinkError::Refused("it was given the number of a host".into()));
         };
         Fleet::new(listener, (caller, seat), (config, security, endpoints), core, slices, metrics)
@@ -153,7 +156,7 @@ impl Fleet {
     /// One without hosts and without a map.
     fn new(
         listener: TcpListener,
-        (caller, seat): (Caller, Seat),
+        (caller, seat): (ControllerClient, BalancerAssignment),
         (config, security, endpoints): (&ClusterConfig, &Security, &[IpAddr]),
         core: &CoreConfig,
         slices: &[SliceRuntime],
@@ -163,9 +166,9 @@ impl Fleet {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| LinkError::System(error.into()))?;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)
             .map_err(|error| LinkError::System(error.into()))?;
-        let (now, turns) = (clock(), Turns::default());
+        let (now, turns) = (clock(), ProgressCounter::default());
         let me = cluster::Member::Balancer(seat.balancer);
-        let pulse = Pulse::start(me, caller.heartbeat(), security, vec![turns.clone()], None);
+        let pulse = HeartbeatHandle::start(me, caller.heartbeat(), security, vec![turns.clone()], None);
         let fleet = Fleet {
             steering: Steering::new(config.inter, core.clone(), slices, &seat.tmsi_key, config.report),
             caller,
@@ -193,13 +196,13 @@ impl Fleet {
             // Beyond those of a life before, which hosts may know to be carried out.
             number: now.as_micros(),
             again: VecDeque::new(),
-            repeats: Repeats::default(),
+            repeats: EffectDedup::default(),
             claims: Claims::new(core.timers.registration_given_up()),
-            forgotten: Forgotten::default(),
+            forgotten: EvictedClaims::default(),
             commands: VecDeque::new(),
             looked: now,
             metrics,
-            view: View::default(),
+            view: FleetView::default(),
             seat,
         };
         fleet.show_upfs();
@@ -207,12 +210,12 @@ impl Fleet {
     }
 
     /// There is no other balancer, and never will be: hosts have no use for what they might have to send by another.
-    pub(crate) fn stays_alone(&mut self) {
+    pub(crate) fn is_only_balancer(&mut self) {
         self.several = false;
     }
 
     /// What it was told when it joined.
-    pub(crate) fn seat(&self) -> &Seat {
+    pub(crate) fn assignment(&self) -> &BalancerAssignment {
         &self.seat
     }
 
@@ -223,7 +226,7 @@ impl Fleet {
 
     /// Whether it is this balancer that talks to the UPFs.
     pub(crate) fn holds_n4(&self) -> bool {
-        self.map.as_ref().and_then(Map::holder) == Some(self.seat.balancer)
+        self.map.as_ref().and_then(ClusterMap::holder) == Some(self.seat.balancer)
     }
 
     /// Whether nobody has talked to them before in the cluster's life.
@@ -238,7 +241,7 @@ impl Fleet {
     }
 
     /// The thread takes a turn, however long it is at one thing.
-    pub(crate) fn turns(&self) -> Turns {
+    pub(crate) fn turns(&self) -> ProgressCounter {
         self.turns.clone()
     }
 
@@ -248,19 +251,19 @@ impl Fleet {
     }
 
     /// Why the cluster goes on without this balancer, if it does.
-    pub(crate) fn take_end(&mut self) -> Option<LinkError> {
+    pub(crate) fn take_exit_reason(&mut self) -> Option<LinkError> {
         self.ended.take()
     }
 
     /// Whether nothing has come for as long as makes others take it for dead, from hosts or the controller, not even from
     /// their machines that they are not there. Then others have gone on without it, or will: what RAN nodes say to it is lost.
     /// Without another balancer it stays where it is.
-    pub(crate) fn is_cut_off(&self) -> bool {
+    pub(crate) fn is_isolated(&self) -> bool {
         self.cut_off
     }
 
     /// Whether that is so by now.
-    fn looks_cut_off(&self) -> bool {
+    fn seems_isolated(&self) -> bool {
         let Some(map) = self.map.as_ref().filter(|_| !self.is_alone()) else { return false };
         let most = self.seat.heartbeat.1.max(1);
         let silent = |host: &HostId| {
@@ -271,7 +274,7 @@ impl Fleet {
     }
 
     /// It is about to end: nothing is said in its name any more.
-    pub(crate) fn fall_silent(&mut self) {
+    pub(crate) fn stop_heartbeats(&mut self) {
         self.pulse = None;
     }
 
@@ -281,7 +284,7 @@ impl Fleet {
     }
 
     /// What is seen of it from other threads.
-    pub(crate) fn view(&self) -> View {
+    pub(crate) fn view(&self) -> FleetView {
         Arc::clone(&self.view)
     }
 
@@ -296,11 +299,11 @@ impl Fleet {
     }
 
     /// All that hosts have given has left: they are told.
-    pub(crate) fn went_out(&mut self) {
-        let told = |member: &&mut Member| self.several && member.given > member.told;
+    pub(crate) fn acknowledge_sent(&mut self) {
+        let told = |member: &&mut HostConnection| self.several && member.given > member.told;
         for member in self.members.values_mut().filter(told) {
             member.told = member.given;
-            member.stream.put(&ToHost::Sent { count: member.given });
+            member.stream.put(&ToHost::SentCount { count: member.given });
         }
     }
 
@@ -343,11 +346,11 @@ impl Fleet {
         }
         if now >= self.due() {
             self.looked = now;
-            self.look(now);
+            self.check_silent_hosts(now);
             self.repeats.forget(now);
             self.forgotten.look(&mut self.claims, &self.metrics, now);
         }
-        self.give_again();
+        self.replay_inputs();
         self.flush();
     }
 
@@ -356,7 +359,7 @@ impl Fleet {
         // Here it is heard; before, it only started.
         self.caller.ready();
         let mut maps = Vec::new();
-        let heard = self.caller.turn(std::time::Instant::now(), &mut |message| {
+        let heard = self.caller.poll(std::time::Instant::now(), &mut |message| {
             if let ToMember::Map(map) = message {
                 maps.push(map);
             }
@@ -370,7 +373,7 @@ impl Fleet {
             tracing::warn!(%error, "the connection to the controller");
         }
         if let Some(pulse) = &self.pulse {
-            pulse.goes_to(Audience { controller: self.caller.controller(), balancers: Vec::new() });
+            pulse.goes_to(HeartbeatTargets { controller: self.caller.controller(), balancers: Vec::new() });
         }
         maps.into_iter().for_each(|map| self.adopt(*map));
         if let Err(error) = heard {
@@ -380,7 +383,7 @@ impl Fleet {
 
     fn accept(&mut self) {
         while let Ok((socket, peer)) = self.listener.accept() {
-            let over = |member: &&Member| member.state == State::Refused && member.host.is_some();
+            let over = |member: &&HostConnection| member.state == State::Refused && member.host.is_some();
             let hosts = self.serving.len() + self.members.values().filter(over).count();
             if self.members.len() >= STRANGERS + hosts * CONNECTIONS {
                 tracing::warn!(%peer, "too many connections to the fabric are of no host of the cluster");
@@ -390,7 +393,7 @@ impl Fleet {
             let stream = Stream::accepted(socket, &self.security, Role::Balancer, &[Role::Host]);
             let member = stream.and_then(|stream| {
                 epoll::add(&self.epoll, stream.fd(), epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
-                Ok(Member::new(stream, clock()))
+                Ok(HostConnection::new(stream, clock()))
             });
             match member {
                 Ok(member) => drop(self.members.insert(token, member)),
@@ -403,9 +406,9 @@ impl Fleet {
     /// Takes what one host has said.
     fn read(&mut self, token: u64) {
         loop {
-            let epoch = self.map.as_ref().map_or(0, Map::epoch);
+            let epoch = self.map.as_ref().map_or(0, ClusterMap::epoch);
             let Some(member) = self.members.get_mut(&token) else { return };
-            let mut said = Said::default();
+            let mut said = HostReport::default();
             let heard = member.read(&mut said, epoch, &self.repeats, &mut self.commands);
             let host = member.host;
             if let Some(host) = host {
@@ -418,20 +421,20 @@ impl Fleet {
                 self.steering.report(host, cpu, &pools);
             }
             for claim @ Claim { supi, ue, at } in said.claims {
-                self.claims.hear(claim, clock());
+                self.claims.on_remote_claim(claim, clock());
                 self.everyone_but(host, &ToHost::Claimed { supi, ue, at });
             }
             for (to, dnn, address) in said.returns {
-                self.tell(to, &ToHost::Returned { dnn, address });
+                self.tell(to, &ToHost::AddressReturned { dnn, address });
             }
             self.again.extend(said.back);
             said.nodes.into_iter().for_each(|of| self.bound(of));
             if let Err(error) = heard {
-                return self.lose(token, &error);
+                return self.on_disconnect(token, &error);
             }
             match (said.host, said.pulse, said.map) {
-                (Some(host), ..) => self.greet(token, host),
-                (None, Some(host), _) => self.listen(token, host),
+                (Some(host), ..) => self.on_host_hello(token, host),
+                (None, Some(host), _) => self.on_heartbeat_connection(token, host),
                 // What follows is said by it: whoever is not in it has said all that it has to say.
                 (None, None, Some(map)) => self.adopt(*map),
                 (None, None, None) => return,
@@ -440,14 +443,14 @@ impl Fleet {
     }
 
     /// An association is of a node that hosts know: one that joins later may never hear of that node's NG Setup.
-    fn bound(&mut self, of: OfNode) {
+    fn bound(&mut self, of: AssociationOwner) {
         if let Some(node) = self.nodes.get_mut(&of.assoc) {
             node.of = Some(of);
         }
     }
 
     /// Somebody says which host it is.
-    fn greet(&mut self, token: u64, host: HostId) {
+    fn on_host_hello(&mut self, token: u64, host: HostId) {
         let Some(member) = self.members.get_mut(&token).filter(|member| member.host.is_none()) else { return };
         if self.lost.contains_key(&host) || self.serving.contains_key(&host) {
             // What was given by the other connection is not known to have arrived.
@@ -458,19 +461,19 @@ impl Fleet {
         member.host = Some(host);
         // One that is in none that is known here says by which map it comes.
         if self.map.as_ref().is_some_and(|map| map.has_host(host)) {
-            self.serve(token);
+            self.welcome_host(token);
         }
     }
 
     /// Somebody says that this is the heartbeat of a host.
-    fn listen(&mut self, token: u64, host: HostId) {
+    fn on_heartbeat_connection(&mut self, token: u64, host: HostId) {
         if let Some(member) = self.members.get_mut(&token).filter(|member| member.host.is_none()) {
             (member.host, member.state) = (Some(host), State::Pulse);
         }
     }
 
     /// A host of the map has connected: it is told what there is.
-    fn serve(&mut self, token: u64) {
+    fn welcome_host(&mut self, token: u64) {
         let Some(member) = self.members.get_mut(&token).filter(|member| member.state == State::Stranger) else {
             return;
         };
@@ -488,7 +491,7 @@ impl Fleet {
                 member.stream.put(&ToHost::Node(of.clone()));
             }
             for pdu in &node.said {
-                let view = vireo_core::n2::view(pdu).ok();
+                let view = vireo_core::n2::peek(pdu).ok();
                 member.stream.put(&ToHost::Ngap { number: 0, assoc: *assoc, answers: false, bucket: None, view, pdu });
             }
         }
@@ -506,7 +509,7 @@ impl Fleet {
 
     /// A connection is over. If it was a host's, the controller is told; until its map says who has the host's buckets,
     /// nobody has.
-    fn lose(&mut self, token: u64, why: &FrameError) {
+    fn on_disconnect(&mut self, token: u64, why: &FrameError) {
         let Some(member) = self.members.remove(&token) else { return };
         let _ = epoll::delete(&self.epoll, member.stream.fd());
         let Some(host) = member.host.filter(|host| self.serving.get(host) == Some(&token)) else {
@@ -515,14 +518,14 @@ impl Fleet {
         self.serving.remove(&host);
         tracing::warn!(host = host.0, %why, hosts = self.serving.len(), "the connection of a host is over");
         self.lost.insert(host, (member.flying, member.emitted));
-        self.complain();
+        self.report_silent_hosts();
     }
 
     /// The next epoch. Hosts that are not in it are cut off for good; what they had sent is known, and what they were not
     /// done with goes to others.
-    fn adopt(&mut self, map: Map) {
+    fn adopt(&mut self, map: ClusterMap) {
         let old = self.map.as_ref();
-        if !map.buckets.is_whole() || old.is_some_and(|old| old.epoch() >= map.epoch()) {
+        if !map.buckets.is_complete() || old.is_some_and(|old| old.epoch() >= map.epoch()) {
             return;
         }
         if !map.has_balancer(self.seat.balancer) {
@@ -537,7 +540,7 @@ impl Fleet {
             old.iter().flat_map(|old| &old.hosts).map(|(host, _)| *host).filter(|host| !map.has_host(*host)).collect();
         let mut unfinished = Vec::new();
         // One that has left in good order has ended all that it was given and had UEs for.
-        let owned = |host: HostId| old.is_some_and(|old| old.buckets.owned(host).next().is_some());
+        let owned = |host: HostId| old.is_some_and(|old| old.buckets.buckets_owned_by(host).next().is_some());
         let owned: Vec<bool> = gone.iter().map(|host| owned(*host)).collect();
         for (host, owned) in gone.iter().zip(owned) {
             let (flying, emitted) = self.cut_off(*host, &map);
@@ -556,22 +559,22 @@ impl Fleet {
         if let ToHost::Map(map) = message {
             self.map = Some(*map);
         }
-        let new = |member: &Member| {
+        let new = |member: &HostConnection| {
             member.state == State::Stranger
                 && member.host.is_some_and(|host| self.map.as_ref().is_some_and(|map| map.has_host(host)))
         };
         let new: Vec<u64> = self.members.iter().filter(|(_, member)| new(member)).map(|(token, _)| *token).collect();
-        new.into_iter().for_each(|token| self.serve(token));
+        new.into_iter().for_each(|token| self.welcome_host(token));
         // What they were given before what comes now.
         for again in unfinished.into_iter().rev() {
             self.again.push_front(again);
         }
         self.setups_again();
-        self.give_again();
+        self.replay_inputs();
     }
 
     /// UEs that are not known go to those that stay, if there are some.
-    fn steer_by(&mut self, map: &Map) {
+    fn steer_by(&mut self, map: &ClusterMap) {
         let (leave, stay): (Vec<_>, Vec<_>) =
             map.hosts.iter().map(|(host, _)| *host).partition(|host| map.leaving.contains(host));
         self.steering.hosts(if stay.is_empty() { leave } else { stay });
@@ -579,7 +582,7 @@ impl Fleet {
 
     /// A host that is not in the next map has said all that it has to say; what it had. It may be alive, and others take its
     /// copies until they have that map too: it must not believe that this balancer is gone, and end what its UEs do.
-    fn cut_off(&mut self, host: HostId, map: &Map) -> (Flying<Input>, Emitted) {
+    fn cut_off(&mut self, host: HostId, map: &ClusterMap) -> (InflightInputs<Input>, RecentEffects) {
         self.misses.remove(&host);
         let before = self.lost.remove(&host);
         let token = self.serving.remove(&host);
@@ -592,7 +595,7 @@ impl Fleet {
         (std::mem::take(&mut member.flying), std::mem::take(&mut member.emitted))
     }
 
-    fn show(&self, map: &Map) {
+    fn show(&self, map: &ClusterMap) {
         let (hosts, balancers) = told(map);
         // Poisoned by nobody: what is done under the lock does not panic.
         if let Ok(mut view) = self.view.lock() {
@@ -608,13 +611,13 @@ impl Fleet {
 
     /// Which hosts of the map have said nothing since this was asked last. A balancer that was held up itself asks once, after
     /// it has heard all, so that nobody pays for it.
-    fn look(&mut self, now: Instant) {
+    fn check_silent_hosts(&mut self, now: Instant) {
         let mut late = Vec::new();
         let pulses = self.members.values_mut().filter(|member| member.state == State::Pulse);
         let beats = pulses.filter_map(|member| member.host.filter(|_| member.stream.was_heard()));
         let beats: BTreeSet<HostId> = beats.collect();
         for (token, member) in &mut self.members {
-            member.stream.put(&ToHost::Beat);
+            member.stream.put(&ToHost::Heartbeat);
             let heard = member.stream.was_heard() || member.host.is_some_and(|host| beats.contains(&host));
             match (member.state, member.host) {
                 (State::Pulse, Some(host)) if self.serving.contains_key(&host) => member.since = now,
@@ -625,22 +628,22 @@ impl Fleet {
             }
         }
         for token in late {
-            self.lose(token, &FrameError::Refused("it is no host of the cluster".into()));
+            self.on_disconnect(token, &FrameError::Refused("it is no host of the cluster".into()));
         }
         let Some(map) = &self.map else { return };
         for (host, _) in map.hosts.iter().filter(|(host, _)| !self.serving.contains_key(host)) {
             *self.misses.entry(*host).or_default() += 1;
         }
-        let cut_off = self.looks_cut_off();
+        let cut_off = self.seems_isolated();
         if cut_off && !self.cut_off {
             tracing::error!("neither hosts nor the controller are heard: RAN nodes are let go to other balancers");
         }
         self.cut_off = cut_off;
-        self.complain();
+        self.report_silent_hosts();
     }
 
     /// Tells the controller which hosts of the map are not heard, and that all are again.
-    fn complain(&mut self) {
+    fn report_silent_hosts(&mut self) {
         let most = self.seat.heartbeat.1.max(1);
         // One that has only just come into the map, or whose heartbeat is to come, may need longer to connect.
         let pulses = self.members.values().filter(|member| member.state == State::Pulse);
@@ -653,7 +656,7 @@ impl Fleet {
         unheard.dedup();
         let complains = !unheard.is_empty();
         if complains || self.complained {
-            self.caller.put(&ToController::Unheard(unheard));
+            self.caller.put(&ToController::SilentHosts(unheard));
             self.complained = complains;
         }
     }
@@ -661,12 +664,12 @@ impl Fleet {
     /// Tells whoever has asked that all that it had said before is done.
     pub(crate) fn synced(&mut self, host: HostId, number: u64) {
         if self.serving.contains_key(&host) {
-            return self.tell(host, &ToHost::Synced { number });
+            return self.tell(host, &ToHost::BarrierReply { number });
         }
         // One that has left in good order since, which ends by that.
-        let has_left = |member: &&mut Member| member.host == Some(host) && member.state == State::Refused;
+        let has_left = |member: &&mut HostConnection| member.host == Some(host) && member.state == State::Refused;
         if let Some(member) = self.members.values_mut().find(has_left) {
-            member.stream.put(&ToHost::Synced { number });
+            member.stream.put(&ToHost::BarrierReply { number });
         }
     }
 
@@ -693,7 +696,7 @@ impl Fleet {
             }
         }
         for (token, error) in gone {
-            self.lose(token, &error);
+            self.on_disconnect(token, &error);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::host::Input;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use vireo_core::balance::HostId;
-use vireo_core::n2::{self, Route, View};
+use vireo_core::n2::{self, Route, ShallowView};
 use vireo_types::AssocId;
 
 /// NG SETUP RESPONSE (TS 38.413 9.4.7).
@@ -28,13 +28,13 @@ impl Setup {
     /// As the next input, by its number.
     fn again(self, assoc: AssocId) -> (u64, Input) {
         let Setup { number, pdu, .. } = self;
-        (number, Input::Ngap { assoc, view: n2::view(&pdu), pdu, at: clock(), number, answers: true, bucket: None })
+        (number, Input::Ngap { assoc, view: n2::peek(&pdu), pdu, at: clock(), number, answers: true, bucket: None })
     }
 }
 
 /// Returns true if an input is an NG Setup.
 pub(super) fn is_setup(input: &Input) -> bool {
-    let Input::Ngap { view: Ok(View { route: Route::Node, .. }), pdu, .. } = input else { return false };
+    let Input::Ngap { view: Ok(ShallowView { route: Route::Node, .. }), pdu, .. } = input else { return false };
     pdu.starts_with(&NG_SETUP)
 }
 
@@ -45,7 +45,7 @@ impl Fleet {
     ///
     /// Gives it back when it has to wait.
     pub(super) fn give_setup(&mut self, number: u64, input: Input) -> Result<(), Input> {
-        let Some(host) = self.speaker() else { return Err(input) };
+        let Some(host) = self.responder_host() else { return Err(input) };
         let Some(member) = self.serving.get(&host).and_then(|token| self.members.get_mut(token)) else {
             return Err(input);
         };

@@ -1,7 +1,7 @@
 //! Which host an input goes to.
 
 use super::setup::is_setup;
-use super::{Fleet, Node, SAID, UNSENT, pools};
+use super::{Fleet, KnownRanNode, SAID, UNSENT, pools};
 use crate::clock::clock;
 use crate::config::{NF_KINDS, SliceRuntime};
 use crate::fabric::message::{PoolLoad, ToHost};
@@ -9,12 +9,12 @@ use crate::host::Input;
 use std::collections::VecDeque;
 use std::time::Duration;
 use vireo_core::balance::HostId;
-use vireo_core::balance::board::{Board, PoolReport};
-use vireo_core::balance::steer::{self, Fleet as Hosts, Policy, Request};
+use vireo_core::balance::load_table::{LoadTable, PoolReport};
+use vireo_core::balance::steer::{self, HostSet as Hosts, Policy, Request};
 use vireo_core::config::CoreConfig;
 use vireo_core::engine;
-use vireo_core::n2::{self, Route, View};
-use vireo_core::replica::Counted;
+use vireo_core::n2::{self, Route, ShallowView};
+use vireo_core::replica::LoadShare;
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_core::tmsi::TmsiCipher;
 use vireo_types::{Bucket, Tmsi};
@@ -35,7 +35,7 @@ pub(super) struct Steering {
     core: CoreConfig,
     slices: Vec<SliceRuntime>,
     cipher: TmsiCipher,
-    board: Board,
+    board: LoadTable,
     hosts: Hosts,
     times: Vec<ServiceTime>,
     turn: u64,
@@ -55,7 +55,7 @@ impl Steering {
             core,
             slices: slices.to_vec(),
             cipher: TmsiCipher::new(tmsi_key),
-            board: Board::new(pools, (report * STALE).into()),
+            board: LoadTable::new(pools, (report * STALE).into()),
             hosts: Hosts::default(),
             times: vec![ServiceTime::new(FIRST_GUESS); pools],
             turn: 0,
@@ -73,7 +73,7 @@ impl Steering {
     }
 
     /// A host is not at work any more for what it was given.
-    pub(super) fn ended(&mut self, host: HostId, of: impl Iterator<Item = Counted>) {
+    pub(super) fn ended(&mut self, host: HostId, of: impl Iterator<Item = LoadShare>) {
         of.for_each(|(pool, time)| self.board.ended(host, pool, time));
     }
 
@@ -112,7 +112,7 @@ impl Fleet {
     /// # Errors
     ///
     /// Gives it back when it has to wait.
-    pub(crate) fn give(&mut self, input: Input) -> Result<(), Input> {
+    pub(crate) fn route_input(&mut self, input: Input) -> Result<(), Input> {
         if self.is_held() {
             return Err(input);
         }
@@ -123,7 +123,7 @@ impl Fleet {
     }
 
     /// Gives what dead hosts had to others, as far as these have room.
-    pub(super) fn give_again(&mut self) {
+    pub(super) fn replay_inputs(&mut self) {
         if self.map.is_none() || self.serving.is_empty() {
             return;
         }
@@ -146,53 +146,57 @@ impl Fleet {
         match to {
             Some(host) => {
                 let counted = self.counts(&input);
-                self.one(host, number, input, counted)
+                self.send_to_one(host, number, input, counted)
             }
             None if is_setup(&input) => self.give_setup(number, input),
-            None => self.all(number, input),
+            None => self.send_to_all(number, input),
         }
     }
 
     /// The host of a message; `None` if all are to hear it.
-    fn host_of(&mut self, view: Option<&View>, pdu: &[u8], by: &mut Option<Bucket>) -> Option<HostId> {
+    fn host_of(&mut self, view: Option<&ShallowView>, pdu: &[u8], by: &mut Option<Bucket>) -> Option<HostId> {
         match view {
             // Nobody has to know it; somebody answers.
-            None => self.speaker(),
-            Some(View { route: Route::Node, .. }) => None,
-            Some(View { route: Route::Ue(id), .. }) => self.owner(id.ltmsi().bucket()),
-            Some(view @ View { route: Route::Initial { s_tmsi, .. }, .. }) => match self.steering.named(*s_tmsi, pdu) {
-                Some(tmsi) => {
-                    let bucket = self.steering.cipher.bucket(tmsi);
-                    *by = Some(bucket);
-                    self.owner(bucket)
+            None => self.responder_host(),
+            Some(ShallowView { route: Route::Node, .. }) => None,
+            Some(ShallowView { route: Route::Ue(id), .. }) => self.owner(id.ltmsi().bucket()),
+            Some(view @ ShallowView { route: Route::Initial { s_tmsi, .. }, .. }) => {
+                match self.steering.named(*s_tmsi, pdu) {
+                    Some(tmsi) => {
+                        let bucket = self.steering.cipher.bucket(tmsi);
+                        *by = Some(bucket);
+                        self.owner(bucket)
+                    }
+                    None => {
+                        let (host, bucket) = self.place_new_ue(view)?;
+                        *by = Some(bucket);
+                        Some(host)
+                    }
                 }
-                None => {
-                    let (host, bucket) = self.first_contact(view)?;
-                    *by = Some(bucket);
-                    Some(host)
-                }
-            },
+            }
         }
     }
 
     fn owner(&self, bucket: Bucket) -> Option<HostId> {
-        self.map.as_ref()?.buckets.owners(bucket).primary()
+        self.map.as_ref()?.buckets.owners(bucket).owner()
     }
 
     /// The host that answers for all.
-    pub(super) fn speaker(&self) -> Option<HostId> {
+    pub(super) fn responder_host(&self) -> Option<HostId> {
         self.serving.keys().min().copied()
     }
 
-    fn pool(&self, bucket: Bucket, view: &View) -> usize {
+    fn pool(&self, bucket: Bucket, view: &ShallowView) -> usize {
         // As hosts deal buckets to slices.
         usize::from(bucket.get()) % (self.slices + 1) * NF_KINDS + view.kind.index()
     }
 
     /// As what an input counts among what is under way at its host.
-    fn counts(&self, input: &Input) -> Option<Counted> {
+    fn counts(&self, input: &Input) -> Option<LoadShare> {
         let (view, bucket) = match input {
-            Input::Ngap { view: Ok(view @ View { route: Route::Ue(id), .. }), .. } => (view, id.ltmsi().bucket()),
+            Input::Ngap { view: Ok(view @ ShallowView { route: Route::Ue(id), .. }), .. } => {
+                (view, id.ltmsi().bucket())
+            }
             Input::Ngap { view: Ok(view), bucket, .. } => (view, (*bucket)?),
             _ => return None,
         };
@@ -202,7 +206,7 @@ impl Fleet {
 
     /// The host of a UE that is not known, with a bucket of its own: by the policy, of the hosts of a bucket of UEs whose
     /// slice is not known.
-    fn first_contact(&mut self, view: &View) -> Option<(HostId, Bucket)> {
+    fn place_new_ue(&mut self, view: &ShallowView) -> Option<(HostId, Bucket)> {
         let map = &self.map.as_ref()?.buckets;
         let steering = &mut self.steering;
         steering.turn += 1;
@@ -215,15 +219,21 @@ impl Fleet {
         let owners = map.owners(bucket);
         let time = steering.times[pool];
         let request = Request { bucket, owners, pool, time, slo, turn: steering.turn };
-        let choice = steer::choose(steering.policy, &request, &steering.hosts, &steering.board, clock())?;
+        let choice = steer::select_host(steering.policy, &request, &steering.hosts, &steering.board, clock())?;
         let next = (0..columns).map(|n| Bucket::new(((steering.turn + n) % columns * slices) as u16));
-        let own = next.into_iter().find(|bucket| map.owners(*bucket).primary() == Some(choice.host));
+        let own = next.into_iter().find(|bucket| map.owners(*bucket).owner() == Some(choice.host));
         // One that owns nothing has only just joined.
-        own.map(|bucket| (choice.host, bucket)).or_else(|| Some((owners.primary()?, bucket)))
+        own.map(|bucket| (choice.host, bucket)).or_else(|| Some((owners.owner()?, bucket)))
     }
 
     /// Gives an input to one host.
-    fn one(&mut self, host: HostId, number: u64, input: Input, counted: Option<Counted>) -> Result<(), Input> {
+    fn send_to_one(
+        &mut self,
+        host: HostId,
+        number: u64,
+        input: Input,
+        counted: Option<LoadShare>,
+    ) -> Result<(), Input> {
         if let Some((flying, _)) = self.lost.get_mut(&host) {
             // Until it is decided who takes over, as what it had been given itself.
             flying.add(number, input, counted, clock());
@@ -245,13 +255,13 @@ impl Fleet {
     }
 
     /// Gives an input to all hosts, of which one answers.
-    fn all(&mut self, number: u64, input: Input) -> Result<(), Input> {
+    fn send_to_all(&mut self, number: u64, input: Input) -> Result<(), Input> {
         let full = |token| self.members.get(token).is_some_and(|member| member.stream.unsent() > UNSENT);
         if self.serving.values().any(full) {
             return Err(input);
         }
         self.remember(&input);
-        let speaker = self.speaker();
+        let speaker = self.responder_host();
         for (host, token) in &self.serving {
             if let Some(member) = self.members.get_mut(token) {
                 put(member, number, &input, Some(*host) == speaker);
@@ -269,7 +279,7 @@ impl Fleet {
     fn remember(&mut self, input: &Input) {
         match input {
             Input::Up { assoc, peer } => {
-                drop(self.nodes.insert(*assoc, Node { peer: *peer, said: VecDeque::new(), of: None }))
+                drop(self.nodes.insert(*assoc, KnownRanNode { peer: *peer, said: VecDeque::new(), of: None }))
             }
             Input::Down { assoc, restarted: true } => {
                 self.setups.remove(assoc);
@@ -298,7 +308,7 @@ impl Fleet {
 }
 
 /// Puts an input into what is to be sent to a host.
-pub(super) fn put(member: &mut super::Member, number: u64, input: &Input, answers: bool) {
+pub(super) fn put(member: &mut super::HostConnection, number: u64, input: &Input, answers: bool) {
     if let Some(message) = message(number, input, answers) {
         member.stream.put(&message);
     }
@@ -320,7 +330,7 @@ pub(crate) fn message(number: u64, input: &Input, answers: bool) -> Option<ToHos
         Input::PfcpTimeout { seid, .. } => ToHost::PfcpTimeout { number, seid: *seid },
         Input::Upf { upf, up } => ToHost::Upf { upf: *upf, up: *up },
         Input::UpfLost { upf } => ToHost::UpfLost { upf: *upf },
-        Input::Unsent(message) => ToHost::Unsent { assoc: message.assoc, ue: message.ue, pdu: &message.pdu },
+        Input::Unsent(message) => ToHost::Undelivered { assoc: message.assoc, ue: message.ue, pdu: &message.pdu },
         // Nothing else comes from RAN or UPFs.
         _ => return None,
     })

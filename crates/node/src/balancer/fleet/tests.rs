@@ -4,8 +4,8 @@ use crate::fabric::frame::decode;
 use crate::fabric::message::ToBalancer;
 use std::net::Ipv4Addr;
 use std::time::{Duration as Span, Instant as Monotonic};
-use vireo_core::balance::map::SlicePart;
-use vireo_core::balance::ring::Weighted;
+use vireo_core::balance::map::SliceBuckets;
+use vireo_core::balance::ring::WeightedHost;
 use vireo_core::cluster::Member as Joined;
 use vireo_core::config::{NodeName, SecurityConfig, Timers};
 use vireo_types::{Ltmsi, Supi};
@@ -39,13 +39,13 @@ fn listener() -> TcpListener {
 
 /// A controller, balancers, and what a host says to each of them.
 struct World {
-    controller: controller::Running,
+    controller: controller::ControllerHandle,
     fleets: Vec<Fleet>,
-    host: Caller,
+    host: ControllerClient,
     ways: Vec<Stream>,
     /// The host's heartbeat, if it has one at present, and what that watches.
-    pulse: Option<Pulse>,
-    turns: Turns,
+    pulse: Option<HeartbeatHandle>,
+    turns: ProgressCounter,
     number: HostId,
     heartbeat: Span,
 }
@@ -60,14 +60,16 @@ impl World {
         let controllers = vec![taken.local_addr().expect("an address")];
         let config = ClusterConfig { controllers, hosts: 1, heartbeat, ..ClusterConfig::default() };
         let plain = Security::default();
-        let controller = controller::Running::start(taken, (&config, &plain), &[], false).expect("a controller");
+        let controller =
+            controller::ControllerHandle::start(taken, (&config, &plain), &[], false).expect("a controller");
         let metrics = Arc::new(Metrics::new());
         let fleet =
             |_| Fleet::join(listener(), (&config, &plain, &[]), &core(), &[], Arc::clone(&metrics)).expect("it joins");
         let mut fleets: Vec<Fleet> = (0..balancers).map(fleet).collect();
         let (mut host, told) =
-            Caller::join(&config, &plain, Me::Host((Ipv4Addr::LOCALHOST, 9).into())).expect("the host joins");
-        let Told::Host(welcome) = told else { panic!("a host's welcome") };
+            ControllerClient::join(&config, &plain, LocalMember::Host((Ipv4Addr::LOCALHOST, 9).into()))
+                .expect("the host joins");
+        let JoinReply::Host(welcome) = told else { panic!("a host's welcome") };
         host.ready();
         let way = |fleet: &Fleet| {
             let to = fleet.listener.local_addr().expect("an address");
@@ -77,7 +79,7 @@ impl World {
         };
         let ways = fleets.iter().map(way).collect();
         fleets.iter_mut().for_each(Fleet::pump);
-        let (pulse, turns, number) = (None, Turns::default(), welcome.host);
+        let (pulse, turns, number) = (None, ProgressCounter::default(), welcome.host);
         let mut world = World { controller, fleets, host, ways, pulse, turns, number, heartbeat };
         let serves = |fleet: &Fleet| {
             fleet.serving.len() == 1 && fleet.map.as_ref().is_some_and(|map| map.balancers.len() == balancers)
@@ -103,18 +105,18 @@ impl World {
     /// Has the host's heartbeat beat.
     fn beat(&mut self) {
         self.turns.turn();
-        self.host.turn(Monotonic::now(), &mut |_| ()).expect("it is a member");
+        self.host.poll(Monotonic::now(), &mut |_| ()).expect("it is a member");
         self.ways.iter_mut().for_each(|way| way.flush().expect("there is a balancer"));
         let start = || {
             let watched = vec![self.turns.clone()];
-            Pulse::start(Joined::Host(self.number), self.heartbeat, &Security::default(), watched, None)
+            HeartbeatHandle::start(Joined::Host(self.number), self.heartbeat, &Security::default(), watched, None)
         };
         let pulse = match self.pulse.take() {
             Some(pulse) => pulse,
             None => start().expect("a thread"),
         };
         let balancers = self.fleets.iter().map(|fleet| fleet.listener.local_addr().expect("an address"));
-        pulse.goes_to(Audience { controller: self.host.controller(), balancers: balancers.collect() });
+        pulse.goes_to(HeartbeatTargets { controller: self.host.controller(), balancers: balancers.collect() });
         self.pulse = Some(pulse);
     }
 
@@ -128,25 +130,25 @@ impl World {
 fn who_hears_neither_hosts_nor_the_controller_is_cut_off_unless_it_is_alone() {
     let mut world = World::new(2);
     world.wait(true, Span::from_millis(400));
-    assert!(world.fleets.iter().all(|fleet| !fleet.is_cut_off()));
+    assert!(world.fleets.iter().all(|fleet| !fleet.is_isolated()));
     // The controller is gone, and its machine says so.
     world.controller.stop();
     world.wait(true, Span::from_millis(400));
-    assert!(world.fleets.iter().all(|fleet| !fleet.is_cut_off()), "hosts are heard");
+    assert!(world.fleets.iter().all(|fleet| !fleet.is_isolated()), "hosts are heard");
     world.wait(false, Span::from_millis(400));
-    assert!(world.fleets.iter().all(|fleet| !fleet.is_cut_off()), "the way to the controller's machine is sound");
+    assert!(world.fleets.iter().all(|fleet| !fleet.is_isolated()), "the way to the controller's machine is sound");
     // From here on nothing comes from there either.
     let mute = listener();
     let nowhere = mute.local_addr().expect("an address");
     world.fleets.iter_mut().for_each(|fleet| fleet.caller.look_at(nowhere));
-    world.run(false, |world| world.fleets.iter().all(Fleet::is_cut_off));
-    world.run(true, |world| world.fleets.iter().all(|fleet| !fleet.is_cut_off()));
+    world.run(false, |world| world.fleets.iter().all(Fleet::is_isolated));
+    world.run(true, |world| world.fleets.iter().all(|fleet| !fleet.is_isolated()));
 
     let mut alone = World::new(1);
     alone.controller.stop();
     alone.fleets[0].caller.look_at(nowhere);
     alone.wait(false, Span::from_millis(1000));
-    assert!(!alone.fleets[0].is_cut_off(), "there is no other to go to");
+    assert!(!alone.fleets[0].is_isolated(), "there is no other to go to");
 }
 
 /// A host has so much to do that nothing of what it wants sent is taken by its connection. Its heartbeat does not wait behind
@@ -194,9 +196,9 @@ fn a_host_that_joins_is_told_what_was_claimed_lately() {
     let controllers = world.host.controller().into_iter().collect();
     let config = ClusterConfig { controllers, hosts: 1, heartbeat: world.heartbeat, ..ClusterConfig::default() };
     let plain = Security::default();
-    let me = Me::Host((Ipv4Addr::LOCALHOST, 10).into());
-    let (mut second, told) = Caller::join(&config, &plain, me).expect("the host joins");
-    let Told::Host(welcome) = told else { panic!("a host's welcome") };
+    let me = LocalMember::Host((Ipv4Addr::LOCALHOST, 10).into());
+    let (mut second, told) = ControllerClient::join(&config, &plain, me).expect("the host joins");
+    let JoinReply::Host(welcome) = told else { panic!("a host's welcome") };
     second.ready();
     let to = world.fleets[0].listener.local_addr().expect("an address");
     let mut way = Stream::connect(to, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
@@ -215,7 +217,7 @@ fn a_host_that_joins_is_told_what_was_claimed_lately() {
     while !hears().expect("the balancer is there") {
         assert!(Monotonic::now() < until, "not within {WITHIN:?}");
         world.beat();
-        second.turn(Monotonic::now(), &mut |_| ()).expect("it is a member");
+        second.poll(Monotonic::now(), &mut |_| ()).expect("it is a member");
         world.fleets[0].pump();
         std::thread::sleep(Span::from_millis(10));
     }
@@ -245,7 +247,7 @@ fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
 
     let mut next = fleet.map.clone().expect("a map");
     let heir = HostId(number.0 + 1);
-    let part = SlicePart { weight: 1.0, replicas: 0, hosts: vec![Weighted { host: heir, weight: 1.0 }] };
+    let part = SliceBuckets { weight: 1.0, replicas: 0, hosts: vec![WeightedHost { host: heir, weight: 1.0 }] };
     next.hosts = vec![(heir, (Ipv4Addr::LOCALHOST, 9).into())];
     next.buckets = next.buckets.next(&[part]);
     let epoch = next.epoch();
@@ -258,7 +260,7 @@ fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
         fleet.pump();
         while let Some(command) = fleet.next_command() {
             // What the balancer does when all that was said before is done.
-            if let Command::Sync { host, number } = command {
+            if let Command::Barrier { host, number } = command {
                 fleet.synced(host, number);
             }
         }
@@ -276,9 +278,9 @@ fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
         |message: ToHost<'_>| matches!(message, ToHost::Map(map) if map.epoch() == epoch && !map.has_host(number));
     hears(fleet, &over).expect("the connection is there until then");
     // One that leaves has asked whether all is done, and waits for that.
-    hears(fleet, &|message| message == ToHost::Synced { number: 7 }).expect("and as long as it likes");
+    hears(fleet, &|message| message == ToHost::BarrierReply { number: 7 }).expect("and as long as it likes");
     fleet.synced(number, 6);
-    hears(fleet, &|message| message == ToHost::Synced { number: 6 }).expect("of what it had asked before, too");
+    hears(fleet, &|message| message == ToHost::BarrierReply { number: 6 }).expect("of what it had asked before, too");
     ways.clear();
     while fleet.members.contains_key(&token) {
         assert!(Monotonic::now() < until, "not within {WITHIN:?}");
@@ -288,7 +290,7 @@ fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
 
 /// The octets that pycrate encodes of a message.
 fn golden(name: &str) -> Vec<u8> {
-    let golden = include_str!("../../../../../tests/witness/golden.txt");
+    let golden = include_str!("../../../../../tests/reference/golden.txt");
     let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
     (0..line.len()).step_by(2).map(|at| u8::from_str_radix(&line[at..at + 2], 16).expect("octets")).collect()
 }
@@ -303,7 +305,7 @@ fn ng_setup_counts_when_it_is_answered() {
     let peer = (Ipv4Addr::new(192, 0, 2, 1), 38412).into();
     let input = || Input::Ngap {
         assoc,
-        view: vireo_core::n2::view(&setup),
+        view: vireo_core::n2::peek(&setup),
         pdu: setup.clone(),
         at: clock(),
         number: 0,
@@ -311,11 +313,11 @@ fn ng_setup_counts_when_it_is_answered() {
         bucket: None,
     };
     let said = |fleet: &Fleet| fleet.nodes[&assoc].said.iter().cloned().collect::<Vec<_>>();
-    fleet.give(Input::Up { assoc, peer }).expect("there is room");
-    fleet.give(input()).expect("there is room");
+    fleet.route_input(Input::Up { assoc, peer }).expect("there is room");
+    fleet.route_input(input()).expect("there is room");
     fleet.sends(assoc, &golden("NGSetupFailure"));
     assert_eq!((said(fleet).len(), fleet.setups.len()), (0, 0), "it was refused");
-    fleet.give(input()).expect("there is room");
+    fleet.route_input(input()).expect("there is room");
     assert_eq!(said(fleet).len(), 0, "it is not answered");
     fleet.sends(assoc, &golden("NGSetupResponse"));
     assert_eq!((said(fleet), fleet.setups.len()), (vec![setup.clone()], 0));
@@ -323,10 +325,10 @@ fn ng_setup_counts_when_it_is_answered() {
     assert_eq!(said(fleet).len(), 1, "an answer to nothing");
 
     // The host that is to decide goes.
-    fleet.give(input()).expect("there is room");
+    fleet.route_input(input()).expect("there is room");
     let mut next = fleet.map.clone().expect("a map");
     let heir = HostId(world.number.0 + 1);
-    let part = SlicePart { weight: 1.0, replicas: 0, hosts: vec![Weighted { host: heir, weight: 1.0 }] };
+    let part = SliceBuckets { weight: 1.0, replicas: 0, hosts: vec![WeightedHost { host: heir, weight: 1.0 }] };
     next.hosts = vec![(heir, (Ipv4Addr::LOCALHOST, 9).into())];
     next.buckets = next.buckets.next(&[part]);
     fleet.adopt(next);

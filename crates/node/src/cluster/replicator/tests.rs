@@ -1,27 +1,27 @@
 use super::*;
 use std::net::Ipv4Addr;
-use vireo_core::balance::map::{BucketMap, FIRST_EPOCH, SlicePart};
-use vireo_core::balance::ring::Weighted;
-use vireo_core::replica::Ways;
+use vireo_core::balance::map::{BucketMap, FIRST_EPOCH, SliceBuckets};
+use vireo_core::balance::ring::WeightedHost;
+use vireo_core::replica::EffectAssociations;
 use vireo_types::Bucket;
 
 const WITHIN: Duration = Duration::from_secs(20);
 
 /// Two hosts, the map of both, and a bucket of the first one's.
-fn hosts() -> ([HostId; 2], Map, Bucket) {
+fn hosts() -> ([HostId; 2], ClusterMap, Bucket) {
     let hosts = [1, 2].map(HostId);
-    let weighted = hosts.iter().map(|host| Weighted { host: *host, weight: 1.0 }).collect();
-    let buckets = BucketMap::new(FIRST_EPOCH, &[SlicePart { weight: 1.0, replicas: 1, hosts: weighted }]);
-    let own = |bucket: &Bucket| buckets.owners(*bucket).primary() == Some(hosts[0]);
+    let weighted = hosts.iter().map(|host| WeightedHost { host: *host, weight: 1.0 }).collect();
+    let buckets = BucketMap::new(FIRST_EPOCH, &[SliceBuckets { weight: 1.0, replicas: 1, hosts: weighted }]);
+    let own = |bucket: &Bucket| buckets.owners(*bucket).owner() == Some(hosts[0]);
     let bucket = (0..Bucket::COUNT).map(Bucket::new).find(own).unwrap();
-    let map = Map { hosts: vec![], buckets, balancers: vec![], joined: 2, lost: vec![], leaving: vec![] };
+    let map = ClusterMap { hosts: vec![], buckets, balancers: vec![], joined: 2, lost: vec![], leaving: vec![] };
     (hosts, map, bucket)
 }
 
-fn copy(number: u64, bucket: Bucket, ephemeral: &[u8]) -> Copy<'_> {
+fn copy(number: u64, bucket: Bucket, ephemeral: &[u8]) -> ReplicaUpdate<'_> {
     let ltmsi = Ltmsi::new(bucket, number as u16);
-    let (version, ways) = (number as u32, Ways::default());
-    Copy {
+    let (version, ways) = (number as u32, EffectAssociations::default());
+    ReplicaUpdate {
         number,
         ltmsi,
         before: None,
@@ -72,16 +72,16 @@ fn copies_are_gathered_and_none_is_lost_with_a_connection() {
     }
     assert!(sends.orders.len() > before + 1, "so many do not wait");
     sends.flush();
-    let run = |thread: Thread| {
-        let (door, _inputs) = Door::alone();
+    let run = |thread: ReplicatorThread| {
+        let (door, _inputs) = HostSender::alone();
         std::thread::spawn(move || thread.run(&door))
     };
     let sending = run(sender);
     // Somebody takes what there is and says nothing.
     until(|| knocked_at.accept().is_ok());
-    assert_eq!(sends.kept(two), 0);
+    assert_eq!(sends.acked_up_to(two), 0);
     let keeping = run(keeper);
-    until(|| sends.kept(two) == last);
+    until(|| sends.acked_up_to(two) == last);
     assert_eq!(keeps.watch().copies() as u64, last, "each is kept, once");
     drop((sends, keeps));
     [sending, keeping].into_iter().for_each(|thread| thread.join().unwrap());
@@ -101,7 +101,7 @@ fn what_a_host_has_said_to_have_it_has_whatever_it_says_after_a_connection_was_l
         sends.send_copy(two, copy(number, bucket, b"e"));
         sends.flush();
     }
-    let (door, _inputs) = Door::alone();
+    let (door, _inputs) = HostSender::alone();
     let running = std::thread::spawn(move || thread.run(&door));
     let connection = || {
         let (socket, _) = others.accept().unwrap();
@@ -113,25 +113,25 @@ fn what_a_host_has_said_to_have_it_has_whatever_it_says_after_a_connection_was_l
         });
         stream
     };
-    let says = |stream: &mut Stream, message: &ToPrimary| {
+    let says = |stream: &mut Stream, message: &ToOwner| {
         stream.put(message);
         stream.flush().unwrap();
     };
     let mut first = connection();
-    says(&mut first, &ToPrimary::Kept { number: 2 });
-    until(|| sends.kept(two) == 2);
+    says(&mut first, &ToOwner::CopyAck { number: 2 });
+    until(|| sends.acked_up_to(two) == 2);
     drop(first);
     let mut second = connection();
-    says(&mut second, &ToPrimary::Kept { number: 1 });
+    says(&mut second, &ToOwner::CopyAck { number: 1 });
     // What is heard after another thing was is heard in a later turn.
     for number in 1..=2 {
-        says(&mut second, &ToPrimary::Others { number, ues: vec![] });
+        says(&mut second, &ToOwner::ReconcileReply { number, ues: vec![] });
         until(|| sends.has_said());
-        assert_eq!(sends.take_said(), [Said::Others { from: two, number, ues: vec![] }]);
+        assert_eq!(sends.take_peer_messages(), [PeerMessage::Others { from: two, number, ues: vec![] }]);
     }
-    assert_eq!(sends.kept(two), 2);
-    says(&mut second, &ToPrimary::Kept { number: 3 });
-    until(|| sends.kept(two) == 3);
+    assert_eq!(sends.acked_up_to(two), 2);
+    says(&mut second, &ToOwner::CopyAck { number: 3 });
+    until(|| sends.acked_up_to(two) == 3);
     drop(sends);
     running.join().unwrap();
 }

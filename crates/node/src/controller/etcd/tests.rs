@@ -1,12 +1,12 @@
 //! The client against the real etcd, with TLS and without.
 
-use super::super::keeper::{Keeper, News};
+use super::super::leader_store::{LeaderEvent, LeaderStore};
 use super::*;
 use crate::fabric::authority::{Authority, Files};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
-use vireo_core::cluster::{Record, Secrets};
+use vireo_core::cluster::{DurableState, Secrets};
 use vireo_sctp::Waker;
 
 const WITHIN: Duration = Duration::from_secs(30);
@@ -110,10 +110,10 @@ fn keys_are_claimed_by_leases_and_held() {
     assert!(!soon(|| etcd.has("leader")));
     let lease = etcd.grant(2).unwrap();
     assert!(lease.lasts >= Duration::from_secs(2));
-    let (since, record) = etcd.claim("leader", "me", lease, "record").unwrap().expect("it is free");
+    let (since, record) = etcd.campaign("leader", "me", lease, "record").unwrap().expect("it is free");
     assert_eq!(record, None);
     assert!(etcd.has("leader").unwrap());
-    assert_eq!(etcd.claim("leader", "another", lease, "record").unwrap(), None, "it is taken");
+    assert_eq!(etcd.campaign("leader", "another", lease, "record").unwrap(), None, "it is taken");
     assert!(etcd.put_if(("leader", since), "record", &[0, 255, 7]).unwrap());
     assert!(!etcd.put_if(("leader", since + 1), "record", b"another's").unwrap());
     assert!(etcd.keep_alive(lease).unwrap());
@@ -121,7 +121,7 @@ fn keys_are_claimed_by_leases_and_held() {
     assert!(!etcd.keep_alive(lease).unwrap(), "it has ended");
     assert!(!etcd.put_if(("leader", since), "record", b"late").unwrap(), "who leads no longer writes nothing");
     let next = etcd.grant(2).unwrap();
-    let (later, record) = etcd.claim("leader", "next", next, "record").unwrap().expect("it is free again");
+    let (later, record) = etcd.campaign("leader", "next", next, "record").unwrap().expect("it is free again");
     assert!(later > since && record.as_deref() == Some(&[0, 255, 7][..]));
     let unknown = Lease { id: 1, lasts: Duration::from_secs(1) };
     let refused = etcd.revoke(unknown).unwrap_err();
@@ -142,7 +142,7 @@ fn silence_and_return_of_etcd_are_seen() {
     assert!(!soon(|| etcd.has("key")));
     // Killed, and started again with what it had.
     let lease = etcd.grant(60).unwrap();
-    let (since, _) = etcd.claim("leader", "me", lease, "record").unwrap().unwrap();
+    let (since, _) = etcd.campaign("leader", "me", lease, "record").unwrap().unwrap();
     let address = server.address;
     let kept = tempfile::tempdir().unwrap();
     server.signal("-KILL");
@@ -167,7 +167,7 @@ fn connections_are_mutual_tls() {
     let mut good = client(Some(tls(&own, Some(&own))));
     assert!(!soon(|| good.has("key")));
     let lease = good.grant(2).unwrap();
-    assert!(good.claim("key", "me", lease, "record").unwrap().is_some() && good.keep_alive(lease).unwrap());
+    assert!(good.campaign("key", "me", lease, "record").unwrap().is_some() && good.keep_alive(lease).unwrap());
 
     let refused = |tls| match client(tls).has("key").unwrap_err() {
         error @ EtcdError::Silent { .. } => is_one_sentence(&error),
@@ -194,17 +194,17 @@ fn one_of_two_controllers_leads_at_a_time() {
     assert!(!soon(|| server.client().has("key")));
     let keeper = |name: &str| {
         let waker = Waker::new().unwrap();
-        Keeper::start(server.client(), "cluster", name.to_owned(), waker).unwrap()
+        LeaderStore::start(server.client(), "cluster", name.to_owned(), waker).unwrap()
     };
-    let leads = |keeper: &Keeper| match keeper.news.recv_timeout(WITHIN) {
-        Ok(News::Leads(record)) => record.map(|record| record.secrets.recovery),
+    let leads = |keeper: &LeaderStore| match keeper.news.recv_timeout(WITHIN) {
+        Ok(LeaderEvent::Leads(record)) => record.map(|record| record.secrets.recovery),
         news => panic!("{news:?}"),
     };
     let first = keeper("one");
     assert_eq!(leads(&first), None);
     let second = keeper("two");
-    first.write(Record { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None });
-    assert!(matches!(first.news.recv_timeout(WITHIN), Ok(News::Written(_))), "before it holds");
+    first.write(DurableState { secrets: Secrets { tmsi_key: [7; 16], recovery: 9 }, map: None });
+    assert!(matches!(first.news.recv_timeout(WITHIN), Ok(LeaderEvent::Written(_))), "before it holds");
     assert!(second.news.try_recv().is_err(), "it stands by");
     drop(first);
     let begun = Instant::now();
@@ -213,7 +213,7 @@ fn one_of_two_controllers_leads_at_a_time() {
     // Without etcd it stops leading when its lease may have ended.
     server.signal("-STOP");
     match second.news.recv_timeout(WITHIN) {
-        Ok(News::Deposed(why)) => assert!(why.contains("lease"), "{why}"),
+        Ok(LeaderEvent::Deposed(why)) => assert!(why.contains("lease"), "{why}"),
         news => panic!("{news:?}"),
     }
     server.signal("-CONT");

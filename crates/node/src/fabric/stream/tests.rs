@@ -1,6 +1,6 @@
 //! Two ends of a connection, with TLS and without.
 
-use super::super::Insecure;
+use super::super::TlsPeerError;
 use super::super::authority::{Authority, Files, NAME};
 use super::super::frame::decode;
 use super::*;
@@ -201,7 +201,7 @@ fn a_member_without_tls_and_one_with_it_say_what_helps() {
         let [plain, tls] = refusals(&plain, &tls);
         [tls, plain]
     }] {
-        assert!(matches!(with, FrameError::Insecure(Insecure::Plain)), "{with}");
+        assert!(matches!(with, FrameError::Insecure(TlsPeerError::Plain)), "{with}");
         assert!(with.to_string().contains("set cluster.tls there too"), "{with}");
         assert!(matches!(without, FrameError::Greeting(GreetingError::Tls)), "{without}");
         assert!(without.to_string().contains("set cluster.tls here"), "{without}");

@@ -20,16 +20,16 @@ use crate::balancer::Command;
 use crate::clock::clock;
 use crate::config::HalfOpenConfig;
 use crate::metrics::{Eviction, Fault, Population, TurnedAway};
-use crate::nf::outbox::Summary;
-use crate::nf::parcel::Parcel;
+use crate::worker::event_message::EventMessage;
+use crate::worker::outbox::Summary;
 use line::Line;
 use newcomers::{FirstSteps, Newcomer};
 use rand::RngCore;
 use table::{Admission, Arrival, Limit, Origin, Table};
 use vireo_core::engine;
-use vireo_core::n2::{self, Establishment, UeMessage, View};
+use vireo_core::n2::{self, EstablishmentCause, ShallowView, UeMessage};
 use vireo_core::schedule::kind::NfKind;
-use vireo_core::turn::Effect;
+use vireo_core::step::Effect;
 use vireo_core::{Env, Identifiers};
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Dnn, Duration, Instant, Ltmsi, PduSessionType, SessionAddress, Snssai, Tmsi};
@@ -96,8 +96,8 @@ impl Host {
     /// # Errors
     ///
     /// When there is none: the caller turns the UE away.
-    pub(super) fn make_room(&mut self, node: AssocId, view: &View, now: Instant) -> Result<(), TurnedAway> {
-        let urgent = matches!(view.establishment, Some(Establishment::Emergency | Establishment::Priority));
+    pub(super) fn make_room(&mut self, node: AssocId, view: &ShallowView, now: Instant) -> Result<(), TurnedAway> {
+        let urgent = matches!(view.establishment, Some(EstablishmentCause::Emergency | EstablishmentCause::Priority));
         let full = self.is_full() && {
             self.recount(now);
             self.is_full()
@@ -115,7 +115,7 @@ impl Host {
                 });
                 // It is not of the input that the new UE comes by.
                 let input = std::mem::take(&mut self.input);
-                self.deliver(slot, &Parcel::Evicted, NfKind::StateManagement);
+                self.deliver(slot, &EventMessage::Evicted, NfKind::StateManagement);
                 self.input = input;
                 Ok(())
             }
@@ -192,7 +192,7 @@ impl Host {
     pub(super) fn no_number(&mut self) {
         if self.cluster.is_some() && self.input != 0 {
             // This host has no buckets any more: another one takes the UE.
-            return self.egress.send(Command::Back { number: std::mem::take(&mut self.input) });
+            return self.egress.send(Command::ReturnInput { number: std::mem::take(&mut self.input) });
         }
         self.account.fault("limit", clock(), "a new UE: no number is free");
         self.done();

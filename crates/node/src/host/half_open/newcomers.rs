@@ -8,7 +8,7 @@
 use super::{Host, TurnedAway, origin};
 use crate::clock::clock;
 use crate::host::{BATCH, Input};
-use vireo_core::n2::{Route, View};
+use vireo_core::n2::{Route, ShallowView};
 use vireo_core::schedule::shed::Level;
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Bucket, Duration, Instant};
@@ -27,7 +27,7 @@ const UNSENT: usize = 1024;
 pub(in crate::host) struct Newcomer {
     by: AssocId,
     pub(super) node: AssocId,
-    view: View,
+    view: ShallowView,
     pdu: Vec<u8>,
     /// The balancer's number of the input.
     number: u64,
@@ -55,7 +55,7 @@ impl FirstSteps {
 
 impl Host {
     /// Begins a new UE, or has it wait.
-    pub(in crate::host) fn newcomer(&mut self, (by, node): (AssocId, AssocId), pdu: &[u8], view: &View) {
+    pub(in crate::host) fn newcomer(&mut self, (by, node): (AssocId, AssocId), pdu: &[u8], view: &ShallowView) {
         if self.half_open.line.is_empty() && self.begins_newcomers() {
             return self.begin_newcomer((Some(by), node), pdu, view);
         }
@@ -69,12 +69,13 @@ impl Host {
 
     fn begins_newcomers(&mut self) -> bool {
         let region = &self.region;
-        self.egress.len() < UNSENT && self.half_open.first_steps.has_room(clock(), |slot| region.is_at_rest(slot))
+        self.egress.len() < UNSENT
+            && self.half_open.first_steps.has_room(clock(), |slot| region.is_idle_and_empty(slot))
     }
 
-    fn begin_newcomer(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], view: &View) {
+    fn begin_newcomer(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], view: &ShallowView) {
         if self.admits(view, false) {
-            self.stranger((by, node), pdu, view);
+            self.create_ue((by, node), pdu, view);
         } else {
             self.turn_away((by, node), pdu, TurnedAway::Overload);
         }
@@ -98,7 +99,7 @@ impl Host {
         let Newcomer { by, node, view, pdu, number, bucket, at } = newcomer;
         let input = Input::Ngap { assoc: by, view: Ok(view), pdu, at, number, answers: true, bucket };
         // Its bucket may have been migrated meanwhile.
-        let Some(Input::Ngap { pdu, .. }) = self.sorted(input) else { return };
+        let Some(Input::Ngap { pdu, .. }) = self.admit_input(input) else { return };
         (self.input, self.bucket, self.arrived) = (number, bucket, at);
         if self.nodes.get(node).is_none() {
             return self.done();
@@ -126,7 +127,7 @@ impl Host {
     pub(in crate::host) fn return_newcomers(&mut self) {
         while let Some(Newcomer { number, .. }) = self.half_open.line.pop() {
             if number != 0 {
-                self.egress.send(crate::balancer::Command::Back { number });
+                self.egress.send(crate::balancer::Command::ReturnInput { number });
             }
         }
     }

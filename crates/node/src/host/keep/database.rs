@@ -1,7 +1,7 @@
 //! Contexts in a database that outlive the core: how its next start goes on with them.
 //!
 //! A record is committed before the effects of its step leave, so its NAS COUNTs are exact as long
-//! as the database has lost no commit ([`Records::incarnation`]). A database that was started anew,
+//! as the database has lost no commit ([`SessionEntries::incarnation`]). A database that was started anew,
 //! or whose master is another one, may have older records: then all contexts are removed. States
 //! whose records may be older than the COUNTs by themselves (`state.persist = "procedure"`,
 //! `state.write = "non-blocking"`) are not kept; the configuration refuses that.
@@ -10,17 +10,17 @@ use super::holder::{self, Held, Renewal};
 use super::{Tally, mark};
 use crate::clock::clock;
 use crate::config::{KeepConfig, StateConfig};
-use crate::host::{Door, Host, HostError};
-use crate::nf::Location;
-use crate::nf::central::{Becomes, CentralConfig, Elsewhere, LAYOUT, Resumption, Stored};
+use crate::host::{Host, HostError, HostSender};
 use crate::state::RecordsConfig;
+use crate::worker::Location;
+use crate::worker::context_database::{Becomes, ContextDatabaseConfig, DatabaseRef, LAYOUT, Resumption, UeRecord};
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
 use std::sync::Arc;
 use std::time::Duration;
 use vireo_core::config::CoreConfig;
 use vireo_core::context::{self, Counts, UeContext};
-use vireo_store::records::{RecordError, Records};
+use vireo_store::records::{RecordError, RecordStore};
 use vireo_types::Instant;
 
 /// What keys of kept records begin with, behind `state.key`: records of a core's one life have a
@@ -82,7 +82,7 @@ pub(in crate::host) fn take(
     state: &StateConfig,
     records: &RecordsConfig,
     owner: u64,
-    (core, door): (&CoreConfig, &Door),
+    (core, door): (&CoreConfig, &HostSender),
 ) -> Result<Option<Kept>, KeepError> {
     let Some(KeepConfig::Database { is_wanted }) = state.keep else { return Ok(None) };
     let records = RecordsConfig { key: format!("{}{SUFFIX}", records.key), ..records.clone() };
@@ -105,7 +105,7 @@ fn mark_of(core: &CoreConfig) -> u64 {
 }
 
 impl Kept {
-    fn take(records: RecordsConfig, owner: u64, (core, door): (&CoreConfig, &Door)) -> Result<Self, KeepError> {
+    fn take(records: RecordsConfig, owner: u64, (core, door): (&CoreConfig, &HostSender)) -> Result<Self, KeepError> {
         let mut way = records.open()?;
         // What another key has sealed is another core's.
         holder::look(&mut *way)?;
@@ -135,7 +135,7 @@ fn found(
     // Not unsealed: removing needs no content.
     let records = RecordsConfig { sealing: None, ..records.clone() };
     let mut way = records.open()?;
-    let config = CentralConfig { records, owner, shared: false };
+    let config = ContextDatabaseConfig { records, owner, shared: false };
     let numbers = Resumption::look(&config, &mut *way)?;
     let Some(reason) = reason(held, mark, incarnation) else { return Ok((numbers, None)) };
     Resumption::new(&config, numbers).remove(&mut *way)?;
@@ -160,7 +160,7 @@ fn reason(held: &Held, mark: u64, incarnation: &str) -> Option<&'static str> {
 }
 
 /// The UE of a record after a restart, if there is something to go on with.
-fn resumed(stored: &Stored, core: &CoreConfig, now: Instant) -> Becomes<Box<UeContext>> {
+fn resumed(stored: &UeRecord, core: &CoreConfig, now: Instant) -> Becomes<Box<UeContext>> {
     let resumed = || {
         let counts = Counts::of(&stored.context)?;
         let mut ue = context::decode(&stored.context).ok()?;
@@ -218,7 +218,7 @@ impl Host {
 
     /// Enters a UE whose record is this host's now. Returns false if there is no room.
     fn enter_resumed(&mut self, id: u64, ue: &UeContext, tally: &mut Tally, now: Instant) -> bool {
-        let octets = Elsewhere { id, base: self.sequence, ..Elsewhere::default() }.octets();
+        let octets = DatabaseRef { id, base: self.sequence, ..DatabaseRef::default() }.octets();
         let has_room = tally.resumed < self.region.config().ues as usize;
         if !has_room || self.enter_context(ue.ltmsi, ue, &octets, || None, now).is_none() {
             return false;
@@ -232,7 +232,7 @@ impl Host {
 
 /// Waits a moment for a database that fails, unless that makes no sense.
 fn wait(error: RecordError, until: std::time::Instant) -> Result<(), KeepError> {
-    if !error.passes() || std::time::Instant::now() >= until {
+    if !error.is_retryable() || std::time::Instant::now() >= until {
         return Err(error.into());
     }
     std::thread::sleep(AGAIN);

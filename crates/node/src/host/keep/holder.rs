@@ -7,14 +7,14 @@
 //! dead by their own records, each of which names its owner.
 
 use super::database::KeepError;
-use crate::host::{Door, Input};
+use crate::host::{HostSender, Input};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vireo_store::Version;
-use vireo_store::records::{Change, Name, RecordError, Records};
+use vireo_store::records::{Change, Name, RecordError, RecordStore};
 
 /// The record.
 const NAME: Name = Name { collection: "core", id: 0 };
@@ -81,26 +81,26 @@ pub(super) struct Holder {
     process: Option<Process>,
     /// Of the configuration that the contexts are of, and of their layout.
     pub(super) mark: u64,
-    /// The database that has lost nothing of them ([`Records::incarnation`]); empty: none.
+    /// The database that has lost nothing of them ([`SessionEntries::incarnation`]); empty: none.
     pub(super) incarnation: String,
 }
 
 /// The record as it is held.
 pub(super) struct Held {
-    records: Box<dyn Records>,
+    records: Box<dyn RecordStore>,
     version: Version,
     /// What it holds.
     pub(super) holder: Holder,
 }
 
-fn load(records: &mut dyn Records) -> Result<Option<(Version, Holder)>, KeepError> {
+fn load(records: &mut dyn RecordStore) -> Result<Option<(Version, Holder)>, KeepError> {
     let Some(found) = records.load(&[NAME])?.pop().flatten() else { return Ok(None) };
     let holder = serde_json::from_slice(&found.octets).map_err(|_| KeepError::Unreadable)?;
     Ok(Some((found.version, holder)))
 }
 
 /// Looks whether what is there can be read.
-pub(super) fn look(records: &mut dyn Records) -> Result<(), KeepError> {
+pub(super) fn look(records: &mut dyn RecordStore) -> Result<(), KeepError> {
     load(records).map(drop)
 }
 
@@ -109,8 +109,8 @@ impl Held {
     ///
     /// # Errors
     ///
-    /// [`KeepError::Taken`] if another core holds it.
-    pub(super) fn take(mut records: Box<dyn Records>, owner: u64) -> Result<Self, KeepError> {
+    /// [`KeepError::ReceivedState`] if another core holds it.
+    pub(super) fn take(mut records: Box<dyn RecordStore>, owner: u64) -> Result<Self, KeepError> {
         let own = Process::own();
         let mut since = Instant::now();
         let mut seen = None;
@@ -154,7 +154,7 @@ impl Held {
 
     /// Puts what it holds in the place of what was seen last.
     pub(super) fn commit(&mut self) -> Result<(), RecordError> {
-        let octets = serde_json::to_vec(&self.holder).map_err(|_| RecordError::Stranger)?;
+        let octets = serde_json::to_vec(&self.holder).map_err(|_| RecordError::NotARecord)?;
         let change = Change::Commit { expected: self.version, octets: &octets };
         match self.records.change(&[(NAME, change)]).remove(0) {
             Ok(version) => {
@@ -233,7 +233,7 @@ impl Renewal {
     /// # Errors
     ///
     /// When there is no thread.
-    pub(super) fn start(held: Held, door: Door) -> std::io::Result<Self> {
+    pub(super) fn start(held: Held, door: HostSender) -> std::io::Result<Self> {
         let (stop, stopped) = bounded(0);
         let thread = std::thread::Builder::new().name("keep".into()).spawn(move || renew(held, &stopped, &door))?;
         Ok(Renewal { stop, thread })
@@ -248,7 +248,7 @@ impl Renewal {
     }
 }
 
-fn renew(mut held: Held, stopped: &Receiver<()>, door: &Door) -> Option<Held> {
+fn renew(mut held: Held, stopped: &Receiver<()>, door: &HostSender) -> Option<Held> {
     while stopped.recv_timeout(RENEWED_EVERY) == Err(RecvTimeoutError::Timeout) {
         match held.renew() {
             Renewed::Yes | Renewed::Later => {}
@@ -259,7 +259,7 @@ fn renew(mut held: Held, stopped: &Receiver<()>, door: &Door) -> Option<Held> {
             Renewed::Taken => {
                 tracing::error!("another core has taken the kept contexts; this one ends");
                 // The host may end by itself.
-                let _ = door.call(Input::Stop);
+                let _ = door.send_urgent(Input::Stop);
                 return None;
             }
         }
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
     use vireo_store::records::{LIFE, MemoryRecords};
 
-    fn way(records: &MemoryRecords) -> Box<dyn Records> {
+    fn way(records: &MemoryRecords) -> Box<dyn RecordStore> {
         Box::new(records.clone())
     }
 

@@ -4,14 +4,14 @@
 //! number names the node's life, and is what contexts have. What the node is sent goes by an association that is up.
 
 use super::contest::Contests;
-use crate::fabric::message::Ways;
+use crate::fabric::message::EffectAssociations;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use vireo_core::ran::RanNode;
 use vireo_core::ran::admission::{self, Allow, Verdict};
-use vireo_core::turn::Effect;
+use vireo_core::step::Effect;
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Duration, GnbId, Instant};
 
@@ -24,7 +24,7 @@ const FORMER: usize = 1 << 16;
 
 /// An association that is up.
 #[derive(Debug)]
-struct Link {
+struct AssociationEntry {
     peer: SocketAddr,
     /// The node that it is of; `None` before NG Setup or the RAN Configuration Update that binds it.
     node: Option<AssocId>,
@@ -76,7 +76,7 @@ impl Node {
 
 /// A node that is no more.
 #[derive(Debug)]
-pub(super) struct Gone {
+pub(super) struct RemovedNode {
     /// Its number.
     pub(super) node: AssocId,
     pub(super) name: String,
@@ -88,19 +88,19 @@ pub(super) struct Gone {
 
 /// What the end of an association means.
 #[derive(Debug)]
-pub(super) enum Lost {
+pub(super) enum AssociationLoss {
     /// It was of no node.
     Nothing,
     /// Its node goes on with so many others.
     Fewer(usize),
     /// It was the last of its node.
-    Last(Gone),
+    Last(RemovedNode),
 }
 
 /// All associations and nodes.
 #[derive(Debug, Default)]
 pub(in crate::host) struct Nodes {
-    links: FxHashMap<AssocId, Link>,
+    links: FxHashMap<AssocId, AssociationEntry>,
     here: FxHashMap<AssocId, Node>,
     /// Of associations that are gone with their balancers: the nodes, which others carry.
     former: FxHashMap<AssocId, AssocId>,
@@ -151,7 +151,7 @@ impl Nodes {
     /// An association came up.
     pub(in crate::host) fn up(&mut self, assoc: AssocId, peer: SocketAddr) {
         tracing::info!(assoc = assoc.0, %peer, "a RAN node is connected");
-        self.links.insert(assoc, Link { peer, node: None, claimed: None, said: VecDeque::new(), asked: 0 });
+        self.links.insert(assoc, AssociationEntry { peer, node: None, claimed: None, said: VecDeque::new(), asked: 0 });
     }
 
     /// Whether UEs are still to be told that their node is gone.
@@ -257,8 +257,8 @@ impl Nodes {
     }
 
     /// By which associations what is for RAN nodes goes, about a UE.
-    pub(in crate::host) fn ways(&self, ue: Slot, effects: &[Effect]) -> Ways {
-        let mut ways = Ways::default();
+    pub(in crate::host) fn ways(&self, ue: Slot, effects: &[Effect]) -> EffectAssociations {
+        let mut ways = EffectAssociations::default();
         for effect in effects {
             let Effect::Ngap { assoc: node, .. } = effect else { continue };
             let room = ways.iter_mut().find(|way| way.is_none_or(|(of, _)| of == *node));
@@ -310,7 +310,7 @@ impl Nodes {
 
     /// A node has set NG up on an association: a life of it begins. Gives what ends by that: an earlier life of the node,
     /// and what the association was of before.
-    pub(super) fn begin(&mut self, assoc: AssocId, record: RanNode) -> Vec<Gone> {
+    pub(super) fn begin(&mut self, assoc: AssocId, record: RanNode) -> Vec<RemovedNode> {
         let Some(link) = self.links.get(&assoc) else { return Vec::new() };
         let (peer, before) = (link.peer, link.node);
         if let Some(node) = self.here.get_mut(&assoc).filter(|node| node.told) {
@@ -332,13 +332,14 @@ impl Nodes {
             let left: Vec<AssocId> = node.associations.iter().copied().filter(|old| *old != assoc).collect();
             // They end: nothing more is heard by them.
             self.links.retain(|assoc, _| !left.contains(assoc));
-            ended.push(Gone { node: number, name: node.record.name, ues: node.ues.into_iter().collect(), left });
+            ended.push(RemovedNode { node: number, name: node.record.name, ues: node.ues.into_iter().collect(), left });
         }
         if let Some(link) = self.links.get_mut(&assoc) {
             link.node = Some(assoc);
         }
-        let claims =
-            |(of, link): (&AssocId, &Link)| (link.node.is_none() && link.claimed == Some(record.id)).then_some(*of);
+        let claims = |(of, link): (&AssocId, &AssociationEntry)| {
+            (link.node.is_none() && link.claimed == Some(record.id)).then_some(*of)
+        };
         let claimed: Vec<AssocId> = self.links.iter().filter_map(claims).collect();
         let id = record.id;
         self.here.insert(assoc, Node::new(record, vec![assoc], peer));
@@ -368,7 +369,7 @@ impl Nodes {
     }
 
     /// An association is gone, or void if its peer has restarted it.
-    pub(super) fn lost(&mut self, assoc: AssocId, restarted: bool) -> Lost {
+    pub(super) fn lost(&mut self, assoc: AssocId, restarted: bool) -> AssociationLoss {
         let lost = match restarted {
             true => self.links.get_mut(&assoc).and_then(|link| {
                 link.claimed = None;
@@ -376,18 +377,18 @@ impl Nodes {
             }),
             false => self.links.remove(&assoc).and_then(|link| Some((link.node?, link.said))),
         };
-        let Some((number, said)) = lost else { return Lost::Nothing };
-        let Some(node) = self.here.get_mut(&number) else { return Lost::Nothing };
+        let Some((number, said)) = lost else { return AssociationLoss::Nothing };
+        let Some(node) = self.here.get_mut(&number) else { return AssociationLoss::Nothing };
         (node.repeats, node.until) = (said.into_iter().collect(), None);
         node.associations.retain(|of| *of != assoc);
         node.by.retain(|_, by| *by != assoc);
         if let Some(peer) = node.associations.first().and_then(|first| self.links.get(first)).map(|link| link.peer) {
             node.peer = peer;
-            return Lost::Fewer(node.associations.len());
+            return AssociationLoss::Fewer(node.associations.len());
         }
-        let Some(node) = self.here.remove(&number) else { return Lost::Nothing };
+        let Some(node) = self.here.remove(&number) else { return AssociationLoss::Nothing };
         let ues = node.ues.into_iter().collect();
-        Lost::Last(Gone { node: number, name: node.record.name, ues, left: Vec::new() })
+        AssociationLoss::Last(RemovedNode { node: number, name: node.record.name, ues, left: Vec::new() })
     }
 
     /// A UE has other connections than before: it has two of them while it is handed over.
@@ -458,13 +459,13 @@ mod tests {
             assert!(!nodes.is_repeat(node, AssocId(1), pdu, now), "the association is up");
         }
         assert!(!nodes.is_repeat(node, AssocId(2), b"second", now));
-        assert!(matches!(nodes.lost(AssocId(1), false), Lost::Fewer(2)));
+        assert!(matches!(nodes.lost(AssocId(1), false), AssociationLoss::Fewer(2)));
         assert!(nodes.is_repeat(node, AssocId(2), b"first", now));
         assert!(!nodes.is_repeat(node, AssocId(2), b"first", now), "once");
         assert!(!nodes.is_repeat(node, AssocId(2), b"second", now), "that was heard by one that is up");
         let late = now + Duration::from_secs(6);
         assert!(!nodes.is_repeat(node, AssocId(2), b"other", late), "that is too long ago");
-        assert!(matches!(nodes.lost(AssocId(2), true), Lost::Fewer(1)));
+        assert!(matches!(nodes.lost(AssocId(2), true), AssociationLoss::Fewer(1)));
         assert!(nodes.is_repeat(node, AssocId(3), b"second", late));
     }
 
@@ -481,7 +482,7 @@ mod tests {
         let instead = |nodes: &Nodes, gone| ues.map(|ue| nodes.instead_of(AssocId(gone), Some(ue)));
         assert_eq!(instead(&nodes, 1), [Some(AssocId(2)); 2], "the one that ends is up still");
         assert_eq!(nodes.carried_by_another(AssocId(1)), Some(number));
-        assert!(matches!(nodes.lost(AssocId(1), false), Lost::Fewer(1)));
+        assert!(matches!(nodes.lost(AssocId(1), false), AssociationLoss::Fewer(1)));
         assert_eq!(instead(&nodes, 1), [Some(AssocId(2)); 2]);
         assert_eq!(instead(&nodes, 2), [None; 2], "there is no other");
         assert_eq!(instead(&nodes, 4), [None; 2], "nobody knows whose it was");
@@ -489,10 +490,10 @@ mod tests {
         assert_eq!(ways(&nodes), [Some(AssocId(2)); 2]);
         assert_eq!(nodes.ues(number).len(), 2);
         assert_eq!(nodes.get(number).map(|node| node.peer.to_string()), Some("10.0.0.2:38412".into()));
-        let Lost::Last(gone) = nodes.lost(AssocId(2), false) else { panic!("that was the last") };
+        let AssociationLoss::Last(gone) = nodes.lost(AssocId(2), false) else { panic!("that was the last") };
         assert_eq!((gone.node, gone.ues.len(), gone.left.len()), (AssocId(1), 2, 0));
         assert_eq!((nodes.way(number, None), nodes.set_up()), (None, 0));
-        assert!(matches!(nodes.lost(AssocId(2), false), Lost::Nothing));
+        assert!(matches!(nodes.lost(AssocId(2), false), AssociationLoss::Nothing));
     }
 
     #[test]
@@ -504,7 +505,7 @@ mod tests {
         nodes.heard(AssocId(1), AssocId(1), ues[0]);
         assert_eq!(nodes.way(AssocId(1), Some(ues[0])), Some(AssocId(1)));
         nodes.heard(AssocId(1), AssocId(2), ues[1]);
-        assert!(matches!(nodes.lost(AssocId(2), true), Lost::Fewer(1)));
+        assert!(matches!(nodes.lost(AssocId(2), true), AssociationLoss::Fewer(1)));
         assert_eq!((nodes.way(AssocId(1), Some(ues[1])), nodes.of(AssocId(2))), (Some(AssocId(1)), None));
         // It is up again, and may be bound again.
         nodes.bind(AssocId(2), AssocId(1));
@@ -561,7 +562,7 @@ mod tests {
         assert_eq!([2, 3, 4].map(|assoc| nodes.of(AssocId(assoc))), [Some(AssocId(3)), Some(AssocId(3)), None]);
         assert_eq!(nodes.get(AssocId(3)).map(Node::associations), Some(2));
         // A void association has said nothing.
-        assert!(matches!(nodes.lost(AssocId(4), true), Lost::Nothing));
+        assert!(matches!(nodes.lost(AssocId(4), true), AssociationLoss::Nothing));
         nodes.begin(AssocId(1), record(9));
         assert_eq!(nodes.of(AssocId(4)), None);
     }

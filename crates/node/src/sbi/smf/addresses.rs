@@ -1,7 +1,7 @@
 //! The addresses that this SMF gives to sessions: of each data network's pools, one after the other, so that an address is used
 //! again as late as can be.
 
-use crate::nf::plan::ranges;
+use crate::worker::region_layout::ranges;
 use vireo_core::Identifiers;
 use vireo_core::config::CoreConfig;
 use vireo_core::pools::Range;

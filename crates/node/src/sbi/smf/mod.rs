@@ -6,11 +6,11 @@
 //! them and of the AMF and may not have left is asked again, under the names that it had.
 
 mod addresses;
-mod found;
-mod lead;
 pub mod probe;
+mod recovery;
 mod session;
 mod sessions;
+mod supi_seid;
 mod wire;
 
 use super::{SbiConfig, SbiError};
@@ -18,18 +18,18 @@ use crate::api::{self, Counts, Status, StatusFilter, StatusSource, UpfStatus};
 use crate::clock::clock;
 use crate::config::{ApiConfig, N4Config, StateConfig};
 use crate::control::{StartError, bind_n4, recovery};
-use crate::database::{Database, DatabaseError, Done, Job};
+use crate::database::{Database, DatabaseError, DatabaseJob, OperationResult};
 use crate::identity::CertificateRole;
 use crate::metrics::{Fault, Metrics, StateFunction};
 use crate::n4;
 use crate::reload::Reload;
-use crate::state::Keeping;
+use crate::state::DurableRecords;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use found::{Before, Opened};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use recovery::{OpenedRecords, RecoveredState};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use sessions::{Action, Keeper, Sessions, TransferName};
+use sessions::{Action, SessionStorage, Sessions, TransferName};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -37,11 +37,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use vireo_core::chain::Transferred;
 use vireo_core::config::{CoreConfig, StateCarry};
+use vireo_core::sba::N1N2TransferResult;
 use vireo_sbi::common::ProblemDetails;
-use vireo_sbi::{Call, Client, Endpoint, Message, Outgoing, Reply};
-use vireo_store::records::{Codec, Found, RecordError, Records};
+use vireo_sbi::{Client, Endpoint, IncomingRequest, Message, Outgoing, Reply};
+use vireo_store::records::{Codec, RecordError, RecordStore, StoredRecord};
 use vireo_subscribers::Store;
 use vireo_types::{Instant, Ltmsi, Seid, Supi};
 use vireo_wire::pfcp::{Cause, Error};
@@ -88,32 +88,32 @@ pub enum SmfError {
 #[derive(Debug)]
 enum Input {
     /// An AMF asks.
-    Call(Call),
+    Call(IncomingRequest),
     /// What became of a transfer.
-    Transferred { of: TransferName, result: Transferred },
+    Transferred { of: TransferName, result: N1N2TransferResult },
     /// The AMF knows that a session has ended, or cannot be told.
     Notified { seid: Seid },
     /// A configuration was read again.
     Reload(Box<Reload>),
     /// An SM context that was left with the AMF.
-    Fetched { ltmsi: Ltmsi, found: Result<Option<Found>, RecordError> },
+    Fetched { ltmsi: Ltmsi, found: Result<Option<StoredRecord>, RecordError> },
 }
 
 /// The way to the thread.
 #[derive(Clone, Debug)]
-struct Door {
+struct SmfSender {
     queue: Sender<Input>,
     bell: Arc<OwnedFd>,
 }
 
-impl Door {
+impl SmfSender {
     fn ring(&self) {
         // A counter that is full rings as well.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 
     /// A request; there may be no room for it.
-    fn call(&self, call: Call) {
+    fn call(&self, call: IncomingRequest) {
         match self.queue.try_send(Input::Call(call)) {
             Ok(()) => self.ring(),
             Err(TrySendError::Full(Input::Call(call)) | TrySendError::Disconnected(Input::Call(call))) => {
@@ -127,21 +127,21 @@ impl Door {
 
 /// What is seen from outside.
 #[derive(Debug)]
-struct Seen {
+struct SmfStatus {
     started: std::time::Instant,
     sessions: AtomicUsize,
     /// UPFs and whether they are associated.
     upfs: Mutex<Vec<(String, SocketAddr, bool)>>,
 }
 
-impl Seen {
+impl SmfStatus {
     fn upf(&self, upf: SocketAddr, up: bool) {
         let mut upfs = self.upfs.lock().unwrap_or_else(PoisonError::into_inner);
         upfs.iter_mut().filter(|(_, address, _)| *address == upf).for_each(|entry| entry.2 = up);
     }
 }
 
-impl StatusSource for Seen {
+impl StatusSource for SmfStatus {
     fn status(&self, _: &StatusFilter) -> Status {
         let upfs = self.upfs.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = |(name, node, associated): &(String, SocketAddr, bool)| UpfStatus {
@@ -171,9 +171,9 @@ pub struct Smf {
     endpoint: Endpoint,
     api: Option<api::Server>,
     stop: Arc<AtomicBool>,
-    door: Door,
+    door: SmfSender,
     thread: Option<JoinHandle<io::Result<()>>>,
-    seen: Arc<Seen>,
+    seen: Arc<SmfStatus>,
 }
 
 impl Smf {
@@ -188,18 +188,18 @@ impl Smf {
         // Of a database: what the SMF before has left, and how long who asks waits: less than it waits for an answer in all.
         let patience = (sbi.timeout * sbi.attempts * 2 / 3).into();
         let carries = state.carry == StateCarry::Piggyback;
-        let found = Keeping::of(&state).filter(|_| !carries);
-        let found = found.map(|keeping| found::open(&keeping, patience, recovery(now))).transpose()?;
+        let found = DurableRecords::of(&state).filter(|_| !carries);
+        let found = found.map(|keeping| recovery::open(&keeping, patience, recovery(now))).transpose()?;
         let (keeper, stamp) = match &found {
-            _ if carries => (Keeper::Amf(patience), NEVER),
-            Some(Opened { keeper, before, .. }) => (*keeper, before.recovery),
-            None => (Keeper::Memory, recovery(now)),
+            _ if carries => (SessionStorage::Amf(patience), NEVER),
+            Some(OpenedRecords { keeper, before, .. }) => (*keeper, before.recovery),
+            None => (SessionStorage::Memory, recovery(now)),
         };
         let n4 = bind_n4(&core, &n4, None, (stamp, keeper.is_found_again()))?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let bell = Arc::new(bell.map_err(|error| StartError::Thread(error.into()))?);
         let (queue, inputs) = bounded(WAITING);
-        let door = Door { queue, bell: Arc::clone(&bell) };
+        let door = SmfSender { queue, bell: Arc::clone(&bell) };
         let calls = door.clone();
         let endpoint =
             Endpoint::start(sbi.endpoint(CertificateRole::Smf, sbi.smf).map_err(SbiError::from)?, move |call| {
@@ -208,23 +208,28 @@ impl Smf {
         let endpoint = endpoint.map_err(SbiError::from)?;
         let upfs = core.upfs.iter().map(|upf| (upf.name.clone(), upf.n4, false)).collect();
         let (started, sessions) = (std::time::Instant::now(), AtomicUsize::new(0));
-        let seen = Arc::new(Seen { started, sessions, upfs: Mutex::new(upfs) });
+        let seen = Arc::new(SmfStatus { started, sessions, upfs: Mutex::new(upfs) });
         let stop = Arc::new(AtomicBool::new(false));
         let mut sessions = Sessions::new(core, sbi.root(endpoint.address()), StdRng::from_os_rng(), keeper);
         let mut takes_over = carries;
         let mut database = None;
-        if let Some(Opened { records, before: Before { takes_over: over, sessions: left, .. }, keeper }) = found {
+        if let Some(OpenedRecords {
+            records,
+            before: RecoveredState { takes_over: over, sessions: left, .. },
+            keeper,
+        }) = found
+        {
             tracing::info!(sessions = left.len(), "the records of SM contexts are there");
             left.iter().for_each(|(ltmsi, session, _)| sessions.restore(*ltmsi, session, now));
             takes_over = over;
             match keeper {
-                Keeper::Database(storing) => {
+                SessionStorage::Database(storing) => {
                     database = Some(ToDatabase::start(records, storing.codec, &door, (&metrics, &stop))?);
                 }
                 _ => sessions.keep_here(records, Arc::clone(&metrics), left),
             }
         }
-        let run = Run {
+        let run = SmfThread {
             sessions,
             database,
             takes_over,
@@ -242,7 +247,7 @@ impl Smf {
         let thread = std::thread::Builder::new().name("smf".into()).spawn(move || run.run());
         let thread = Some(thread.map_err(StartError::Thread)?);
         // Last: who sees it finds an SMF that works.
-        let source = Arc::<Seen>::clone(&seen);
+        let source = Arc::<SmfStatus>::clone(&seen);
         let api = api::Server::start(&api, source, metrics).map_err(StartError::Api)?;
         Ok(Smf { endpoint, api, stop, door, thread, seen })
     }
@@ -287,7 +292,7 @@ impl Smf {
 }
 
 /// What the N4 endpoint has said.
-enum Heard {
+enum N4Event {
     Message { upf: SocketAddr, seid: Seid, request: bool, message: Vec<u8> },
     Timeout { seid: Seid },
     Up { upf: SocketAddr },
@@ -296,27 +301,27 @@ enum Heard {
 
 /// The way to the thread of the database.
 struct ToDatabase {
-    jobs: Sender<Job>,
-    done: Receiver<(Ltmsi, Done)>,
+    jobs: Sender<DatabaseJob>,
+    done: Receiver<(Ltmsi, OperationResult)>,
 }
 
 impl ToDatabase {
     /// Starts the thread, which wakes that of the SMF when it has an answer.
     fn start(
-        records: Box<dyn Records>,
+        records: Box<dyn RecordStore>,
         codec: Codec,
-        door: &Door,
+        door: &SmfSender,
         (metrics, stop): (&Arc<Metrics>, &Arc<AtomicBool>),
     ) -> Result<Self, StartError> {
         let (jobs, waiting) = bounded(WAITING);
         let (results, done) = bounded(WAITING);
         let (metrics, stop) = (Arc::clone(metrics), Arc::clone(stop));
-        let (function, node) = (StateFunction::Smf, found::NODE);
+        let (function, node) = (StateFunction::Smf, recovery::NODE);
         let database = Database { records, codec, jobs: waiting, metrics, stop, function, node };
         let door = door.clone();
         let say = move |name, what| {
             // The thread is gone when the SMF stops.
-            let _ = results.send((found::ltmsi(name), what));
+            let _ = results.send((recovery::ltmsi(name), what));
             door.ring();
         };
         let thread = std::thread::Builder::new().name("database".into());
@@ -326,31 +331,31 @@ impl ToDatabase {
 }
 
 /// The thread.
-struct Run {
+struct SmfThread {
     sessions: Sessions,
     database: Option<ToDatabase>,
     /// An SMF was here before, whose associations with UPFs are this one's.
     takes_over: bool,
-    keeper: Keeper,
+    keeper: SessionStorage,
     n4: n4::Endpoint,
     inputs: Receiver<Input>,
-    door: Door,
+    door: SmfSender,
     client: Client,
     /// Roots of the AMFs' URIs.
     amfs: Vec<String>,
     store: Store,
-    seen: Arc<Seen>,
+    seen: Arc<SmfStatus>,
     metrics: Arc<Metrics>,
     stop: Arc<AtomicBool>,
 }
 
-impl Run {
+impl SmfThread {
     fn run(mut self) -> io::Result<()> {
         let mut n4_due = Some(clock());
         if self.takes_over {
             let mut heard = Vec::new();
-            self.n4.let_go(clock());
-            self.n4.hold(clock(), true, &mut |event| heard.extend(of(event)));
+            self.n4.deactivate(clock());
+            self.n4.activate(clock(), true, &mut |event| heard.extend(of(event)));
             heard.into_iter().for_each(|event| self.heard(event));
         }
         while !self.stop.load(Ordering::SeqCst) {
@@ -396,24 +401,24 @@ impl Run {
                 }
                 Input::Transferred { of, result } => self.sessions.transferred(of, result, now),
                 Input::Notified { seid } => self.sessions.notified(seid, now),
-                Input::Fetched { ltmsi, found } => self.sessions.answered(ltmsi, Done::Loaded(found), now),
+                Input::Fetched { ltmsi, found } => self.sessions.answered(ltmsi, OperationResult::Loaded(found), now),
             }
         }
         true
     }
 
-    fn heard(&mut self, event: Heard) {
+    fn heard(&mut self, event: N4Event) {
         let now = clock();
         match event {
-            Heard::Message { upf, seid, request, message } => {
+            N4Event::Message { upf, seid, request, message } => {
                 if !self.sessions.pfcp((upf, seid), &message, now) && request {
                     let error = Error { cause: Cause::SESSION_CONTEXT_NOT_FOUND, offending_ie: None };
                     self.n4.refuse_report(now, upf, &message, error);
                 }
             }
-            Heard::Timeout { seid } => self.sessions.pfcp_timeout(seid, now),
-            Heard::Up { upf } => self.seen.upf(upf, true),
-            Heard::Down { upf, lost } => {
+            N4Event::Timeout { seid } => self.sessions.pfcp_timeout(seid, now),
+            N4Event::Up { upf } => self.seen.upf(upf, true),
+            N4Event::Down { upf, lost } => {
                 self.seen.upf(upf, false);
                 if lost {
                     self.sessions.upf_lost(upf, now);
@@ -447,7 +452,7 @@ impl Run {
                         let known = self.keeper.is_found_again();
                         let key = known.then(|| format!("{:016x}-{:x}", of.seid.0, of.number));
                         let lane = lane(of.seid);
-                        self.client.ask(Outgoing { uri, others, message, key, lane, withdrawn: None, done });
+                        self.client.send(Outgoing { uri, others, message, key, lane, withdrawn: None, done });
                     }
                     Action::Notify { seid, uri, message } => {
                         let door = self.door.clone();
@@ -461,7 +466,7 @@ impl Run {
                         // The AMF that has named it may be dead.
                         let others = self.others_than(&uri);
                         let (key, lane, withdrawn) = (None, lane(seid), None);
-                        self.client.ask(Outgoing { uri, others, message, key, lane, withdrawn, done });
+                        self.client.send(Outgoing { uri, others, message, key, lane, withdrawn, done });
                     }
                     Action::Fetch { ltmsi, seid, of: (supi, number) } => {
                         let door = self.door.clone();
@@ -472,7 +477,7 @@ impl Run {
                         let uri = format!("{}{}", self.amf_of(None), wire::left_path(supi, number));
                         let (others, message) = (self.others_than(&uri), Message::default());
                         let (key, lane, withdrawn) = (None, lane(seid), None);
-                        self.client.ask(Outgoing { uri, others, message, key, lane, withdrawn, done });
+                        self.client.send(Outgoing { uri, others, message, key, lane, withdrawn, done });
                     }
                 }
             }
@@ -554,15 +559,15 @@ fn lane(seid: Seid) -> u64 {
 }
 
 /// What of N4 concerns the sessions.
-fn of(event: n4::Event<'_>) -> Option<Heard> {
+fn of(event: n4::Event<'_>) -> Option<N4Event> {
     Some(match event {
         n4::Event::Deliver { upf, seid, request, message } => {
-            Heard::Message { upf, seid, request, message: message.to_vec() }
+            N4Event::Message { upf, seid, request, message: message.to_vec() }
         }
-        n4::Event::Timeout { seid, .. } => Heard::Timeout { seid },
+        n4::Event::Timeout { seid, .. } => N4Event::Timeout { seid },
         n4::Event::UpfUp { upf, .. } => {
             tracing::info!(%upf, "a UPF is associated");
-            Heard::Up { upf }
+            N4Event::Up { upf }
         }
         n4::Event::SetupFailed { upf, cause, .. } => {
             tracing::warn!(%upf, ?cause, "no association with a UPF: is it up, and does it allow this Node ID?");
@@ -570,11 +575,11 @@ fn of(event: n4::Event<'_>) -> Option<Heard> {
         }
         n4::Event::UpfDown { upf, sessions_kept } => {
             tracing::warn!(%upf, sessions_kept, "a UPF is down");
-            Heard::Down { upf, lost: !sessions_kept }
+            N4Event::Down { upf, lost: !sessions_kept }
         }
         n4::Event::UpfRestarted { upf } => {
             tracing::warn!(%upf, "a UPF has restarted: its sessions are set up anew");
-            Heard::Down { upf, lost: true }
+            N4Event::Down { upf, lost: true }
         }
         n4::Event::UpfReleasing { upf, within } => {
             tracing::warn!(%upf, seconds = within.as_secs(), "a UPF is about to leave");

@@ -2,21 +2,21 @@
 //! committed in records that they share: for the fuzz target, which has nothing else to reach it by.
 
 use super::addresses::Addresses;
-use super::lead;
-use super::session::{self, Means, Session, Turn};
-use super::sessions::{Keeper, Sessions};
-use super::wire::{self, Asked};
-use crate::nf::central;
+use super::session::{self, Session, SmEvent, TransactionEnv};
+use super::sessions::{SessionStorage, Sessions};
+use super::supi_seid;
+use super::wire::{self, CreateRequest};
 use crate::sbi::translate::with_carried;
-use crate::shared::{self, Travels};
+use crate::shared_record::{self, DelegatedCommit};
+use crate::worker::context_database;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use vireo_core::chain::Carried;
 use vireo_core::config::CoreConfig;
 use vireo_core::context::{self, UeContext};
+use vireo_core::sba::PiggybackedSmContext;
 use vireo_core::subscription::DnnSubscription;
 use vireo_sbi::smf::{Operation, SM_CONTEXTS, SmContextUpdateData, UpCnxState};
-use vireo_sbi::{Call, Message, ReplyTo};
+use vireo_sbi::{IncomingRequest, Message, ReplyTo};
 use vireo_store::records::Format;
 use vireo_types::{Duration, Instant, Ltmsi, Supi};
 use vireo_wire::pfcp;
@@ -30,7 +30,7 @@ pub fn given(config: CoreConfig) -> Vec<u8> {
     let Ok(supi) = Supi::from_digits("999700000000001") else { return Vec::new() };
     let network = config.dnns.first().map(|dnn| dnn.name.clone());
     let (Some(dnn), Some(slice)) = (network, config.slices.first()) else { return Vec::new() };
-    let asked = Asked {
+    let asked = CreateRequest {
         supi,
         psi: 5,
         snssai: slice.snssai,
@@ -42,10 +42,17 @@ pub fn given(config: CoreConfig) -> Vec<u8> {
         implied: None,
     };
     let rng = StdRng::seed_from_u64(1);
-    let mut means =
-        Means { config, root: "http://smf".into(), addresses, rng, stored: true, carries: true, with_upf: false };
-    let turn = Turn::Create(Box::new((asked, DnnSubscription::default())));
-    let number = lead::seid(supi, 0).ltmsi();
+    let mut means = TransactionEnv {
+        config,
+        root: "http://smf".into(),
+        addresses,
+        rng,
+        stored: true,
+        carries: true,
+        with_upf: false,
+    };
+    let turn = SmEvent::Create(Box::new((asked, DnnSubscription::default())));
+    let number = supi_seid::seid(supi, 0).ltmsi();
     let outcome = session::carry_out(None, &turn, (number, None), Instant(0), &mut means);
     outcome.session.and_then(|session| session.travelling()).unwrap_or_default()
 }
@@ -54,26 +61,29 @@ pub fn given(config: CoreConfig) -> Vec<u8> {
 pub fn brought() -> Vec<u8> {
     let ue = UeContext::new(Ltmsi::from_raw(7));
     let context = context::encode(&ue, Vec::new()).unwrap_or_default();
-    let stored = central::Stored { owner: 1, step: 2, context, ..central::Stored::default() };
-    Travels { record: 1, part: stored.encode().ok() }.encode()
+    let stored = context_database::UeRecord { owner: 1, step: 2, context, ..context_database::UeRecord::default() };
+    DelegatedCommit { record: 1, part: stored.encode().ok() }.encode()
 }
 
 /// Takes it as what an AMF, and what a UPF, has to be committed.
 fn commit(octets: &[u8]) {
-    let travels = Travels::decode(octets).or_else(|| Travels::decode(&[&[0; 8], octets].concat()));
+    let travels = DelegatedCommit::decode(octets).or_else(|| DelegatedCommit::decode(&[&[0; 8], octets].concat()));
     if let Some(part) = travels.and_then(|travels| travels.part) {
-        let _ = shared::Head::of(&part);
+        let _ = shared_record::AmfPartHeader::of(&part);
         for format in [Format::Binary, Format::Json, Format::Protobuf] {
-            let Some(kept) = central::kept(format, &part) else { continue };
-            assert!(format.decode::<shared::Head>(&kept).is_ok(), "what was put is not read");
+            let Some(kept) = context_database::kept(format, &part) else { continue };
+            assert!(format.decode::<shared_record::AmfPartHeader>(&kept).is_ok(), "what was put is not read");
         }
     }
     let mut message = octets.to_vec();
-    let _ = (shared::place(&message), shared::with_part(&mut message, octets), shared::part(&message));
+    let _ =
+        (shared_record::place(&message), shared_record::with_part(&mut message, octets), shared_record::part(&message));
     let mut answer = Vec::new();
     let kind = pfcp::MessageType::SESSION_MODIFICATION_RESPONSE;
-    if pfcp::Builder::new(&mut answer, kind, Some(1), 7).finish().is_ok() && shared::with_part(&mut answer, octets) {
-        let _ = shared::part(&answer).and_then(shared::UpHead::of);
+    if pfcp::Builder::new(&mut answer, kind, Some(1), 7).finish().is_ok()
+        && shared_record::with_part(&mut answer, octets)
+    {
+        let _ = shared_record::part(&answer).and_then(shared_record::UpfPartHeader::of);
     }
 }
 
@@ -82,9 +92,10 @@ pub fn take(config: CoreConfig, octets: &[u8]) {
     commit(octets);
     let Some((upf, seid)) = Session::decode(octets).map(|session| (session.sm.upf, session.sm.cp_seid)) else { return };
     let patience = Duration::from_secs(4);
-    let mut sessions = Sessions::new(config, "http://smf".into(), StdRng::seed_from_u64(1), Keeper::Amf(patience));
+    let mut sessions =
+        Sessions::new(config, "http://smf".into(), StdRng::seed_from_u64(1), SessionStorage::Amf(patience));
     let mut now = Instant(1_000_000_000);
-    let carried = Carried { version: 1, octets: octets.to_vec() };
+    let carried = PiggybackedSmContext { version: 1, octets: octets.to_vec() };
     let path = format!("{SM_CONTEXTS}/{}", wire::reference(seid));
     let states = [UpCnxState::Deactivated, UpCnxState::Activating].map(Some);
     let updates =
@@ -92,7 +103,13 @@ pub fn take(config: CoreConfig, octets: &[u8]) {
     let releases = std::iter::once((Operation::Release, Message::default()));
     for (operation, message) in updates.map(|update| (Operation::Modify, update)).into_iter().chain(releases) {
         let message = with_carried(message, Some(&carried));
-        let call = Call { path: operation.of(&path), message, key: None, repeated: false, reply: ReplyTo::nobody() };
+        let call = IncomingRequest {
+            path: operation.of(&path),
+            message,
+            key: None,
+            repeated: false,
+            reply: ReplyTo::nobody(),
+        };
         sessions.call(call, now, &mut |_| Ok(None));
         let mut report = Vec::new();
         let mut builder = pfcp::Builder::new(&mut report, pfcp::MessageType::SESSION_REPORT_REQUEST, Some(seid.0), 7);

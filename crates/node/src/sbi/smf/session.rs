@@ -1,26 +1,26 @@
 //! One SM context, who is to be told about it, and what a transaction does to it. What a transaction wants to leave is part of
 //! what it leaves behind: whoever finds the SM context later can do it again.
 
-mod before;
+mod legacy;
 
 use super::addresses::Addresses;
-use super::lead;
-use super::wire::{self, Asked, Said, Says};
-use crate::nf::outbox;
-use crate::shared;
+use super::supi_seid;
+use super::wire::{self, CreateRequest, ResponseState, UpdateRequest};
+use crate::shared_record;
+use crate::worker::outbox;
 use rand::RngCore;
 use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use vireo_core::chain::{CARRIED_OCTETS, Told, Transferred};
 use vireo_core::config::CoreConfig;
-use vireo_core::session::{self, Create, HandoverRefusal, Input, N2Sm, N4, Output, Ran, SmContext, Stage};
+use vireo_core::sba::{CARRIED_OCTETS, N1N2Content, N1N2TransferResult};
+use vireo_core::session::{self, Create, HandoverRefusal, Input, N2Sm, N4State, Output, RanState, SmContext, Stage};
 use vireo_core::subscription::DnnSubscription;
 use vireo_core::{Env, Identifiers};
 use vireo_sbi::amf::CreatedSmContext;
 use vireo_sbi::smf::{HoState, UpCnxState};
 use vireo_sbi::{Message, Reply};
-use vireo_store::records::{Codec, Format, Found, Known};
+use vireo_store::records::{Codec, Format, RecordBase, StoredRecord};
 use vireo_types::{Dnn, Duration, Instant, Ltmsi, Seid, SessionAddress, Supi};
 use vireo_wire::pfcp::{self, MessageType};
 
@@ -31,18 +31,18 @@ const SAID_AGAIN: Duration = Duration::from_secs(10);
 
 /// An answer to the AMF that waits for the UPF (TS 23.502 4.3.2.2.1 step 16, 4.2.6 step 6).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Pending {
+pub(super) struct PendingAnswer {
     /// By what the request is known when it comes again.
     key: Option<String>,
-    told: Told,
-    says: Says,
+    told: N1N2Content,
+    says: ResponseState,
     /// The RAN wants the path switched.
     switches: bool,
 }
 
 /// A request that the UPF has not answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct ToUpf {
+struct PendingPfcpRequest {
     upf: SocketAddr,
     key: u64,
     #[serde(with = "serde_bytes")]
@@ -51,12 +51,12 @@ struct ToUpf {
 
 /// What the AMF is to transfer, and has not said to have taken, as far as is known here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct ToAmf {
+struct PendingTransfer {
     number: u32,
     at: Instant,
     /// It is for a downlink packet.
     calls: bool,
-    told: Told,
+    told: N1N2Content,
 }
 
 /// What the AMF takes for the answer to its request.
@@ -78,9 +78,9 @@ pub(super) struct Session {
     status_uri: String,
     /// The key of the request that has made it.
     made_by: Option<String>,
-    pending: Option<Pending>,
+    pending: Option<PendingAnswer>,
     /// The request that was answered last, and how.
-    answered: Option<(String, Told, Says)>,
+    answered: Option<(String, N1N2Content, ResponseState)>,
     /// The AMF was asked for the user plane because of a downlink packet, and has not said whether the UE is there.
     calling: bool,
     /// The AMF knows that it ends.
@@ -89,8 +89,8 @@ pub(super) struct Session {
     ended: bool,
     /// The name of what left last.
     last: u32,
-    to_upf: Vec<ToUpf>,
-    to_amf: Vec<ToAmf>,
+    to_upf: Vec<PendingPfcpRequest>,
+    to_amf: Vec<PendingTransfer>,
     /// The record of the UE that it is in, if it has none of its own.
     pub(super) record: Option<u64>,
     /// It travels: the AMF keeps it.
@@ -107,11 +107,11 @@ pub(super) struct Session {
 
 /// What happens to an SM context.
 #[derive(Debug)]
-pub(super) enum Turn {
+pub(super) enum SmEvent {
     /// It is asked for.
-    Create(Box<(Asked, DnnSubscription)>),
+    Create(Box<(CreateRequest, DnnSubscription)>),
     /// The AMF says something.
-    Update(Said),
+    Update(UpdateRequest),
     /// The AMF wants it no more.
     Release,
     /// What the AMF was given has not reached the UE.
@@ -125,7 +125,7 @@ pub(super) enum Turn {
     /// The UPF has lost its sessions.
     UpfLost,
     /// What became of a transfer.
-    Transferred(Transferred),
+    Transferred(N1N2TransferResult),
     /// The AMF knows that it has ended, or cannot be told.
     Notified,
     /// Time passes.
@@ -134,7 +134,7 @@ pub(super) enum Turn {
 
 /// What leaves when the transaction is committed.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Leave {
+pub(super) enum OutgoingMessage {
     /// A UPF is told something. `key` names a request.
     Pfcp { upf: SocketAddr, key: u64, message: Vec<u8> },
     /// The AMF is to transfer something.
@@ -152,7 +152,7 @@ pub(super) struct Outcome {
     pub(super) session: Option<Box<Session>>,
     /// Whether it is other than before.
     pub(super) changed: bool,
-    pub(super) leaves: Vec<Leave>,
+    pub(super) leaves: Vec<OutgoingMessage>,
     /// For who asks by this transaction, at once; who gets nothing waits.
     pub(super) own: Option<Reply>,
     /// For who waits from before, and is not waited for any more when another does.
@@ -166,7 +166,7 @@ pub(super) struct Outcome {
 
 /// What transactions need besides.
 #[derive(Debug)]
-pub(super) struct Means {
+pub(super) struct TransactionEnv {
     pub(super) config: CoreConfig,
     /// Root of this SMF's URIs.
     pub(super) root: String,
@@ -187,13 +187,13 @@ impl Session {
     }
 
     /// What is stored, if it is one of this release or the two before, and what is given back with its next commit.
-    pub(super) fn found(codec: Codec, found: Found) -> Option<(Box<Self>, Known)> {
-        before::found(codec, found)
+    pub(super) fn found(codec: Codec, found: StoredRecord) -> Option<(Box<Self>, RecordBase)> {
+        legacy::found(codec, found)
     }
 
     /// Of a part of a record that functions share, if it is one of these.
     pub(super) fn of_part(format: Format, octets: &[u8]) -> Option<Box<Self>> {
-        before::decoded(format, octets)
+        legacy::decoded(format, octets)
     }
 
     /// As it travels: what is for the AMF is with what brings it there.
@@ -205,7 +205,7 @@ impl Session {
 
     /// Of what has travelled, if it is one of these.
     pub(super) fn decode(octets: &[u8]) -> Option<Box<Self>> {
-        before::decoded(Format::Binary, octets)
+        legacy::decoded(Format::Binary, octets)
     }
 
     /// Whether it has ended, and is there only to be told of.
@@ -216,7 +216,8 @@ impl Session {
     /// Whether no procedure is under way over it.
     pub(super) fn rests(&self) -> bool {
         let sm = &self.sm;
-        let settled = sm.n4 == N4::Told && sm.stage == Stage::Established && matches!(sm.ran, Ran::Idle | Ran::Up);
+        let settled =
+            sm.n4 == N4State::Told && sm.stage == Stage::Established && matches!(sm.ran, RanState::Idle | RanState::Up);
         self.ended || settled && self.pending.is_none() && !self.calling
     }
 
@@ -231,15 +232,21 @@ impl Session {
     }
 
     /// What somebody who finds it does again: it may not have left. Peers know what is said twice by its name.
-    pub(super) fn again(&self, root: &str, now: Instant) -> Vec<Leave> {
-        let pfcp = |ToUpf { upf, key, message }: &ToUpf| Leave::Pfcp { upf: *upf, key: *key, message: message.clone() };
-        let new = |to_amf: &&ToAmf| now.since(to_amf.at) <= SAID_AGAIN;
-        let transfers = self.to_amf.iter().filter(new).map(|ToAmf { number, calls, told, .. }| Leave::Transfer {
-            number: *number,
-            calls: *calls,
-            message: self.transfer_message(root, *number, told.clone()),
+    pub(super) fn again(&self, root: &str, now: Instant) -> Vec<OutgoingMessage> {
+        let pfcp = |PendingPfcpRequest { upf, key, message }: &PendingPfcpRequest| OutgoingMessage::Pfcp {
+            upf: *upf,
+            key: *key,
+            message: message.clone(),
+        };
+        let new = |to_amf: &&PendingTransfer| now.since(to_amf.at) <= SAID_AGAIN;
+        let transfers = self.to_amf.iter().filter(new).map(|PendingTransfer { number, calls, told, .. }| {
+            OutgoingMessage::Transfer {
+                number: *number,
+                calls: *calls,
+                message: self.transfer_message(root, *number, told.clone()),
+            }
         });
-        let notify = || Leave::Notify { uri: self.status_uri.clone(), message: wire::released() };
+        let notify = || OutgoingMessage::Notify { uri: self.status_uri.clone(), message: wire::released() };
         self.to_upf.iter().map(pfcp).chain(transfers).chain(self.ended.then(notify)).collect()
     }
 
@@ -248,7 +255,7 @@ impl Session {
         self.to_amf.retain(|to_amf| to_amf.number > number);
     }
 
-    fn transfer_message(&self, root: &str, name: u32, told: Told) -> Message {
+    fn transfer_message(&self, root: &str, name: u32, told: N1N2Content) -> Message {
         let message = wire::transfer(root, (self.sm.cp_seid, self.sm.psi, self.sm.snssai), told);
         self.with_created(name, message)
     }
@@ -273,36 +280,36 @@ impl Session {
         if let Some((_, told, says)) = self.answered.as_ref().filter(|(answered, ..)| answered == key) {
             return Some(Some(wire::done(told.clone(), *says)));
         }
-        let says = Says { state: None, handover: Some(HoState::Completed) };
-        (self.completed.as_deref() == Some(key)).then(|| Some(wire::done(Told::default(), says)))
+        let says = ResponseState { state: None, handover: Some(HoState::Completed) };
+        (self.completed.as_deref() == Some(key)).then(|| Some(wire::done(N1N2Content::default(), says)))
     }
 }
 
 /// Carries a transaction out. `key` is its asker's, if somebody asks.
 pub(super) fn carry_out(
     session: Option<Box<Session>>,
-    turn: &Turn,
+    turn: &SmEvent,
     (ltmsi, key): (Ltmsi, Option<&str>),
     now: Instant,
-    means: &mut Means,
+    means: &mut TransactionEnv,
 ) -> Outcome {
     match (session, turn) {
-        (None, Turn::Create(asked)) => create(asked, (ltmsi, key), now, means),
-        (Some(session), turn) => Work { session, means, now, out: Outcome::default() }.run(turn, key),
+        (None, SmEvent::Create(asked)) => create(asked, (ltmsi, key), now, means),
+        (Some(session), turn) => SmTransaction { session, means, now, out: Outcome::default() }.run(turn, key),
         (None, _) => Outcome { own: Some(wire::unknown()), ..Outcome::default() },
     }
 }
 
 fn create(
-    (asked, subscription): &(Asked, DnnSubscription),
+    (asked, subscription): &(CreateRequest, DnnSubscription),
     (ltmsi, key): (Ltmsi, Option<&str>),
     now: Instant,
-    means: &mut Means,
+    means: &mut TransactionEnv,
 ) -> Outcome {
-    let Asked { supi, psi, snssai, dnn, n1, status_uri, carried, record, implied } = asked;
+    let CreateRequest { supi, psi, snssai, dnn, n1, status_uri, carried, record, implied } = asked;
     // Of one that travels, the SEID and where an address is looked for follow from who asks: where it is asked for again, it takes
     // the place of the one that was made before and that nobody knows of.
-    let seid = carried.map(|number| lead::seid(*supi, number));
+    let seid = carried.map(|number| supi_seid::seid(*supi, number));
     let index = seid.map_or(0, Seid::session);
     let request = Create { supi: *supi, ltmsi, index, psi: *psi, n1, snssai: *snssai, dnn, subscription };
     if let Some(seid) = seid {
@@ -345,25 +352,25 @@ fn create(
         implied,
         completed: None,
     };
-    let mut work = Work { session: Box::new(session), means, now, out: Outcome { own, ..Outcome::default() } };
+    let mut work = SmTransaction { session: Box::new(session), means, now, out: Outcome { own, ..Outcome::default() } };
     let gone = work.carry_out(outputs);
     work.end(gone)
 }
 
 /// A transaction under way.
-struct Work<'a> {
+struct SmTransaction<'a> {
     session: Box<Session>,
-    means: &'a mut Means,
+    means: &'a mut TransactionEnv,
     now: Instant,
     out: Outcome,
 }
 
-impl Work<'_> {
-    fn run(mut self, turn: &Turn, key: Option<&str>) -> Outcome {
+impl SmTransaction<'_> {
+    fn run(mut self, turn: &SmEvent, key: Option<&str>) -> Outcome {
         if self.session.ended {
             return self.ended(turn);
         }
-        if let Turn::Update(_) | Turn::Release = turn
+        if let SmEvent::Update(_) | SmEvent::Release = turn
             && let Some(own) = self.session.repeats(key)
         {
             // The one before has not answered it, or its answer was lost.
@@ -371,61 +378,61 @@ impl Work<'_> {
         }
         let gone = match turn {
             // It is there: somebody before has made it.
-            Turn::Create(_) => {
+            SmEvent::Create(_) => {
                 let sm = &self.session.sm;
                 self.out.own = Some(wire::created(&self.means.root, sm.cp_seid, sm.psi, sm.snssai));
                 false
             }
-            Turn::Update(said) => self.update(said, key),
-            Turn::Release => {
+            SmEvent::Update(said) => self.update(said, key),
+            SmEvent::Release => {
                 self.session.let_go = true;
-                self.wait(key, Says::default(), false);
+                self.wait(key, ResponseState::default(), false);
                 self.step(Input::ReleaseLocally)
             }
-            Turn::Unreached => {
+            SmEvent::Unreached => {
                 self.out.own = Some(Reply::done());
                 self.step(Input::Unreachable)
             }
-            Turn::Forgotten => {
+            SmEvent::Forgotten => {
                 self.session.let_go = true;
                 self.step(Input::ReleaseLocally)
             }
             // Whose it is was not known before the SM context was here.
-            Turn::Pfcp(upf, message) if *upf != self.session.sm.upf => {
+            SmEvent::Pfcp(upf, message) if *upf != self.session.sm.upf => {
                 self.refuse(*upf, message);
                 false
             }
-            Turn::Pfcp(_, message) => {
+            SmEvent::Pfcp(_, message) => {
                 self.answered(message);
                 match self.other_address(message) {
                     Some(asked) => self.carry_out(vec![asked]),
                     None => self.step(Input::Pfcp(message)),
                 }
             }
-            Turn::PfcpTimeout => {
+            SmEvent::PfcpTimeout => {
                 self.session.to_upf.clear();
                 self.step(Input::PfcpTimeout)
             }
-            Turn::UpfLost => {
+            SmEvent::UpfLost => {
                 self.session.to_upf.clear();
                 self.step(Input::UpfLost)
             }
-            Turn::Transferred(result) => self.transferred(*result),
-            Turn::Notified => false,
-            Turn::Deadline => self.step(Input::Deadline),
+            SmEvent::Transferred(result) => self.transferred(*result),
+            SmEvent::Notified => false,
+            SmEvent::Deadline => self.step(Input::Deadline),
         };
         self.end(gone)
     }
 
     /// It is there only until the AMF knows of its end.
-    fn ended(mut self, turn: &Turn) -> Outcome {
+    fn ended(mut self, turn: &SmEvent) -> Outcome {
         self.out.own = match turn {
-            Turn::Update(_) | Turn::Release => Some(wire::unknown()),
-            Turn::Unreached => Some(Reply::done()),
+            SmEvent::Update(_) | SmEvent::Release => Some(wire::unknown()),
+            SmEvent::Unreached => Some(Reply::done()),
             _ => None,
         };
-        let known = matches!(turn, Turn::Release | Turn::Forgotten | Turn::Notified);
-        if let Turn::Notified = turn
+        let known = matches!(turn, SmEvent::Release | SmEvent::Forgotten | SmEvent::Notified);
+        if let SmEvent::Notified = turn
             && let Some(said) = self.say()
         {
             self.out.answer = Some(wire::done(said.told, said.says));
@@ -433,10 +440,10 @@ impl Work<'_> {
         Outcome { session: (!known).then_some(self.session), changed: known, ..self.out }
     }
 
-    fn update(&mut self, said: &Said, key: Option<&str>) -> bool {
+    fn update(&mut self, said: &UpdateRequest, key: Option<&str>) -> bool {
         let state =
             said.state.map(|state| if state == UpCnxState::Activating { state } else { UpCnxState::Deactivated });
-        self.wait(key, Says { state, handover: said.handover }, said.switches());
+        self.wait(key, ResponseState { state, handover: said.handover }, said.switches());
         if said.handover == Some(HoState::Completed) {
             self.session.completed = key.map(str::to_owned);
         }
@@ -462,46 +469,46 @@ impl Work<'_> {
         }
         let refusal = (N2Sm::HandoverPreparationUnsuccessful, session::refusal(HandoverRefusal::Preparation));
         if let Some(other) = pending.told.n2.replace(refusal) {
-            self.transfer(Told { n1: None, n2: Some(other) }, false);
+            self.transfer(N1N2Content { n1: None, n2: Some(other) }, false);
         }
     }
 
     /// Whoever asks waits for the answer.
-    fn wait(&mut self, key: Option<&str>, says: Says, switches: bool) {
+    fn wait(&mut self, key: Option<&str>, says: ResponseState, switches: bool) {
         // An AMF asks about a session once at a time; one that does not is told what there was.
         self.out.earlier = self.say().map(|earlier| wire::done(earlier.told, earlier.says));
         let key = key.map(str::to_owned);
-        self.session.pending = Some(Pending { key, told: Told::default(), says, switches });
+        self.session.pending = Some(PendingAnswer { key, told: N1N2Content::default(), says, switches });
     }
 
     /// What whoever waits is told, if somebody does: with what the RAN needs if it wants the path switched. What else there is for
     /// the RAN then goes by itself.
-    fn say(&mut self) -> Option<Pending> {
+    fn say(&mut self) -> Option<PendingAnswer> {
         let mut pending = self.session.pending.take()?;
         if pending.switches
             && let Some(other) = pending.told.n2.replace(session::switched(&mut self.session.sm, self.now))
         {
-            self.transfer(Told { n1: None, n2: Some(other) }, false);
+            self.transfer(N1N2Content { n1: None, n2: Some(other) }, false);
         }
         Some(pending)
     }
 
     /// What became of a transfer.
-    fn transferred(&mut self, result: Transferred) -> bool {
-        if result == Transferred::Idle {
+    fn transferred(&mut self, result: N1N2TransferResult) -> bool {
+        if result == N1N2TransferResult::Idle {
             // There is nothing to be released, unless it has been asked for meanwhile.
-            return matches!(self.session.sm.ran, Ran::Releasing { .. }) && self.step(Input::Deactivate);
+            return matches!(self.session.sm.ran, RanState::Releasing { .. }) && self.step(Input::Deactivate);
         }
         let called = std::mem::take(&mut self.session.calling);
         match result {
-            Transferred::Initiated | Transferred::Idle => false,
+            N1N2TransferResult::Initiated | N1N2TransferResult::Idle => false,
             // The RAN was not asked: it is when the UE comes back.
-            Transferred::Attempting => called && self.step(Input::Deactivate),
-            Transferred::Unreachable => {
+            N1N2TransferResult::Attempting => called && self.step(Input::Deactivate),
+            N1N2TransferResult::Unreachable => {
                 let gone = called && self.step(Input::Deactivate);
                 self.step(Input::Unreachable) || gone
             }
-            Transferred::Unknown => {
+            N1N2TransferResult::Unknown => {
                 self.session.let_go = true;
                 self.step(Input::ReleaseLocally)
             }
@@ -518,7 +525,7 @@ impl Work<'_> {
     /// The UPF is asked once more, if it says that the address is another session's: one that an SMF before this one has given,
     /// which is known now.
     fn other_address(&mut self, message: &[u8]) -> Option<Output> {
-        let Means { config, addresses, carries: true, .. } = &mut *self.means else { return None };
+        let TransactionEnv { config, addresses, carries: true, .. } = &mut *self.means else { return None };
         let sm = &mut self.session.sm;
         if !session::address_is_taken(sm, message) {
             return None;
@@ -534,7 +541,7 @@ impl Work<'_> {
     }
 
     fn outputs(&mut self, input: Input<'_>) -> Vec<Output> {
-        let Means { config, addresses, rng, .. } = &mut *self.means;
+        let TransactionEnv { config, addresses, rng, .. } = &mut *self.means;
         let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
         let now = self.now;
         let env = Env { now, arrived: now, config, random: &mut random, ids: addresses, ran: &() };
@@ -542,25 +549,25 @@ impl Work<'_> {
     }
 
     fn carry_out(&mut self, outputs: Vec<Output>) -> bool {
-        let mut told = Told::default();
+        let mut told = N1N2Content::default();
         let (mut gone, mut data) = (false, false);
         for output in outputs {
             match output {
                 Output::N1(message) => {
                     // At most one N2 goes with an N1: an earlier N1 goes on its own.
                     if let Some(earlier) = told.n1.replace(message) {
-                        self.transfer(Told { n1: Some(earlier), n2: None }, false);
+                        self.transfer(N1N2Content { n1: Some(earlier), n2: None }, false);
                     }
                 }
                 Output::N2(kind, transfer) => told.n2 = Some((kind, transfer)),
                 Output::Pfcp { upf, message } => self.pfcp(upf, message),
-                Output::FreeAddress(dnn, address) => self.out.leaves.push(Leave::Free(*dnn, address)),
-                Output::Gone => gone = true,
+                Output::FreeAddress(dnn, address) => self.out.leaves.push(OutgoingMessage::Free(*dnn, address)),
+                Output::Released => gone = true,
                 Output::DownlinkData => data = true,
                 // Counted by the AMF, as far as it sees them; sessions are not moved between UPFs here.
                 Output::Established
                 | Output::Activated
-                | Output::Carried { .. }
+                | Output::UsageReported { .. }
                 | Output::Relocated(_)
                 | Output::NotRelocated => {}
             }
@@ -581,12 +588,12 @@ impl Work<'_> {
         let key = outbox::key(self.session.sm.cp_seid.ltmsi(), self.name());
         let request = pfcp::Message::new(&message).is_ok_and(|message| message.message_type().is_request());
         if let Some(record) = self.session.record.filter(|_| request && self.means.with_upf) {
-            shared::with_place(&mut message, (record, self.session.sm.cp_seid.ltmsi().get()));
+            shared_record::with_place(&mut message, (record, self.session.sm.cp_seid.ltmsi().get()));
         }
         if request && self.means.stored {
-            self.session.to_upf.push(ToUpf { upf, key, message: message.clone() });
+            self.session.to_upf.push(PendingPfcpRequest { upf, key, message: message.clone() });
         }
-        self.out.leaves.push(Leave::Pfcp { upf, key, message });
+        self.out.leaves.push(OutgoingMessage::Pfcp { upf, key, message });
     }
 
     /// Refuses a report of a UPF that does not have the session.
@@ -602,23 +609,23 @@ impl Work<'_> {
     }
 
     /// Tells UE and RAN: by the answer that the AMF waits for, if it does and that has room, else by a transfer.
-    fn tell(&mut self, told: Told) {
-        if told == Told::default() {
+    fn tell(&mut self, told: N1N2Content) {
+        if told == N1N2Content::default() {
             return;
         }
         match &mut self.session.pending {
-            Some(pending) if pending.told == Told::default() => pending.told = told,
+            Some(pending) if pending.told == N1N2Content::default() => pending.told = told,
             _ => self.transfer(told, false),
         }
     }
 
-    fn transfer(&mut self, told: Told, calls: bool) {
+    fn transfer(&mut self, told: N1N2Content, calls: bool) {
         let (number, at) = (self.name(), self.now);
         if self.means.stored {
-            self.session.to_amf.push(ToAmf { number, at, calls, told: told.clone() });
+            self.session.to_amf.push(PendingTransfer { number, at, calls, told: told.clone() });
         }
         let message = self.session.transfer_message(&self.means.root, number, told);
-        self.out.leaves.push(Leave::Transfer { number, calls, message });
+        self.out.leaves.push(OutgoingMessage::Transfer { number, calls, message });
     }
 
     /// A packet waits for an idle UE (TS 23.502 4.2.3.3 step 3a): the AMF gets what the RAN needs, and pages the UE if that is
@@ -628,7 +635,7 @@ impl Work<'_> {
         self.session.calling = true;
         for output in outputs {
             if let Output::N2(kind, octets) = output {
-                self.transfer(Told { n1: None, n2: Some((kind, octets)) }, true);
+                self.transfer(N1N2Content { n1: None, n2: Some((kind, octets)) }, true);
             }
         }
     }
@@ -637,12 +644,12 @@ impl Work<'_> {
     fn end(mut self, gone: bool) -> Outcome {
         let now = self.now;
         self.session.to_amf.retain(|to_amf| now.since(to_amf.at) <= SAID_AGAIN);
-        if self.session.creating && (gone || self.session.sm.n4 != N4::Establishing) {
+        if self.session.creating && (gone || self.session.sm.n4 != N4State::Establishing) {
             let sm = &self.session.sm;
             let created = Some(wire::created(&self.means.root, sm.cp_seid, sm.psi, sm.snssai));
             self.session.creating = false;
             // Of one that travels, too, the answer comes after the first transfer: from then on the AMF asks for nothing again.
-            let transfers = self.out.leaves.iter().any(|leave| matches!(leave, Leave::Transfer { .. }));
+            let transfers = self.out.leaves.iter().any(|leave| matches!(leave, OutgoingMessage::Transfer { .. }));
             match !gone && (self.implies() || self.session.carried && transfers) {
                 true => self.out.after_transfer = created,
                 false => self.out.answer = created,
@@ -652,9 +659,9 @@ impl Work<'_> {
             return self.forget();
         }
         let sm = &self.session.sm;
-        let waits_for_upf = matches!(sm.n4, N4::Telling { .. } | N4::Deleting);
+        let waits_for_upf = matches!(sm.n4, N4State::Telling { .. } | N4State::Deleting);
         // Nobody but the UPF is waited for by one that is released.
-        let ends = self.session.let_go && sm.stage == Stage::Ended && sm.n4 != N4::Deleted;
+        let ends = self.session.let_go && sm.stage == Stage::Ended && sm.n4 != N4State::Deleted;
         if !waits_for_upf && !ends {
             self.reply();
         }
@@ -663,9 +670,9 @@ impl Work<'_> {
 
     /// Has the first transfer say that the SM context has come into being, if the AMF takes that for its answer. Whether there is one.
     fn implies(&mut self) -> bool {
-        let Work { session, out, .. } = self;
+        let SmTransaction { session, out, .. } = self;
         let transfer = out.leaves.iter_mut().find_map(|leave| match leave {
-            Leave::Transfer { number, message, .. } => Some((*number, message)),
+            OutgoingMessage::Transfer { number, message, .. } => Some((*number, message)),
             _ => None,
         });
         let (Some(implied), Some((number, message))) = (&mut session.implied, transfer) else { return false };
@@ -675,7 +682,7 @@ impl Work<'_> {
     }
 
     fn reply(&mut self) {
-        let Some(Pending { key, told, mut says, .. }) = self.say() else { return };
+        let Some(PendingAnswer { key, told, mut says, .. }) = self.say() else { return };
         // It is not coming back where nothing is to be set up.
         says.state = says.state.map(|state| if told.n2.is_none() { UpCnxState::Deactivated } else { state });
         if self.means.stored {
@@ -696,7 +703,7 @@ impl Work<'_> {
             return Outcome { session: None, changed: true, ..self.out };
         }
         let uri = self.session.status_uri.clone();
-        self.out.leaves.push(Leave::Notify { uri, message: wire::released() });
+        self.out.leaves.push(OutgoingMessage::Notify { uri, message: wire::released() });
         self.session.ended = true;
         self.session.to_amf.clear();
         let session = self.means.stored.then_some(self.session);

@@ -9,33 +9,33 @@
 //!
 //! [`StateCarry::Piggyback`]: vireo_core::config::StateCarry::Piggyback
 
-mod carried;
 mod create;
-mod here;
 mod implied;
+mod piggyback;
 mod shared;
+mod shm;
 
 use super::addresses::Addresses;
-use super::found::{self, Storing};
-use super::session::{self, Leave, Means, Outcome, Session, Turn};
+use super::recovery::{self, StorageConfig};
+use super::session::{self, Outcome, OutgoingMessage, Session, SmEvent, TransactionEnv};
 use super::wire;
-use crate::database::{Done, Job, What};
+use crate::database::{DatabaseJob, DatabaseOperation, OperationResult};
 use crate::metrics::Transaction;
 use crate::reload::Reload;
 use rand::RngCore;
 use rand::rngs::StdRng;
 use rustc_hash::FxHashMap;
-use shared::Brought;
+use shared::AmfCommitRequest;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
-use vireo_core::chain::Transferred;
 use vireo_core::config::{CoreConfig, StatePersist};
+use vireo_core::sba::N1N2TransferResult;
 use vireo_core::subscription::Subscription;
 use vireo_sbi::common::ProblemDetails;
 use vireo_sbi::smf::{self, Operation, Resource};
-use vireo_sbi::{Call, Message, Reply, ReplyTo};
+use vireo_sbi::{IncomingRequest, Message, Reply, ReplyTo};
 use vireo_store::Version;
-use vireo_store::records::{Codec, Format, Found, Known, LIFE, RecordError};
+use vireo_store::records::{Codec, Format, LIFE, RecordBase, RecordError, StoredRecord};
 use vireo_types::{Duration, Instant, Ltmsi, Seid, Supi};
 use vireo_wire::pfcp::{self, MessageType};
 
@@ -65,19 +65,19 @@ pub(super) enum Action {
 
 /// Where SM contexts are kept.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Keeper {
+pub(super) enum SessionStorage {
     Memory,
-    Database(Storing),
+    Database(StorageConfig),
     /// In records that this thread commits to by itself ([`Sessions::keep_here`]).
     Here,
     /// They travel; how long who asks waits at the most.
     Amf(Duration),
 }
 
-impl Keeper {
+impl SessionStorage {
     /// Whether another SMF goes on with them.
     pub(super) fn is_found_again(self) -> bool {
-        !matches!(self, Keeper::Memory)
+        !matches!(self, SessionStorage::Memory)
     }
 }
 
@@ -117,7 +117,7 @@ struct Entry {
 /// A transaction.
 #[derive(Debug)]
 struct Task {
-    turn: Turn,
+    turn: SmEvent,
     kind: Transaction,
     /// The key of who asks, and the way to answer.
     key: Option<String>,
@@ -125,7 +125,7 @@ struct Task {
     /// Until when it may wait for the database; `None`: until that answers.
     until: Option<Instant>,
     /// Of a UE whose record is shared: which one it is, and what of the AMF is to be committed.
-    brought: Option<Brought>,
+    brought: Option<AmfCommitRequest>,
 }
 
 /// What of a transaction the database is asked.
@@ -145,26 +145,26 @@ struct Commit {
 
 /// The transactions of an SM context, in order.
 #[derive(Debug, Default)]
-struct Lane {
+struct TransactionQueue {
     running: Option<Running>,
     /// The record of the UE, as it was loaded.
-    record: Option<Found>,
+    record: Option<StoredRecord>,
     behind: VecDeque<Task>,
 }
 
 /// Where SM contexts are.
 #[derive(Debug)]
-enum Place {
+enum SessionBackend {
     Memory(FxHashMap<Ltmsi, Box<Session>>),
-    Database(Box<Stored>),
-    Here(Box<here::Here>),
+    Database(Box<DatabaseBackend>),
+    Here(Box<shm::ShmSessions>),
 }
 
 /// What is under way with a database.
 #[derive(Debug)]
-struct Stored {
-    lanes: FxHashMap<Ltmsi, Lane>,
-    jobs: VecDeque<Job>,
+struct DatabaseBackend {
+    lanes: FxHashMap<Ltmsi, TransactionQueue>,
+    jobs: VecDeque<DatabaseJob>,
     patience: Duration,
     persist: StatePersist,
     codec: Codec,
@@ -174,14 +174,14 @@ struct Stored {
     carries: bool,
     /// SM contexts that do not rest, with what the database has of them, where that is not each transaction's; of those that travel
     /// the version is their own.
-    kept: FxHashMap<Ltmsi, (Box<Session>, Known)>,
+    kept: FxHashMap<Ltmsi, (Box<Session>, RecordBase)>,
 }
 
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    means: Means,
-    place: Place,
+    means: TransactionEnv,
+    place: SessionBackend,
     index: FxHashMap<Ltmsi, Entry>,
     by_ue: FxHashMap<(Supi, u8), Ltmsi>,
     due: BTreeSet<(Instant, Ltmsi)>,
@@ -196,24 +196,35 @@ pub(super) struct Sessions {
 
 impl Sessions {
     /// None yet.
-    pub(super) fn new(config: CoreConfig, root: String, mut rng: StdRng, keeper: Keeper) -> Self {
+    pub(super) fn new(config: CoreConfig, root: String, mut rng: StdRng, keeper: SessionStorage) -> Self {
         // Not those of the SMF that was here before.
         let next = rng.next_u32();
         let stored = |persist, codec, patience, (shares, carries)| {
             let (lanes, jobs, kept) = (FxHashMap::default(), VecDeque::new(), FxHashMap::default());
-            Place::Database(Box::new(Stored { lanes, jobs, patience, persist, codec, shares, carries, kept }))
+            SessionBackend::Database(Box::new(DatabaseBackend {
+                lanes,
+                jobs,
+                patience,
+                persist,
+                codec,
+                shares,
+                carries,
+                kept,
+            }))
         };
         let (place, carries) = match keeper {
-            Keeper::Memory | Keeper::Here => (Place::Memory(FxHashMap::default()), false),
-            Keeper::Database(Storing { persist, codec, scope, octets, patience }) => {
+            SessionStorage::Memory | SessionStorage::Here => (SessionBackend::Memory(FxHashMap::default()), false),
+            SessionStorage::Database(StorageConfig { persist, codec, scope, octets, patience }) => {
                 (stored(persist, codec, patience, (scope.is_shared().then_some(octets), false)), false)
             }
-            Keeper::Amf(patience) => (stored(StatePersist::Procedure, Codec::default(), patience, (None, true)), true),
+            SessionStorage::Amf(patience) => {
+                (stored(StatePersist::Procedure, Codec::default(), patience, (None, true)), true)
+            }
         };
         let addresses = Addresses::new(&config);
-        let with_upf = matches!(keeper, Keeper::Database(Storing { scope, .. }) if scope.is_of_all());
+        let with_upf = matches!(keeper, SessionStorage::Database(StorageConfig { scope, .. }) if scope.is_of_all());
         Sessions {
-            means: Means { config, root, addresses, rng, stored: keeper.is_found_again(), carries, with_upf },
+            means: TransactionEnv { config, root, addresses, rng, stored: keeper.is_found_again(), carries, with_upf },
             place,
             index: FxHashMap::default(),
             by_ue: FxHashMap::default(),
@@ -255,10 +266,10 @@ impl Sessions {
     }
 
     /// What the database is to be asked next; the answer goes to [`Sessions::answered`].
-    pub(super) fn jobs(&mut self) -> Option<&mut VecDeque<Job>> {
+    pub(super) fn jobs(&mut self) -> Option<&mut VecDeque<DatabaseJob>> {
         match &mut self.place {
-            Place::Memory(_) | Place::Here(_) => None,
-            Place::Database(stored) => Some(&mut stored.jobs),
+            SessionBackend::Memory(_) | SessionBackend::Here(_) => None,
+            SessionBackend::Database(stored) => Some(&mut stored.jobs),
         }
     }
 
@@ -268,8 +279,8 @@ impl Sessions {
     }
 
     /// What an AMF asks.
-    pub(super) fn call(&mut self, call: Call, now: Instant, subscription: Lookup<'_>) {
-        let Call { path, message, key, repeated, reply } = call;
+    pub(super) fn call(&mut self, call: IncomingRequest, now: Instant, subscription: Lookup<'_>) {
+        let IncomingRequest { path, message, key, repeated, reply } = call;
         let brought = match self.brought(&message) {
             Ok(brought) => brought,
             Err(problem) => return self.actions.push(Action::Reply(reply, Reply::problem(&problem))),
@@ -277,7 +288,7 @@ impl Sessions {
         if let Some(seid) = wire::unreached(&path) {
             return match self.find(seid, &message, now) {
                 Ok(Some(ltmsi)) => {
-                    self.ask(ltmsi, Turn::Unreached, Transaction::Transfer, (key, reply, brought), now);
+                    self.ask(ltmsi, SmEvent::Unreached, Transaction::Transfer, (key, reply, brought), now);
                 }
                 Ok(None) => self.actions.push(Action::Reply(reply, Reply::done())),
                 Err(answer) => self.actions.push(Action::Reply(reply, answer)),
@@ -292,8 +303,8 @@ impl Sessions {
             }
             Some(Resource::One(reference, operation)) => {
                 let asked = match operation {
-                    Operation::Modify => wire::update(&message).map(Turn::Update),
-                    Operation::Release => Ok(Turn::Release),
+                    Operation::Modify => wire::update(&message).map(SmEvent::Update),
+                    Operation::Release => Ok(SmEvent::Release),
                 };
                 let seid = wire::seid_of(reference);
                 let found = match (seid, &asked) {
@@ -340,14 +351,14 @@ impl Sessions {
             Ok(MessageType::SESSION_DELETION_RESPONSE) => Transaction::PfcpDeletion,
             _ => Transaction::Other,
         };
-        self.happens(ltmsi, Turn::Pfcp(upf, message.to_vec()), kind, now);
+        self.enqueue(ltmsi, SmEvent::Pfcp(upf, message.to_vec()), kind, now);
         true
     }
 
     /// A UPF did not answer.
     pub(super) fn pfcp_timeout(&mut self, seid: Seid, now: Instant) {
         if let Some(ltmsi) = self.of(seid) {
-            self.happens(ltmsi, Turn::PfcpTimeout, Transaction::Other, now);
+            self.enqueue(ltmsi, SmEvent::PfcpTimeout, Transaction::Other, now);
         }
     }
 
@@ -355,12 +366,12 @@ impl Sessions {
     pub(super) fn upf_lost(&mut self, upf: SocketAddr, now: Instant) {
         let there: Vec<_> = self.index.iter().filter(|(_, entry)| entry.upf == upf).map(|(ltmsi, _)| *ltmsi).collect();
         for ltmsi in there {
-            self.happens(ltmsi, Turn::UpfLost, Transaction::Other, now);
+            self.enqueue(ltmsi, SmEvent::UpfLost, Transaction::Other, now);
         }
     }
 
     /// What became of a transfer.
-    pub(super) fn transferred(&mut self, of: TransferName, result: Transferred, now: Instant) {
+    pub(super) fn transferred(&mut self, of: TransferName, result: N1N2TransferResult, now: Instant) {
         let TransferName { seid, number, calls } = of;
         let Some(ltmsi) = self.of(seid) else { return };
         if let Some(entry) = self.index.get_mut(&ltmsi) {
@@ -368,15 +379,15 @@ impl Sessions {
         }
         self.is_said(ltmsi);
         // Nothing changes by it, but that it needs not be said again: that is stored with the next transaction.
-        if calls || !matches!(result, Transferred::Initiated | Transferred::Attempting) {
-            self.happens(ltmsi, Turn::Transferred(result), Transaction::Transfer, now);
+        if calls || !matches!(result, N1N2TransferResult::Initiated | N1N2TransferResult::Attempting) {
+            self.enqueue(ltmsi, SmEvent::Transferred(result), Transaction::Transfer, now);
         }
     }
 
     /// The AMF knows that a session has ended, or cannot be told.
     pub(super) fn notified(&mut self, seid: Seid, now: Instant) {
         if let Some(ltmsi) = self.of(seid) {
-            self.happens(ltmsi, Turn::Notified, Transaction::Other, now);
+            self.enqueue(ltmsi, SmEvent::Notified, Transaction::Other, now);
         }
     }
 
@@ -387,7 +398,7 @@ impl Sessions {
             if let Some(entry) = self.index.get_mut(&ltmsi) {
                 entry.due = None;
             }
-            self.happens(ltmsi, Turn::Deadline, Transaction::Other, now);
+            self.enqueue(ltmsi, SmEvent::Deadline, Transaction::Other, now);
         }
         self.on_time_here(now);
     }
@@ -396,22 +407,22 @@ impl Sessions {
     fn ask(
         &mut self,
         ltmsi: Ltmsi,
-        turn: Turn,
+        turn: SmEvent,
         kind: Transaction,
-        (key, reply, brought): (Option<String>, ReplyTo, Option<Brought>),
+        (key, reply, brought): (Option<String>, ReplyTo, Option<AmfCommitRequest>),
         now: Instant,
     ) {
-        let until = if let Place::Database(stored) = &self.place { Some(now + stored.patience) } else { None };
+        let until = if let SessionBackend::Database(stored) = &self.place { Some(now + stored.patience) } else { None };
         self.begin_or_wait(ltmsi, Task { turn, kind, key, reply: Some(reply), until, brought }, now);
     }
 
     /// One that nobody waits for.
-    fn happens(&mut self, ltmsi: Ltmsi, turn: Turn, kind: Transaction, now: Instant) {
+    fn enqueue(&mut self, ltmsi: Ltmsi, turn: SmEvent, kind: Transaction, now: Instant) {
         self.begin_or_wait(ltmsi, Task { turn, kind, key: None, reply: None, until: None, brought: None }, now);
     }
 
     fn begin_or_wait(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {
-        if let Place::Database(stored) = &mut self.place
+        if let SessionBackend::Database(stored) = &mut self.place
             && let Some(lane) = stored.lanes.get_mut(&ltmsi)
         {
             if lane.behind.len() < BEHIND {
@@ -429,40 +440,47 @@ impl Sessions {
     fn begin(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {
         let shared = self.record_of(ltmsi, &task).is_some();
         match &mut self.place {
-            Place::Memory(sessions) => {
+            SessionBackend::Memory(sessions) => {
                 let session = sessions.remove(&ltmsi);
-                self.carry_out(ltmsi, task, session, Known::default(), now);
+                self.carry_out(ltmsi, task, session, RecordBase::default(), now);
             }
-            Place::Here(here) => {
+            SessionBackend::Here(here) => {
                 let (session, known) = here.take(ltmsi);
                 self.carry_out(ltmsi, task, session, known, now);
             }
-            Place::Database(stored) => match (stored.kept.remove(&ltmsi), &task.turn) {
+            SessionBackend::Database(stored) => match (stored.kept.remove(&ltmsi), &task.turn) {
                 (Some((session, known)), _) => self.carry_out(ltmsi, task, Some(session), known, now),
-                (None, Turn::Create(_)) if !shared => self.carry_out(ltmsi, task, None, Known::default(), now),
+                (None, SmEvent::Create(_)) if !shared => self.carry_out(ltmsi, task, None, RecordBase::default(), now),
                 (None, _) if stored.carries => self.fetch(ltmsi, task, now),
-                (None, _) => self.put(ltmsi, What::Load, Running::Loading(task)),
+                (None, _) => self.put(ltmsi, DatabaseOperation::Load, Running::Loading(task)),
             },
         }
     }
 
     /// Asks the database.
-    fn put(&mut self, ltmsi: Ltmsi, what: What, running: Running) {
+    fn put(&mut self, ltmsi: Ltmsi, what: DatabaseOperation, running: Running) {
         let task = match &running {
             Running::Loading(task) => task,
             Running::Committing(commit) | Running::Checking(commit) => &commit.task,
         };
-        let of = found::name(ltmsi);
-        let name = self.record_of(ltmsi, task).map_or(of, crate::shared::name);
-        let Place::Database(stored) = &mut self.place else { return };
+        let of = recovery::name(ltmsi);
+        let name = self.record_of(ltmsi, task).map_or(of, crate::shared_record::name);
+        let SessionBackend::Database(stored) = &mut self.place else { return };
         // Whether a commit was carried out is found out however long it takes, and one of more than a transaction is not given up.
         let patient = matches!(running, Running::Checking(_)) || stored.persist == StatePersist::Procedure;
-        let until = if patient && !matches!(what, What::Load) { None } else { task.until };
-        stored.jobs.push_back(Job { name, of, what, kind: task.kind, until });
+        let until = if patient && !matches!(what, DatabaseOperation::Load) { None } else { task.until };
+        stored.jobs.push_back(DatabaseJob { name, of, what, kind: task.kind, until });
         stored.lanes.entry(ltmsi).or_default().running = Some(running);
     }
 
-    fn carry_out(&mut self, ltmsi: Ltmsi, task: Task, mut session: Option<Box<Session>>, known: Known, now: Instant) {
+    fn carry_out(
+        &mut self,
+        ltmsi: Ltmsi,
+        task: Task,
+        mut session: Option<Box<Session>>,
+        known: RecordBase,
+        now: Instant,
+    ) {
         if let (Some(session), Some(number)) = (&mut session, self.index.get(&ltmsi).and_then(|entry| entry.taken)) {
             session.taken(number);
         }
@@ -472,25 +490,25 @@ impl Sessions {
             return self.commit_part(ltmsi, task, outcome, there, now);
         }
         let codec = match &self.place {
-            Place::Memory(_) => return self.done(ltmsi, task, outcome, None, now),
-            Place::Here(_) => return self.commit_here(ltmsi, task, outcome, known, now),
-            Place::Database(stored) if stored.carries => {
+            SessionBackend::Memory(_) => return self.done(ltmsi, task, outcome, None, now),
+            SessionBackend::Here(_) => return self.commit_here(ltmsi, task, outcome, known, now),
+            SessionBackend::Database(stored) if stored.carries => {
                 let mut known = known;
                 known.version = known.version.saturating_add(outcome.changed.into());
                 return self.done(ltmsi, task, outcome, Some(known), now);
             }
-            Place::Database(stored) if stored.persist == StatePersist::Procedure && goes_on => {
+            SessionBackend::Database(stored) if stored.persist == StatePersist::Procedure && goes_on => {
                 return self.done(ltmsi, task, outcome, Some(known), now);
             }
             // Nothing is to be stored, or to be taken out.
-            Place::Database(_) if !outcome.changed || outcome.session.is_none() && known.version == 0 => {
+            SessionBackend::Database(_) if !outcome.changed || outcome.session.is_none() && known.version == 0 => {
                 return self.done(ltmsi, task, outcome, None, now);
             }
-            Place::Database(stored) => stored.codec,
+            SessionBackend::Database(stored) => stored.codec,
         };
         let what = match outcome.session.as_ref().map(|session| codec.encode(session)) {
-            Some(Ok(value)) => What::Put { known, value },
-            None => What::Remove { expected: known.version },
+            Some(Ok(value)) => DatabaseOperation::Put { known, value },
+            None => DatabaseOperation::Remove { expected: known.version },
             Some(Err(error)) => {
                 tracing::error!(%error, "an SM context cannot be stored: please report it");
                 return self.give_up(ltmsi, task, Some(outcome), now);
@@ -500,42 +518,42 @@ impl Sessions {
     }
 
     /// The database has answered.
-    pub(super) fn answered(&mut self, ltmsi: Ltmsi, done: Done, now: Instant) {
-        let Place::Database(stored) = &mut self.place else { return };
+    pub(super) fn answered(&mut self, ltmsi: Ltmsi, done: OperationResult, now: Instant) {
+        let SessionBackend::Database(stored) = &mut self.place else { return };
         let Some(running) = stored.lanes.get_mut(&ltmsi).and_then(|lane| lane.running.take()) else { return };
         match (running, done) {
-            (Running::Loading(task), Done::Loaded(Ok(found))) => self.loaded(ltmsi, task, found, now),
-            (Running::Loading(task), Done::Loaded(Err(error))) => {
+            (Running::Loading(task), OperationResult::Loaded(Ok(found))) => self.loaded(ltmsi, task, found, now),
+            (Running::Loading(task), OperationResult::Loaded(Err(error))) => {
                 tracing::warn!(%error, "a transaction was not carried out");
                 self.give_up(ltmsi, task, None, now);
             }
-            (Running::Committing(commit), Done::Changed(Ok(_))) => {
+            (Running::Committing(commit), OperationResult::Changed(Ok(_))) => {
                 let Commit { task, outcome, .. } = *commit;
                 self.done(ltmsi, task, outcome, None, now);
             }
-            (Running::Committing(commit), Done::Changed(Err(RecordError::Conflict))) => {
-                self.put(ltmsi, What::Load, Running::Checking(commit));
+            (Running::Committing(commit), OperationResult::Changed(Err(RecordError::Conflict))) => {
+                self.put(ltmsi, DatabaseOperation::Load, Running::Checking(commit));
             }
             (
                 Running::Committing(commit) | Running::Checking(commit),
-                Done::Changed(Err(error)) | Done::Loaded(Err(error)),
+                OperationResult::Changed(Err(error)) | OperationResult::Loaded(Err(error)),
             ) => {
                 tracing::warn!(%error, "a transaction was not committed: it is void");
                 let Commit { task, outcome, .. } = *commit;
                 self.void(ltmsi, task, outcome, &error, now);
             }
-            (Running::Checking(commit), Done::Loaded(Ok(found))) => self.checked(ltmsi, *commit, found, now),
+            (Running::Checking(commit), OperationResult::Loaded(Ok(found))) => self.checked(ltmsi, *commit, found, now),
             (running, done) => tracing::error!(?running, ?done, "an answer to another question: please report it"),
         }
     }
 
-    fn loaded(&mut self, ltmsi: Ltmsi, task: Task, found: Option<Found>, now: Instant) {
+    fn loaded(&mut self, ltmsi: Ltmsi, task: Task, found: Option<StoredRecord>, now: Instant) {
         if self.record_of(ltmsi, &task).is_some() {
             return self.loaded_part(ltmsi, task, found, now);
         }
         let Some(found) = found else {
-            if let Turn::Create(_) = task.turn {
-                return self.carry_out(ltmsi, task, None, Known::default(), now);
+            if let SmEvent::Create(_) = task.turn {
+                return self.carry_out(ltmsi, task, None, RecordBase::default(), now);
             }
             // Somebody has taken it out: the AMF hears that there is none.
             self.actions.extend(task.reply.map(|reply| Action::Reply(reply, wire::unknown())));
@@ -553,13 +571,13 @@ impl Sessions {
     }
 
     /// The SM context of a record.
-    fn decoded(&self, found: Found) -> Option<(Box<Session>, Known)> {
-        let Place::Database(stored) = &self.place else { return None };
+    fn decoded(&self, found: StoredRecord) -> Option<(Box<Session>, RecordBase)> {
+        let SessionBackend::Database(stored) = &self.place else { return None };
         Session::found(stored.codec, found)
     }
 
     /// What a commit was refused for is known.
-    fn checked(&mut self, ltmsi: Ltmsi, commit: Commit, found: Option<Found>, now: Instant) {
+    fn checked(&mut self, ltmsi: Ltmsi, commit: Commit, found: Option<StoredRecord>, now: Instant) {
         if self.record_of(ltmsi, &commit.task).is_some() {
             return self.checked_part(ltmsi, commit, found, now);
         }
@@ -573,7 +591,7 @@ impl Sessions {
             return self.done(ltmsi, task, outcome, None, now);
         }
         // Somebody else's: the step is void, and done again over what is there.
-        if let Turn::Create(_) = task.turn {
+        if let SmEvent::Create(_) = task.turn {
             // The number is somebody else's; another one is taken.
             self.give_back(&mut outcome);
             self.next(ltmsi, now);
@@ -594,7 +612,7 @@ impl Sessions {
 
     /// The database has not answered in time, and has done nothing.
     fn give_up(&mut self, ltmsi: Ltmsi, task: Task, outcome: Option<Outcome>, now: Instant) {
-        if let (Turn::Create(_), Some(mut outcome)) = (&task.turn, outcome) {
+        if let (SmEvent::Create(_), Some(mut outcome)) = (&task.turn, outcome) {
             self.give_back(&mut outcome);
         }
         self.actions.extend(task.reply.map(|reply| Action::Reply(reply, wire::no_database())));
@@ -603,13 +621,13 @@ impl Sessions {
 
     /// A transaction was not committed.
     fn void(&mut self, ltmsi: Ltmsi, mut task: Task, outcome: Outcome, error: &RecordError, now: Instant) {
-        let answer = wire::not_stored(error, matches!(task.turn, Turn::Create(_)));
+        let answer = wire::not_stored(error, matches!(task.turn, SmEvent::Create(_)));
         self.actions.extend(task.reply.take().map(|reply| Action::Reply(reply, answer)));
         self.give_up(ltmsi, task, Some(outcome), now);
     }
 
     /// A transaction is committed, or is to be later with those that follow it, over this version: what it wants leaves.
-    fn done(&mut self, ltmsi: Ltmsi, task: Task, mut outcome: Outcome, later: Option<Known>, now: Instant) {
+    fn done(&mut self, ltmsi: Ltmsi, task: Task, mut outcome: Outcome, later: Option<RecordBase>, now: Instant) {
         let given = later.as_ref().map(|known| known.version);
         let given = given.filter(|version| self.give(ltmsi, &mut outcome, *version, task.reply.is_some()));
         let Outcome { session, changed, leaves, own, earlier, answer, after_transfer } = outcome;
@@ -650,10 +668,14 @@ impl Sessions {
                 }
                 let later = later.filter(|known| !self.carries() || self.stays(ltmsi, &session, known.version));
                 match (&mut self.place, later) {
-                    (Place::Memory(sessions), _) => drop(sessions.insert(ltmsi, session)),
-                    (Place::Here(here), later) => here.keep(ltmsi, session, later.map_or(0, |known| known.version)),
-                    (Place::Database(stored), Some(known)) => drop(stored.kept.insert(ltmsi, (session, known))),
-                    (Place::Database(_), None) => {}
+                    (SessionBackend::Memory(sessions), _) => drop(sessions.insert(ltmsi, session)),
+                    (SessionBackend::Here(here), later) => {
+                        here.keep(ltmsi, session, later.map_or(0, |known| known.version))
+                    }
+                    (SessionBackend::Database(stored), Some(known)) => {
+                        drop(stored.kept.insert(ltmsi, (session, known)))
+                    }
+                    (SessionBackend::Database(_), None) => {}
                 }
             }
         }
@@ -664,26 +686,26 @@ impl Sessions {
         self.actions.extend(self.waiting.remove(&ltmsi).map(|reply| Action::Reply(reply, answer)));
     }
 
-    fn leave(&mut self, ltmsi: Ltmsi, session: &Session, leave: Leave) {
+    fn leave(&mut self, ltmsi: Ltmsi, session: &Session, leave: OutgoingMessage) {
         self.leave_as(ltmsi, (session.sm.cp_seid, session.supi), Some(session.status_uri()), leave);
     }
 
     /// What an SM context has left that is gone.
-    fn leave_last(&mut self, ltmsi: Ltmsi, leaves: Vec<Leave>) {
+    fn leave_last(&mut self, ltmsi: Ltmsi, leaves: Vec<OutgoingMessage>) {
         let Some(of) = self.index.get(&ltmsi).map(|entry| (entry.seid, entry.supi)) else { return };
         leaves.into_iter().for_each(|leave| self.leave_as(ltmsi, of, None, leave));
     }
 
-    fn leave_as(&mut self, ltmsi: Ltmsi, (seid, supi): (Seid, Supi), amf: Option<&str>, leave: Leave) {
+    fn leave_as(&mut self, ltmsi: Ltmsi, (seid, supi): (Seid, Supi), amf: Option<&str>, leave: OutgoingMessage) {
         debug_assert_eq!(seid.ltmsi(), ltmsi);
         self.actions.push(match leave {
-            Leave::Pfcp { upf, key, message } => Action::Pfcp { upf, key, seid, message },
-            Leave::Transfer { number, calls, message } => {
+            OutgoingMessage::Pfcp { upf, key, message } => Action::Pfcp { upf, key, seid, message },
+            OutgoingMessage::Transfer { number, calls, message } => {
                 let of = TransferName { seid, number, calls };
                 Action::Transfer { of, supi, amf: amf.map(str::to_owned), message }
             }
-            Leave::Notify { uri, message } => Action::Notify { seid, uri, message },
-            Leave::Free(dnn, address) => return self.means.addresses.give_back(&dnn, &address),
+            OutgoingMessage::Notify { uri, message } => Action::Notify { seid, uri, message },
+            OutgoingMessage::Free(dnn, address) => return self.means.addresses.give_back(&dnn, &address),
         });
     }
 
@@ -713,9 +735,9 @@ impl Sessions {
             }
         }
         let renewed = match &self.place {
-            Place::Memory(_) => None,
-            Place::Database(stored) if stored.carries => None,
-            Place::Database(_) | Place::Here(_) => Some(now + RENEWED),
+            SessionBackend::Memory(_) => None,
+            SessionBackend::Database(stored) if stored.carries => None,
+            SessionBackend::Database(_) | SessionBackend::Here(_) => Some(now + RENEWED),
         };
         let due = vireo_core::session::deadline(&session.sm).into_iter().chain(renewed).min();
         self.schedule(ltmsi, due);
@@ -750,7 +772,7 @@ impl Sessions {
 
     /// The next transaction of an SM context.
     fn next(&mut self, ltmsi: Ltmsi, now: Instant) {
-        let Place::Database(stored) = &mut self.place else { return };
+        let SessionBackend::Database(stored) = &mut self.place else { return };
         let Some(lane) = stored.lanes.get_mut(&ltmsi) else { return };
         match lane.behind.pop_front() {
             Some(task) => self.begin(ltmsi, task, now),

@@ -2,9 +2,9 @@
 
 use crate::sbi::amf::{IN_IDLE_STATE, STALE};
 use crate::sbi::is_uri;
-use crate::sbi::translate::{self, References, info_type, references, supi_of, supi_text, told, with_parts};
+use crate::sbi::translate::{self, References, info_type, n1n2_content, references, supi_of, supi_text, with_parts};
 use serde::{Deserialize, Serialize};
-use vireo_core::chain::{Told, Transferred};
+use vireo_core::sba::{N1N2Content, N1N2TransferResult};
 use vireo_core::session::{Input, N2Sm};
 use vireo_sbi::amf::{
     self, CreatedSmContext, N1MessageContainer, N1N2MessageTransferError, N1N2MessageTransferReqData,
@@ -16,7 +16,7 @@ use vireo_sbi::smf::{
     SmContextStatusNotification, SmContextUpdateData, SmContextUpdatedData, StatusInfo, UpCnxState,
 };
 use vireo_sbi::{ClientError, Message, Reply};
-use vireo_store::records::{Found, RecordError};
+use vireo_store::records::{RecordError, StoredRecord};
 use vireo_types::{Dnn, Seid, Snssai, Supi};
 
 /// Octets of a URI that an AMF gives to be told something, at the most.
@@ -26,7 +26,7 @@ const UNREACHED: &str = "/nsmf-callback/v1/unreached";
 
 /// Nsmf_PDUSession_CreateSMContext.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct CreateRequest {
     pub(super) supi: Supi,
     pub(super) psi: u8,
     pub(super) snssai: Snssai,
@@ -47,10 +47,10 @@ pub(super) struct Asked {
 /// # Errors
 ///
 /// A problem.
-pub(super) fn create(message: &Message) -> Result<Asked, ProblemDetails> {
+pub(super) fn create(message: &Message) -> Result<CreateRequest, ProblemDetails> {
     let data: SmContextCreateData = message.value().map_err(|e| ProblemDetails::unreadable(&e))?;
     let wrong = ProblemDetails::incorrect;
-    let Told { n1, .. } = told(message, &(data.n1_sm_msg, None, None))?;
+    let N1N2Content { n1, .. } = n1n2_content(message, &(data.n1_sm_msg, None, None))?;
     let (status_uri, carried) = (data.sm_context_status_uri, data.vireo_carried);
     if !is_uri(&status_uri) || status_uri.len() > URI_OCTETS {
         return Err(wrong("smContextStatusUri is http:// or https:// and at most 512 octets"));
@@ -58,7 +58,7 @@ pub(super) fn create(message: &Message) -> Result<Asked, ProblemDetails> {
     if !(1..=15).contains(&data.pdu_session_id) {
         return Err(wrong("pduSessionId is 1 to 15"));
     }
-    Ok(Asked {
+    Ok(CreateRequest {
         supi: supi_of(&data.supi)?,
         psi: data.pdu_session_id,
         snssai: data.s_nssai.slice().ok_or_else(|| wrong("the SD of sNssai is six hexadecimal digits"))?,
@@ -73,8 +73,8 @@ pub(super) fn create(message: &Message) -> Result<Asked, ProblemDetails> {
 
 /// What an update says, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Said {
-    told: Told,
+pub(super) struct UpdateRequest {
+    told: N1N2Content,
     pub(super) state: Option<UpCnxState>,
     /// How far a handover by N2 is.
     pub(super) handover: Option<HoState>,
@@ -82,12 +82,12 @@ pub(super) struct Said {
 
 /// What an answer says beside what UE and RAN are told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Says {
+pub(super) struct ResponseState {
     pub(super) state: Option<UpCnxState>,
     pub(super) handover: Option<HoState>,
 }
 
-impl Said {
+impl UpdateRequest {
     /// What the RAN is to be told, if the session takes part in a handover by N2.
     pub(super) fn hands_over(&self) -> Option<N2Sm> {
         match self.handover? {
@@ -125,16 +125,16 @@ impl Said {
 /// # Errors
 ///
 /// A problem.
-pub(super) fn update(message: &Message) -> Result<Said, ProblemDetails> {
+pub(super) fn update(message: &Message) -> Result<UpdateRequest, ProblemDetails> {
     let data: SmContextUpdateData = message.value().map_err(|e| ProblemDetails::unreadable(&e))?;
-    let told = told(message, &(data.n1_sm_msg, data.n2_sm_info, data.n2_sm_info_type))?;
+    let told = n1n2_content(message, &(data.n1_sm_msg, data.n2_sm_info, data.n2_sm_info_type))?;
     // What is said of a handover says how far that is.
     let handover = match told.n2 {
         Some((N2Sm::HandoverRequired, _)) => Some(HoState::Preparing),
         Some((N2Sm::HandoverRequestAcknowledge | N2Sm::HandoverAllocationUnsuccessful, _)) => Some(HoState::Prepared),
         _ => data.ho_state.filter(|state| matches!(state, HoState::Completed | HoState::Cancelled)),
     };
-    let said = Said { told, state: data.up_cnx_state, handover };
+    let said = UpdateRequest { told, state: data.up_cnx_state, handover };
     if said.inputs().is_empty() {
         return Err(ProblemDetails::incorrect("nothing of the update is something that this SMF acts on"));
     }
@@ -166,11 +166,11 @@ pub(super) fn created(root: &str, seid: Seid, psi: u8, snssai: Snssai) -> Reply 
 /// There is none; the UE is to be told why.
 pub(super) fn not_created(n1: Option<Vec<u8>>) -> Reply {
     let (status, cause) = refusal(n1.as_deref());
-    refused(ProblemDetails::new(status, cause, ""), Told { n1, n2: None })
+    refused(ProblemDetails::new(status, cause, ""), N1N2Content { n1, n2: None })
 }
 
 /// What was asked is not done; UE and RAN are to be told this.
-fn refused(error: ProblemDetails, told: Told) -> Reply {
+fn refused(error: ProblemDetails, told: N1N2Content) -> Reply {
     let (n1_sm_msg, n2_sm_info, n2_sm_info_type) = references(&told);
     let status = error.status.unwrap_or(500);
     let error = SmContextError { error, n1_sm_msg, n2_sm_info, n2_sm_info_type };
@@ -215,7 +215,7 @@ pub(super) fn congested() -> Reply {
 
 /// Where an SM context is that was left with the AMF.
 pub(super) fn left_path(supi: Supi, number: u32) -> String {
-    amf::left_of(&supi_text(supi), number)
+    amf::held_sm_context_uri(&supi_text(supi), number)
 }
 
 /// What the AMF has there.
@@ -223,14 +223,18 @@ pub(super) fn left_path(supi: Supi, number: u32) -> String {
 /// # Errors
 ///
 /// When it does not say.
-pub(super) fn left(result: Result<Reply, ClientError>) -> Result<Option<Found>, RecordError> {
+pub(super) fn left(result: Result<Reply, ClientError>) -> Result<Option<StoredRecord>, RecordError> {
     let down = |why: String| RecordError::Down(why);
     let reply = result.map_err(|error| down(error.to_string()))?;
     match reply.status {
         200 => {
             let carried = translate::carried(&reply.message);
             let carried = carried.map_err(|problem| down(problem.detail.unwrap_or_default()))?;
-            Ok(carried.map(|carried| Found { version: carried.version, octets: carried.octets, parts: Vec::new() }))
+            Ok(carried.map(|carried| StoredRecord {
+                version: carried.version,
+                octets: carried.octets,
+                parts: Vec::new(),
+            }))
         }
         404 => Ok(None),
         status => Err(down(format!("the AMF has answered {status} when it was asked for an SM context"))),
@@ -256,7 +260,7 @@ pub(super) fn not_stored(error: &RecordError, creates: bool) -> Reply {
 }
 
 /// What was asked is done; or the RAN is to be told that it is not.
-pub(super) fn done(told: Told, Says { state, mut handover }: Says) -> Reply {
+pub(super) fn done(told: N1N2Content, ResponseState { state, mut handover }: ResponseState) -> Reply {
     if let Some((N2Sm::PathSwitchUnsuccessful, _)) = told.n2 {
         let why = "the session has no user plane that could be switched";
         return refused(ProblemDetails::new(403, "HANDOVER_RESOURCE_ALLOCATION_FAILURE", why), told);
@@ -268,7 +272,7 @@ pub(super) fn done(told: Told, Says { state, mut handover }: Says) -> Reply {
         }
         handover = Some(HoState::None);
     }
-    if (state, handover) == (None, None) && told == Told::default() {
+    if (state, handover) == (None, None) && told == N1N2Content::default() {
         return Reply::done();
     }
     let (n1_sm_msg, n2_sm_info, n2_sm_info_type): References = references(&told);
@@ -277,7 +281,7 @@ pub(super) fn done(told: Told, Says { state, mut handover }: Says) -> Reply {
 }
 
 /// What the AMF is asked to transfer.
-pub(super) fn transfer(root: &str, (seid, psi, snssai): (Seid, u8, Snssai), told: Told) -> Message {
+pub(super) fn transfer(root: &str, (seid, psi, snssai): (Seid, u8, Snssai), told: N1N2Content) -> Message {
     let (n1, n2, _) = references(&told);
     let content = n2
         .map(|ngap_data| N2InfoContent { ngap_ie_type: told.n2.as_ref().map(|(kind, _)| info_type(*kind)), ngap_data });
@@ -310,26 +314,26 @@ pub(super) fn with_created(mut message: Message, created: CreatedSmContext) -> M
 
 /// Where that goes.
 pub(super) fn transfer_path(supi: Supi) -> String {
-    amf::messages_of(&supi_text(supi))
+    amf::message_transfer_uri(&supi_text(supi))
 }
 
 /// What became of it.
-pub(super) fn transferred(result: Result<Reply, ClientError>) -> Transferred {
+pub(super) fn transferred(result: Result<Reply, ClientError>) -> N1N2TransferResult {
     match result {
         Err(error) => {
             tracing::warn!(%error, "the AMF does not answer");
-            Transferred::Unreachable
+            N1N2TransferResult::Unreachable
         }
         Ok(reply) if reply.is_success() => {
             let cause = reply.message.value::<N1N2MessageTransferRspData>().map(|answer| answer.cause);
             match cause {
-                Ok(TransferCause::AttemptingToReachUe) => Transferred::Attempting,
-                _ => Transferred::Initiated,
+                Ok(TransferCause::AttemptingToReachUe) => N1N2TransferResult::Attempting,
+                _ => N1N2TransferResult::Initiated,
             }
         }
-        Ok(reply) if reply.status == 404 => Transferred::Unknown,
-        Ok(reply) if is_idle(&reply) => Transferred::Idle,
-        Ok(_) => Transferred::Unreachable,
+        Ok(reply) if reply.status == 404 => N1N2TransferResult::Unknown,
+        Ok(reply) if is_idle(&reply) => N1N2TransferResult::Idle,
+        Ok(_) => N1N2TransferResult::Unreachable,
     }
 }
 
@@ -360,7 +364,7 @@ mod tests {
 
     #[test]
     fn the_uri_of_a_failure_and_the_message_are_in_a_transfer() {
-        let told = Told { n1: Some(vec![0x2e]), n2: Some((N2Sm::SetupRequest, vec![1])) };
+        let told = N1N2Content { n1: Some(vec![0x2e]), n2: Some((N2Sm::SetupRequest, vec![1])) };
         let slice = Snssai { sst: 1, sd: None };
         let message = transfer("http://s", (Seid(5), 3, slice), told);
         let data: N1N2MessageTransferReqData = message.value().unwrap();

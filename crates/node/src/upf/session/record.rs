@@ -1,15 +1,15 @@
 //! A session as it is kept in a database: what control planes have said, and what packets had come to when that was written.
 
 use super::{Inactivity, Session};
-use crate::upf::addresses::Chosen;
-use crate::upf::detect::Choose;
+use crate::upf::addresses::AllocatedAddresses;
 use crate::upf::exchange::Answered;
+use crate::upf::pdi::AddressChoice;
+use crate::upf::persistence::{element, elements};
 use crate::upf::rules::{Matching, Pdr, Refused, Rules, TunnelEnd};
 use crate::upf::state::Settings;
-use crate::upf::stored::{element, elements};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use vireo_store::records::{Codec, Encoded, Format, FormatError, Found, Known};
+use vireo_store::records::{Codec, Encoded, Format, FormatError, RecordBase, StoredRecord};
 use vireo_wire::pfcp::{ApnDnn, Cause, FSeid, FqCsid, NodeId, SessionModificationRequest};
 
 /// What records begin with: another one is of a release that has other fields.
@@ -29,7 +29,7 @@ const REPORT: usize = 256;
 fn chosen(rules: &Rules) -> usize {
     let wants = |pdr: &&Pdr| {
         let wanted = matches!(pdr.detection.matching, Matching::Tunnel { end: TunnelEnd::Wanted { .. }, .. });
-        wanted || pdr.detection.choose != Choose::default()
+        wanted || pdr.detection.choose != AddressChoice::default()
     };
     rules.pdrs.iter().filter(wants).count()
 }
@@ -40,11 +40,11 @@ fn growth(rules: &Rules) -> usize {
 }
 
 /// What is written: the fields of all, beginning with the format. Fields are the parts of a record that is in parts.
-type Written<'a> = (Whose, Cow<'a, Rules>, Further<'a>);
+type StoredFields<'a> = (SessionIdentity, Cow<'a, Rules>, SessionExtras<'a>);
 
 /// Whose a session is.
 #[derive(Serialize, Deserialize)]
-struct Whose {
+struct SessionIdentity {
     format: u8,
     #[serde(with = "element")]
     cp: FSeid,
@@ -54,8 +54,8 @@ struct Whose {
 
 /// What there is beside its rules.
 #[derive(Serialize, Deserialize)]
-struct Further<'a> {
-    chosen: Option<Chosen>,
+struct SessionExtras<'a> {
+    chosen: Option<AllocatedAddresses>,
     #[serde(with = "elements")]
     dnn: Vec<ApnDnn>,
     #[serde(with = "elements")]
@@ -120,9 +120,9 @@ impl Session {
         }
     }
 
-    fn written<'a>(&'a self, rules: &'a Rules, answered: Option<&'a Answered>) -> Written<'a> {
-        let whose = Whose { format: FORMAT, cp: self.cp, node: self.node.clone() };
-        let further = Further {
+    fn written<'a>(&'a self, rules: &'a Rules, answered: Option<&'a Answered>) -> StoredFields<'a> {
+        let whose = SessionIdentity { format: FORMAT, cp: self.cp, node: self.node.clone() };
+        let further = SessionExtras {
             chosen: self.chosen,
             dnn: self.dnn.iter().map(|dnn| (**dnn).clone()).collect(),
             sets: self.sets.to_vec(),
@@ -136,9 +136,13 @@ impl Session {
 
     /// One that was written, without records of the datapath, and what is to be given back with its next commit. `now` is in seconds
     /// since 1900.
-    pub(in crate::upf) fn found(codec: Codec, found: Found, now: u32) -> Option<(Box<Self>, Option<Answered>, Known)> {
+    pub(in crate::upf) fn found(
+        codec: Codec,
+        found: StoredRecord,
+        now: u32,
+    ) -> Option<(Box<Self>, Option<Answered>, RecordBase)> {
         let read = |codec: Codec, found| {
-            let (written, known) = codec.found::<Written<'static>>(found).ok()?;
+            let (written, known) = codec.found::<StoredFields<'static>>(found).ok()?;
             let (session, answered) = Session::of(written, now)?;
             Some((session, answered, known))
         };
@@ -149,10 +153,10 @@ impl Session {
 
     /// One of octets.
     pub(in crate::upf) fn decode(octets: &[u8], now: u32) -> Option<(Box<Self>, Option<Answered>)> {
-        Session::of(postcard::from_bytes::<Written<'static>>(octets).ok()?, now)
+        Session::of(postcard::from_bytes::<StoredFields<'static>>(octets).ok()?, now)
     }
 
-    fn of((whose, rules, further): Written<'static>, now: u32) -> Option<(Box<Self>, Option<Answered>)> {
+    fn of((whose, rules, further): StoredFields<'static>, now: u32) -> Option<(Box<Self>, Option<Answered>)> {
         let session = Session {
             cp: whose.cp,
             node: whose.node,

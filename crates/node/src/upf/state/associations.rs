@@ -2,7 +2,7 @@
 //! with them.
 
 use super::supervision::{Contest, Supervision};
-use super::{Association, HOSTS, Holder, Line, Now, Plane, Session, Upf};
+use super::{Association, HOSTS, Line, Session, SessionHolder, TablesAccess, Timestamps, Upf};
 use crate::upf::control_planes::Permit;
 use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
@@ -38,7 +38,7 @@ impl Upf {
     /// A heartbeat with a later Recovery Time Stamp than the association's says that the control plane has restarted
     /// and knows nothing of its sessions (TS 29.244 6.2.2, TS 23.527 4.3). It names no node: where several are at one
     /// address, an Association Setup Request has to.
-    pub(super) fn heartbeat(&mut self, from: SocketAddr, stamp: u32, now: Now, plane: &mut impl Plane) {
+    pub(super) fn heartbeat(&mut self, from: SocketAddr, stamp: u32, now: Timestamps, plane: &mut impl TablesAccess) {
         let mut here = self.associations.iter().filter(|(_, association)| association.address.ip() == from.ip());
         let (Some((node_id, association)), None) = (here.next(), here.next()) else { return };
         if is_later(stamp, association.recovery) {
@@ -47,7 +47,7 @@ impl Upf {
         }
     }
 
-    fn restarted(&mut self, from: SocketAddr, node_id: &NodeId, now: Now, plane: &mut impl Plane) {
+    fn restarted(&mut self, from: SocketAddr, node_id: &NodeId, now: Timestamps, plane: &mut impl TablesAccess) {
         if let Some(left_out) = self.lines.admit(Line::Restarted, from.ip(), now.instant) {
             warn!(control_plane = %from, node = ?node_id, left_out, "control plane restarted, removing its sessions");
         }
@@ -59,8 +59,8 @@ impl Upf {
         &mut self,
         from: SocketAddr,
         message: &Message<'_>,
-        now: Now,
-        plane: &mut impl Plane,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
     ) -> Setup {
         let request = match AssociationSetupRequest::parse(message) {
             Ok(request) => request,
@@ -95,8 +95,8 @@ impl Upf {
         from: SocketAddr,
         sequence: u32,
         request: AssociationSetupRequest,
-        now: Now,
-        plane: &mut impl Plane,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
     ) -> Setup {
         let Some(association) = self.associations.get_mut(&request.node_id) else {
             return Setup::refused(Cause::REQUEST_REJECTED);
@@ -115,7 +115,7 @@ impl Upf {
         Setup::Waits
     }
 
-    pub(super) fn refuse_setup(&mut self, from: SocketAddr, node_id: &NodeId, reason: &str, now: Now) -> Setup {
+    pub(super) fn refuse_setup(&mut self, from: SocketAddr, node_id: &NodeId, reason: &str, now: Timestamps) -> Setup {
         self.stats.refused_associations += 1;
         if let Some(left_out) = self.lines.admit(Line::Refused, from.ip(), now.instant) {
             warn!(control_plane = %from, node = ?node_id, reason, left_out,
@@ -125,7 +125,7 @@ impl Upf {
     }
 
     /// Whether an address may have one more association. One that was never used makes room for it.
-    fn has_room_for(&mut self, address: IpAddr, now: Now, plane: &mut impl Plane) -> bool {
+    fn has_room_for(&mut self, address: IpAddr, now: Timestamps, plane: &mut impl TablesAccess) -> bool {
         let limits = &self.settings.associations;
         let own = self.associations.values().filter(|association| association.address.ip() == address).count();
         if own >= limits.max_per_address {
@@ -147,8 +147,8 @@ impl Upf {
         &mut self,
         from: SocketAddr,
         request: AssociationSetupRequest,
-        now: Now,
-        plane: &mut impl Plane,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
     ) -> Setup {
         let recovery = request.recovery_time_stamp.0;
         let retention = request.session_retention;
@@ -199,7 +199,7 @@ impl Upf {
         let retained = known.is_some() && retention.is_some();
         if let Some(retention) = retention {
             let from_these = retention.addresses.iter().copied().collect();
-            association.holder = Some(Holder { address: from.ip(), from: from_these });
+            association.holder = Some(SessionHolder { address: from.ip(), from: from_these });
             // What was asked of the others is not answered by them any more.
             let hosts = association.hosts.clone();
             self.requests.readdress(|to| hosts.contains(&to.ip()), from.ip());
@@ -226,7 +226,7 @@ impl Upf {
     }
 
     /// Ends an association and its sessions.
-    pub(super) fn dissociate(&mut self, node_id: &NodeId, plane: &mut impl Plane) -> Cause {
+    pub(super) fn dissociate(&mut self, node_id: &NodeId, plane: &mut impl TablesAccess) -> Cause {
         let Some(association) = self.associations.remove(node_id) else {
             return Cause::NO_ESTABLISHED_ASSOCIATION;
         };
@@ -243,7 +243,7 @@ impl Upf {
     }
 
     /// Removes a session without a report.
-    pub(super) fn remove(&mut self, seid: u64, plane: &mut impl Plane) {
+    pub(super) fn remove(&mut self, seid: u64, plane: &mut impl TablesAccess) {
         let Some(session) = self.sessions.remove(&seid) else { return };
         self.note(seid);
         // when does not matter to peers that are left
@@ -257,7 +257,7 @@ impl Upf {
     /// The session that a control plane wants to set up anew: it has the addresses, and is known to the control plane by the
     /// same F-SEID. That names one session (TS 29.244 5.6.2), so the control plane has not heard of this one; hosts of one
     /// Node ID give out SEIDs together, whatever their addresses.
-    pub(super) fn same(&self, request: &SessionEstablishmentRequest, plane: &mut impl Plane) -> Option<u64> {
+    pub(super) fn same(&self, request: &SessionEstablishmentRequest, plane: &mut impl TablesAccess) -> Option<u64> {
         let addresses = request.create_pdrs.iter().flat_map(|pdr| &pdr.pdi.ue_ip_addresses);
         let addresses = addresses.flat_map(|ue| [ue.ipv4.map(IpAddr::V4), ue.ipv6.map(IpAddr::V6)]).flatten();
         let mut there = addresses.filter_map(|address| plane.look(|tables| tables.session_at(address)));
@@ -268,7 +268,7 @@ impl Upf {
     }
 
     /// Removes these sessions without a report.
-    fn remove_all(&mut self, which: impl Fn(&Session) -> bool, plane: &mut impl Plane) {
+    fn remove_all(&mut self, which: impl Fn(&Session) -> bool, plane: &mut impl TablesAccess) {
         let gone: Vec<(u64, Box<Session>)> = self.sessions.take(which);
         gone.iter().for_each(|(_, session)| session.lead_away(plane));
         // not all in one change: packets of others must not wait for a million removals
@@ -293,7 +293,7 @@ impl Upf {
         &mut self,
         from: SocketAddr,
         message: &Message<'_>,
-        plane: &mut impl Plane,
+        plane: &mut impl TablesAccess,
     ) -> Result<(), Error> {
         let request = SessionSetDeletionRequest::parse(message)?;
         if !self.is_peer(from, &request.node_id) {

@@ -2,22 +2,22 @@
 //! place for what is sent are arguments.
 
 mod associations;
-mod lives;
+mod recovery;
 mod reports;
 mod seids;
 mod supervision;
 
-pub(super) use lives::{Changed, Node, Written};
+pub(super) use recovery::{DirtyState, Node, Written};
 
 use super::addresses::Addresses;
 use super::config::{N3, Pool};
 use super::control_planes::{AssociationConfig, ControlPlane};
 use super::exchange::{Outgoing, Requests, Responses};
-use super::looks::{Look, Looks};
-use super::paths::Paths;
+use super::path_monitor::PathMonitor;
 use super::rules::{Refused, Rules};
 use super::session::{Session, Sessions};
 use super::slices::{DataSlice, LeanSlice, Slices};
+use super::timer_wheel::{TimerDue, TimerWheel};
 use crate::log_limit::LogLimit;
 use associations::Setup;
 use seids::Seids;
@@ -27,13 +27,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use supervision::{Contest, Supervision};
 use tracing::{debug, warn};
-use vireo_datapath::{Editor, Memory, Released, Tables};
+use vireo_datapath::{Memory, Released, Tables, TablesHandle};
 use vireo_types::{Duration, Instant, SessionAddress};
 use vireo_wire::pfcp::*;
 
 /// What the state machine may know of time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Now {
+pub(super) struct Timestamps {
     /// The datapath's clock.
     pub(super) instant: Instant,
     /// Seconds since 1900-01-01, as PFCP writes times.
@@ -41,7 +41,7 @@ pub(super) struct Now {
 }
 
 /// Whoever holds the tables.
-pub(super) trait Plane {
+pub(super) trait TablesAccess {
     /// Changes the tables; what the change lets go leaves before any later packet.
     fn change<R>(&mut self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R;
 
@@ -52,21 +52,21 @@ pub(super) trait Plane {
     fn lead(&mut self, ue: SessionAddress, here: bool);
 }
 
-impl Plane for &Editor {
+impl TablesAccess for &TablesHandle {
     fn change<R>(&mut self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
-        Editor::change(self, change)
+        TablesHandle::change(self, change)
     }
 
     fn look<R>(&mut self, look: impl FnOnce(&Tables) -> R) -> R {
-        Editor::look(self, look)
+        TablesHandle::look(self, look)
     }
 
     fn lead(&mut self, ue: SessionAddress, here: bool) {
-        Editor::lead(self, ue, here);
+        TablesHandle::set_host_route(self, ue, here);
     }
 }
 
-impl Plane for Memory {
+impl TablesAccess for Memory {
     fn change<R>(&mut self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
         Memory::change(self, change)
     }
@@ -79,7 +79,7 @@ impl Plane for Memory {
 }
 
 /// Knows what room there is where sessions are kept.
-pub(super) trait Room: std::fmt::Debug + Send + Sync {
+pub(super) trait CapacityCheck: std::fmt::Debug + Send + Sync {
     /// Whether what is kept of a session that is there could be of so many octets now.
     fn has(&self, octets: usize) -> bool;
 }
@@ -107,7 +107,7 @@ pub(super) struct Settings {
     /// Octets that what is kept of a session may have, if there is a bound.
     pub(super) record_octets: Option<usize>,
     /// Who is asked before a session is changed, where it is kept in room that may come to an end.
-    pub(super) room: Option<Arc<dyn Room>>,
+    pub(super) room: Option<Arc<dyn CapacityCheck>>,
 }
 
 impl Settings {
@@ -190,7 +190,7 @@ struct Association {
     hosts: SmallVec<[IpAddr; 1]>,
     recovery: u32,
     /// A host has taken sessions over from others: it is told what there is to report of them.
-    holder: Option<Holder>,
+    holder: Option<SessionHolder>,
     /// Whether it has, or had, sessions.
     used: bool,
     supervision: Supervision,
@@ -200,13 +200,13 @@ struct Association {
 
 /// Who has taken sessions over.
 #[derive(Debug)]
-struct Holder {
+struct SessionHolder {
     address: IpAddr,
     /// Of whose sessions; of all, if there are none.
     from: Vec<CpPfcpEntityIpAddress>,
 }
 
-impl Holder {
+impl SessionHolder {
     /// Whether the sessions of that address are its.
     fn has(&self, address: IpAddr) -> bool {
         let is = |of: &CpPfcpEntityIpAddress| match address {
@@ -228,18 +228,18 @@ pub(super) struct Upf {
     pub(super) sessions: Sessions,
     pub(super) slices: Slices,
     /// When sessions of which something happens by time are looked at.
-    looks: Looks,
+    looks: TimerWheel,
     /// Whether there are more GTP-U peers to ask at once.
     asking: bool,
     addresses: Addresses,
-    paths: Paths,
+    paths: PathMonitor,
     /// Downlink data that is not reported yet: when, of which session and PDR.
     delayed: BTreeMap<(Instant, u64), u16>,
     seids: Seids,
     /// The SEID of the next session, if it was chosen before.
     reserved: Option<u64>,
     /// What has changed, if somebody wants to know.
-    changed: Option<Changed>,
+    changed: Option<DirtyState>,
     /// Which life of the UPF this is, where that is written.
     life: u32,
     requests: Requests,
@@ -269,10 +269,10 @@ impl Upf {
             lines: LogLimit::default(),
             sessions: Sessions::with_capacity(settings.max_sessions),
             slices: Slices::new(&settings.slices),
-            looks: Looks::new(),
+            looks: TimerWheel::new(),
             asking: false,
             addresses: Addresses::new(&settings.pools),
-            paths: Paths::new(settings.path_check, settings.response_time, settings.attempts),
+            paths: PathMonitor::new(settings.path_check, settings.response_time, settings.attempts),
             delayed: BTreeMap::new(),
             seids,
             reserved: None,
@@ -321,8 +321,8 @@ impl Upf {
         &mut self,
         from: SocketAddr,
         datagram: &[u8],
-        now: Now,
-        plane: &mut impl Plane,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
         out: &mut Outgoing,
     ) {
         if !self.admits(from.ip()) {
@@ -394,7 +394,7 @@ impl Upf {
 
     /// Refuses an association to an address that is no control plane's, and nothing is kept of it. Other messages are
     /// dropped.
-    fn turn_away(&mut self, from: SocketAddr, datagram: &[u8], now: Now, out: &mut Outgoing) {
+    fn turn_away(&mut self, from: SocketAddr, datagram: &[u8], now: Timestamps, out: &mut Outgoing) {
         self.stats.unlisted += 1;
         if let Some(left_out) = self.lines.admit(Line::Unlisted, from.ip(), now.instant) {
             warn!(control_plane = %from, left_out, "PFCP from an address that is not in upf.control-planes");
@@ -412,8 +412,8 @@ impl Upf {
         &mut self,
         from: SocketAddr,
         message: &Message<'_>,
-        now: Now,
-        plane: &mut impl Plane,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
         answer: &mut Vec<u8>,
     ) -> Option<Cause> {
         let sequence = message.sequence();
@@ -479,8 +479,8 @@ impl Upf {
         &mut self,
         from: SocketAddr,
         message: &Message<'_>,
-        now: Now,
-        plane: &mut impl Plane,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
         answer: &mut Vec<u8>,
     ) -> Option<Cause> {
         // the answer goes to the session as its owner numbers it, if that can be read
@@ -500,8 +500,8 @@ impl Upf {
         &mut self,
         from: SocketAddr,
         message: &Message<'_>,
-        now: Now,
-        plane: &mut impl Plane,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
     ) -> Result<SessionEstablishmentResponse, Refused> {
         let reserved = self.reserved.take();
         let request = SessionEstablishmentRequest::parse(message)?;
@@ -536,7 +536,7 @@ impl Upf {
     }
 
     /// A session that has its records is there.
-    fn enter(&mut self, seid: u64, mut session: Box<Session>, now: Now) {
+    fn enter(&mut self, seid: u64, mut session: Box<Session>, now: Timestamps) {
         self.arm(seid, &mut session, now);
         self.uses(&session.node);
         self.paths.change(&[], &session.peers(), now.instant);
@@ -556,8 +556,8 @@ impl Upf {
         &mut self,
         seid: u64,
         request: &SessionEstablishmentRequest,
-        now: Now,
-        plane: &mut impl Plane,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
     ) -> Result<Session, Refused> {
         let mut session = Session::new(request, now.ntp)?;
         session.fits(&session.rules, &self.settings)?;
@@ -568,7 +568,7 @@ impl Upf {
     }
 
     /// Notes when a session is to be looked at again.
-    fn arm(&mut self, seid: u64, session: &mut Session, now: Now) {
+    fn arm(&mut self, seid: u64, session: &mut Session, now: Timestamps) {
         if let Some(after) = session.due_in(now.ntp) {
             self.looks.arm(seid, &mut session.look, seconds(now), after);
         }
@@ -586,8 +586,8 @@ impl Upf {
         &mut self,
         from: SocketAddr,
         message: &Message<'_>,
-        now: Now,
-        plane: &mut impl Plane,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
         answer: &mut Vec<u8>,
     ) -> Option<Cause> {
         let seid = message.seid();
@@ -626,8 +626,8 @@ impl Upf {
         &mut self,
         from: SocketAddr,
         message: &Message<'_>,
-        now: Now,
-        plane: &mut impl Plane,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
         answer: &mut Vec<u8>,
     ) -> Option<Cause> {
         let seid = message.seid();
@@ -651,6 +651,6 @@ impl Upf {
 }
 
 /// The datapath's clock in seconds.
-fn seconds(now: Now) -> u64 {
+fn seconds(now: Timestamps) -> u64 {
     now.instant.0 / 1_000_000
 }

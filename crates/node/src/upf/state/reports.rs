@@ -1,6 +1,9 @@
 //! What the UPF tells by itself: reports of sessions and of paths, and what their answers do.
 
-use super::{DELAY_MS, DELAYED, ENTRIES, LOOKS, Line, LogLimit, Look, NO_SESSION, Now, Outgoing, Plane, Upf, seconds};
+use super::{
+    DELAY_MS, DELAYED, ENTRIES, LOOKS, Line, LogLimit, NO_SESSION, Outgoing, TablesAccess, TimerDue, Timestamps, Upf,
+    seconds,
+};
 #[cfg(test)]
 use std::net::Ipv4Addr;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +15,7 @@ use vireo_wire::pfcp::{self, *};
 
 impl Upf {
     /// Tells every control plane of paths that failed or are there again (TS 29.244 5.9).
-    fn node_report(&mut self, lost: &[IpAddr], found: &[IpAddr], now: Now, out: &mut Outgoing) {
+    fn node_report(&mut self, lost: &[IpAddr], found: &[IpAddr], now: Timestamps, out: &mut Outgoing) {
         let peers = |peers: &[IpAddr]| peers.iter().map(|peer| RemoteGtpuPeer(*peer)).collect();
         let failure = (!lost.is_empty()).then(|| UserPlanePathFailureReport { remote_peers: peers(lost) });
         let recovery = (!found.is_empty()).then(|| UserPlanePathRecoveryReport { remote_peers: peers(found) });
@@ -38,7 +41,7 @@ impl Upf {
 
     /// Asks GTP-U peers whether they are there, not too many in one go. To be called about once a second, and as long as
     /// [`Upf::is_behind`].
-    pub(in super::super) fn check_paths(&mut self, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
+    pub(in super::super) fn check_paths(&mut self, now: Timestamps, plane: &mut impl TablesAccess, out: &mut Outgoing) {
         let due = self.paths.due(now.instant);
         self.asking = due.more;
         if !due.ask.is_empty() {
@@ -58,7 +61,13 @@ impl Upf {
     }
 
     /// The datapath has seen something that a control plane must know.
-    pub(in super::super) fn event(&mut self, event: Event, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
+    pub(in super::super) fn event(
+        &mut self,
+        event: Event,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
+        out: &mut Outgoing,
+    ) {
         let (seid, report) = match event {
             Event::Volume { session } => return self.look_at(session, now, plane, out),
             Event::DownlinkData { session, pdr } => {
@@ -90,7 +99,7 @@ impl Upf {
         self.report(seid, &report, now, out);
     }
 
-    fn report(&mut self, seid: u64, report: &SessionReportRequest, now: Now, out: &mut Outgoing) {
+    fn report(&mut self, seid: u64, report: &SessionReportRequest, now: Timestamps, out: &mut Outgoing) {
         let Some(session) = self.sessions.get(&seid) else { return };
         let to = self.reported_to(&session);
         let build = |sequence| {
@@ -104,7 +113,13 @@ impl Upf {
     }
 
     /// A control plane answered a report.
-    pub(super) fn response(&mut self, from: SocketAddr, message: &Message<'_>, now: Now, plane: &mut impl Plane) {
+    pub(super) fn response(
+        &mut self,
+        from: SocketAddr,
+        message: &Message<'_>,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
+    ) {
         let answers = match message.message_type() {
             MessageType::HEARTBEAT_RESPONSE => return self.heartbeat_answered(from, message, now, plane),
             MessageType::SESSION_REPORT_RESPONSE | MessageType::NODE_REPORT_RESPONSE => true,
@@ -142,7 +157,7 @@ impl Upf {
     }
 
     /// Sends again what is unanswered, not too much in one go. To be called when [`Upf::deadline`] has passed.
-    pub(in super::super) fn tick(&mut self, now: Now, out: &mut Outgoing) {
+    pub(in super::super) fn tick(&mut self, now: Timestamps, out: &mut Outgoing) {
         for _ in 0..DELAYED {
             let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now.instant) else { break };
             let ((_, seid), pdr) = entry.remove_entry();
@@ -163,7 +178,7 @@ impl Upf {
 
     /// Makes a request to nobody, if there may be one more.
     #[cfg(test)]
-    pub(in super::super) fn fill_requests(&mut self, now: Now, out: &mut Outgoing) -> bool {
+    pub(in super::super) fn fill_requests(&mut self, now: Timestamps, out: &mut Outgoing) -> bool {
         let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 9));
         self.requests.send(NO_SESSION, nobody, now.instant, out, |_| Some(vec![]))
     }
@@ -174,7 +189,13 @@ impl Upf {
     }
 
     /// What is to be done once in a `second`, or what is left of it: a part, so that no control plane waits for long.
-    pub(in super::super) fn upkeep(&mut self, second: bool, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
+    pub(in super::super) fn upkeep(
+        &mut self,
+        second: bool,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
+        out: &mut Outgoing,
+    ) {
         if second || self.contests > 0 {
             self.supervise(now, plane, out);
         }
@@ -188,7 +209,12 @@ impl Upf {
 
     /// Reports the usage that is due by time, of so many sessions as nobody notices. To be called about once a second,
     /// and as long as [`Upf::is_behind`].
-    pub(in super::super) fn report_usage(&mut self, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
+    pub(in super::super) fn report_usage(
+        &mut self,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
+        out: &mut Outgoing,
+    ) {
         let sessions = &self.sessions;
         let look = |seid: u64| sessions.look(seid);
         let (mut due, mut entries) = (vec![], ENTRIES);
@@ -198,13 +224,13 @@ impl Upf {
             due.push(seid);
         }
         for seid in due {
-            self.sessions.change(&seid, |session| session.look = Look::default());
+            self.sessions.change(&seid, |session| session.look = TimerDue::default());
             self.look_at(seid, now, plane, out);
         }
     }
 
     /// Reports what there is to report of a session, and notes when it is to be looked at again.
-    fn look_at(&mut self, seid: u64, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
+    fn look_at(&mut self, seid: u64, now: Timestamps, plane: &mut impl TablesAccess, out: &mut Outgoing) {
         let (room, looks, settings) = (self.requests.has_room(), &mut self.looks, &self.settings);
         let looked = self.sessions.change(&seid, |session| {
             if !room {
@@ -239,7 +265,7 @@ impl Upf {
 }
 
 /// A report has no place among those that wait for their answers.
-fn not_sent(lines: &mut LogLimit<Line>, to: SocketAddr, now: Now) {
+fn not_sent(lines: &mut LogLimit<Line>, to: SocketAddr, now: Timestamps) {
     if let Some(left_out) = lines.admit(Line::Reports, to.ip(), now.instant) {
         warn!(control_plane = %to, left_out, "report left out, too many are unanswered");
     }

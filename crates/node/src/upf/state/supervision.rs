@@ -7,7 +7,7 @@
 //! - Any message from an address of the control plane is a sign of life.
 
 use super::associations::Setup;
-use super::{Association, Line, Now, Outgoing, Plane, Upf};
+use super::{Association, Line, Outgoing, TablesAccess, Timestamps, Upf};
 use std::net::SocketAddr;
 use tracing::{info, warn};
 use vireo_types::{Duration, Instant};
@@ -87,8 +87,8 @@ impl Upf {
         &mut self,
         from: SocketAddr,
         message: &Message<'_>,
-        now: Now,
-        plane: &mut impl Plane,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
     ) {
         let asked = |association: &&mut Association| {
             let sequence = association.supervision.unanswered.map(|(sequence, _)| sequence);
@@ -119,7 +119,7 @@ impl Upf {
 
     /// Sends heartbeats that are due, removes the sessions of control planes that were silent for too long, and decides
     /// which address a contested Node ID means.
-    pub(super) fn supervise(&mut self, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
+    pub(super) fn supervise(&mut self, now: Timestamps, plane: &mut impl TablesAccess, out: &mut Outgoing) {
         let mut due = Vec::new();
         for (node_id, association) in &mut self.associations {
             let what = association.due(now.instant, &self.settings, &mut self.lines);
@@ -138,7 +138,7 @@ impl Upf {
         }
     }
 
-    fn release_silent(&mut self, node_id: &NodeId, now: Now, plane: &mut impl Plane) {
+    fn release_silent(&mut self, node_id: &NodeId, now: Timestamps, plane: &mut impl TablesAccess) {
         let Some(address) = self.associations.get(node_id).map(|association| association.address) else { return };
         let before = self.sessions.len();
         self.dissociate(node_id, plane);
@@ -151,7 +151,14 @@ impl Upf {
     }
 
     /// Answers who has asked for an association that another address had.
-    fn decide(&mut self, node_id: &NodeId, dead: bool, now: Now, plane: &mut impl Plane, out: &mut Outgoing) {
+    fn decide(
+        &mut self,
+        node_id: &NodeId,
+        dead: bool,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
+        out: &mut Outgoing,
+    ) {
         let contest = self.associations.get_mut(node_id).and_then(|association| association.contest.take());
         let Some(contest) = contest else { return };
         self.contests -= 1;

@@ -18,7 +18,7 @@ mod takeover;
 use super::config::N3;
 use super::control_planes::{AssociationConfig, ControlPlane};
 use super::exchange::Outgoing;
-use super::state::{Now, Settings, Upf};
+use super::state::{Settings, Timestamps, Upf};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU8, Ordering};
 use vireo_datapath::{Limits, Memory, Pool, Tables};
@@ -39,7 +39,7 @@ const RAN_TEID: Teid = Teid(0xbeef);
 struct Bench {
     upf: Upf,
     plane: Memory,
-    now: Now,
+    now: Timestamps,
     sequence: u32,
     /// Who sends.
     from: SocketAddr,
@@ -81,7 +81,7 @@ fn bench_of(pools: Vec<crate::upf::Pool>, limits: Limits) -> Bench {
     Bench {
         upf: Upf::new(settings),
         plane: plane(pool, limits),
-        now: Now { instant: Instant(1_000_000), ntp: STARTED + 100 },
+        now: Timestamps { instant: Instant(1_000_000), ntp: STARTED + 100 },
         sequence: 0,
         from: Bench::smf(),
     }

@@ -1,10 +1,10 @@
 //! Slices: of which one a session is, who its worker is, and users that move.
 
 use super::*;
-use crate::api::{Move, MoveError, Moved, Who};
+use crate::api::{MoveError, MoveRequest, MoveResult, UserSelector};
 use crate::upf::rebalance::Rebalance;
+use crate::upf::slice_queues::SliceQueues;
 use crate::upf::slices::move_users;
-use crate::upf::turns::Turns;
 use crate::upf::{DataSlice, LeanSlice};
 use vireo_datapath::SliceWorkers;
 use vireo_types::{SessionAddress, Snssai};
@@ -27,7 +27,7 @@ fn sliced() -> Bench {
         slice("cars", None, &["cars"], 1),
     ];
     b.upf = Upf::new(Settings { slices, max_sessions: 64, ..b.upf.settings.clone() });
-    b.plane.tables.divide();
+    b.plane.tables.enable_steering();
     b.associate();
     b
 }
@@ -54,9 +54,9 @@ fn workers(b: &Bench, teid: Teid, host: u8) -> (u8, u8) {
     (owners.of_tunnel(teid), owners.of_address(address))
 }
 
-fn moved(b: &mut Bench, who: Who, to: &str, worker: Option<u8>) -> Result<Moved, MoveError> {
+fn moved(b: &mut Bench, who: UserSelector, to: &str, worker: Option<u8>) -> Result<MoveResult, MoveError> {
     let Bench { upf, plane, .. } = b;
-    move_users::<Memory>(&Move { who, to: to.to_owned(), worker }, |act| act(upf, plane))
+    move_users::<Memory>(&MoveRequest { who, to: to.to_owned(), worker }, |act| act(upf, plane))
 }
 
 fn users(b: &Bench) -> Vec<u64> {
@@ -94,20 +94,24 @@ fn users_move_by_number_address_range_and_slice() {
     let sessions: Vec<_> = (2..10).map(|host| (host, session_of(&mut b, host, Some(PHONES), None))).collect();
     assert_eq!(users(&b), [8, 0, 0, 0]);
     let (seid, teid) = sessions[0].1;
-    let moved_one = Ok(Moved { users: 1, moved: 1 });
-    assert_eq!(moved(&mut b, Who::Seid(seid), "cars", None), moved_one);
+    let moved_one = Ok(MoveResult { users: 1, moved: 1 });
+    assert_eq!(moved(&mut b, UserSelector::Seid(seid), "cars", None), moved_one);
     assert_eq!(workers(&b, teid, 2), (3, 3));
-    assert_eq!(moved(&mut b, Who::Seid(seid), "cars", None), Ok(Moved { users: 1, moved: 0 }), "it is there already");
+    assert_eq!(
+        moved(&mut b, UserSelector::Seid(seid), "cars", None),
+        Ok(MoveResult { users: 1, moved: 0 }),
+        "it is there already"
+    );
     let address = |host| IpAddr::from(ue(host));
-    assert_eq!(moved(&mut b, Who::Addresses(address(3), address(3)), "meters", Some(1)), moved_one);
+    assert_eq!(moved(&mut b, UserSelector::Addresses(address(3), address(3)), "meters", Some(1)), moved_one);
     assert_eq!(workers(&b, sessions[1].1.1, 3), (2, 2));
     // those of the range that are there; the two workers of the slice share them out
-    let range = Who::Addresses(address(4), address(200));
-    assert_eq!(moved(&mut b, range, "meters", None), Ok(Moved { users: 6, moved: 6 }));
+    let range = UserSelector::Addresses(address(4), address(200));
+    assert_eq!(moved(&mut b, range, "meters", None), Ok(MoveResult { users: 6, moved: 6 }));
     assert_eq!(users(&b), [0, 4, 3, 1]);
-    let some = |count| Who::Slice { name: "meters".into(), count };
-    assert_eq!(moved(&mut b, some(Some(2)), "phones", None), Ok(Moved { users: 2, moved: 2 }));
-    assert_eq!(moved(&mut b, some(None), "phones", None), Ok(Moved { users: 5, moved: 5 }));
+    let some = |count| UserSelector::Slice { name: "meters".into(), count };
+    assert_eq!(moved(&mut b, some(Some(2)), "phones", None), Ok(MoveResult { users: 2, moved: 2 }));
+    assert_eq!(moved(&mut b, some(None), "phones", None), Ok(MoveResult { users: 5, moved: 5 }));
     assert_eq!((users(&b), b.upf.slices.status(&[]).moved), (vec![7, 0, 0, 1], 15));
     for (host, (_, teid)) in &sessions[1..] {
         assert_eq!(workers(&b, *teid, *host), (0, 0));
@@ -127,7 +131,7 @@ fn a_whole_slice_moves_in_pieces_and_others_get_their_turns() {
     b.upf = Upf::new(Settings { max_sessions: 1_000, ..b.upf.settings.clone() });
     let pool = Pool { ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)), mtu: 1400, ..Pool::default() };
     b.plane = plane(pool, Limits { records: 2_000, ..Limits::default() });
-    b.plane.tables.divide();
+    b.plane.tables.enable_steering();
     b.associate();
     let mut seids = vec![];
     for n in 0..sessions {
@@ -139,19 +143,23 @@ fn a_whole_slice_moves_in_pieces_and_others_get_their_turns() {
     }
     let mut pieces = 0;
     let Bench { upf, plane, .. } = &mut b;
-    let order = Move { who: Who::Slice { name: "phones".into(), count: None }, to: "meters".into(), worker: None };
+    let order = MoveRequest {
+        who: UserSelector::Slice { name: "phones".into(), count: None },
+        to: "meters".into(),
+        worker: None,
+    };
     let all = move_users::<Memory>(&order, |act| {
         pieces += 1;
         let before = upf.slices.status(&[]).moved;
         act(upf, plane);
         assert!(upf.slices.status(&[]).moved - before <= 256, "nobody waits for more");
     });
-    assert_eq!(all, Ok(Moved { users: sessions, moved: sessions }));
+    assert_eq!(all, Ok(MoveResult { users: sessions, moved: sessions }));
     assert!(pieces >= 4, "{pieces}");
     assert_eq!(users(&b), [0, 300, 300, 0]);
     let range = (IpAddr::from(Ipv4Addr::new(10, 45, 1, 0)), IpAddr::from(Ipv4Addr::new(10, 45, 1, 249)));
-    let again = moved(&mut b, Who::Addresses(range.0, range.1), "cars", None);
-    assert_eq!(again, Ok(Moved { users: 250, moved: 250 }));
+    let again = moved(&mut b, UserSelector::Addresses(range.0, range.1), "cars", None);
+    assert_eq!(again, Ok(MoveResult { users: 250, moved: 250 }));
     assert_eq!(users(&b)[3], 250);
     for seid in seids {
         b.delete(seid);
@@ -163,24 +171,29 @@ fn a_whole_slice_moves_in_pieces_and_others_get_their_turns() {
 fn who_cannot_be_moved_is_said() {
     let mut b = sliced();
     let (seid, _) = session_of(&mut b, 2, Some(PHONES), None);
-    let mut says = |who: Who, to: &str, worker| moved(&mut b, who, to, worker).map_err(|error| error.to_string());
+    let mut says =
+        |who: UserSelector, to: &str, worker| moved(&mut b, who, to, worker).map_err(|error| error.to_string());
     let at = |host: u8| IpAddr::from(ue(host));
-    assert!(says(Who::Seid(seid + 1), "cars", None).is_err_and(|error| error.contains("no session here")));
-    assert!(says(Who::Addresses(at(3), at(9)), "cars", None).is_err_and(|error| error.contains("no session here")));
-    let unknown = says(Who::Seid(seid), "boats", None);
+    assert!(says(UserSelector::Seid(seid + 1), "cars", None).is_err_and(|error| error.contains("no session here")));
+    assert!(
+        says(UserSelector::Addresses(at(3), at(9)), "cars", None).is_err_and(|error| error.contains("no session here"))
+    );
+    let unknown = says(UserSelector::Seid(seid), "boats", None);
     assert_eq!(unknown, Err("there is no slice boats: this user plane has phones, meters, cars".into()));
-    assert!(says(Who::Seid(seid), "meters", Some(2)).is_err_and(|error| error.contains("2 workers")));
-    assert!(says(Who::Seid(seid), "meters", Some(255)).is_err_and(|error| error.contains("2 workers")));
-    assert!(says(Who::Addresses(at(9), at(3)), "cars", None).is_err_and(|error| error.contains("a range goes")));
-    let families = Who::Addresses(at(9), IpAddr::from(Ipv6Addr::LOCALHOST));
+    assert!(says(UserSelector::Seid(seid), "meters", Some(2)).is_err_and(|error| error.contains("2 workers")));
+    assert!(says(UserSelector::Seid(seid), "meters", Some(255)).is_err_and(|error| error.contains("2 workers")));
+    assert!(
+        says(UserSelector::Addresses(at(9), at(3)), "cars", None).is_err_and(|error| error.contains("a range goes"))
+    );
+    let families = UserSelector::Addresses(at(9), IpAddr::from(Ipv6Addr::LOCALHOST));
     assert!(says(families, "cars", None).is_err_and(|error| error.contains("a range goes")));
-    let all = Who::Addresses(Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into());
+    let all = UserSelector::Addresses(Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into());
     assert!(says(all, "cars", None).is_err_and(|error| error.contains("65,536")));
-    let empty = Who::Slice { name: "cars".into(), count: None };
-    assert_eq!(says(empty, "phones", None), Ok(Moved::default()), "a slice may have no users");
+    let empty = UserSelector::Slice { name: "cars".into(), count: None };
+    assert_eq!(says(empty, "phones", None), Ok(MoveResult::default()), "a slice may have no users");
     let mut b = bench();
     let (seid, _) = b.session();
-    let undivided = moved(&mut b, Who::Seid(seid), "phones", None);
+    let undivided = moved(&mut b, UserSelector::Seid(seid), "phones", None);
     assert!(undivided.is_err_and(|error| error.to_string().contains("data-workers")));
 }
 
@@ -188,7 +201,7 @@ fn who_cannot_be_moved_is_said() {
 fn new_tunnels_of_a_session_are_its_workers_too() {
     let mut b = sliced();
     let (seid, old) = session_of(&mut b, 2, Some(PHONES), None);
-    moved(&mut b, Who::Seid(seid), "cars", None).expect("moved");
+    moved(&mut b, UserSelector::Seid(seid), "cars", None).expect("moved");
     let mut modification = SessionModificationRequest::default();
     modification.remove_pdrs.push(RemovePdr { pdr_id: PdrId(1) });
     modification.create_pdrs.push(uplink_pdr(3, CHOOSE));
@@ -244,7 +257,7 @@ fn slices_take_turns_and_a_flooded_one_loses_its_own_requests() {
         request.emit(&mut octets, 0, sequence).expect("short");
         octets
     };
-    let mut turns = Turns::default();
+    let mut turns = SliceQueues::default();
     let mut taken = 0;
     while turns.push(&b.upf, from, &ask(PHONES, taken + 1)) {
         taken += 1;
@@ -276,7 +289,7 @@ fn users_go_from_a_busy_worker_to_an_idle_one_of_their_slice_by_themselves() {
         session_of(&mut b, host, Some(METERS), None);
     }
     // all of them at one of its two workers
-    moved(&mut b, Who::Slice { name: "meters".into(), count: None }, "meters", Some(0)).expect("moved");
+    moved(&mut b, UserSelector::Slice { name: "meters".into(), count: None }, "meters", Some(0)).expect("moved");
     assert_eq!(users(&b), [0, 20, 0, 0]);
     let mut rebalance = Rebalance::default();
     let mut loads = vec![vireo_datapath::WorkerLoad::default(); 4];

@@ -1,71 +1,83 @@
 //! A UPF whose sessions are in a database, which dies and starts again.
 
 use super::*;
-use crate::database::{Done, Job, What};
+use crate::database::{DatabaseJob, DatabaseOperation, OperationResult};
 use crate::metrics::Transaction;
-use crate::upf::stored::{On, Sharing, Stored, Way, look};
+use crate::upf::persistence::{PersistentUpf, SharedRecordConfig, TransactionContext, WriterMode, look};
 use std::collections::BTreeMap;
-use vireo_store::records::{Change, Codec, Format, LIFE, Manner, MemoryRecords, Name, Part, RecordError, Records};
+use vireo_store::records::{
+    Change, Codec, Format, LIFE, MemoryRecords, Name, RecordError, RecordPart, RecordStore, UpdateMode,
+};
 
 mod full;
+mod renewal;
 mod shared;
 
 /// What the database was asked, by the kind of transaction: to tell, to take, to take out.
 type Asked = BTreeMap<&'static str, [u32; 3]>;
 
 struct World {
-    records: Box<dyn Records>,
+    records: Box<dyn RecordStore>,
     bench: Bench,
-    stored: Stored,
+    stored: PersistentUpf,
     /// After so many answers of the database the UPF dies, once: before it has taken the next in.
     fuse: Option<u32>,
     lives: u32,
     asked: Asked,
     /// With whom the control plane shares records.
-    sharing: Option<Sharing>,
-    way: Way,
+    sharing: Option<SharedRecordConfig>,
+    way: WriterMode,
     codec: Codec,
     /// Commits are refused, if they are.
     refusal: Option<RecordError>,
 }
 
 /// A UPF that starts.
-fn life(records: &mut dyn Records, (way, codec, sharing): (Way, Codec, Option<&Sharing>), now: Now) -> (Bench, Stored) {
+fn life(
+    records: &mut dyn RecordStore,
+    (way, codec, sharing): (WriterMode, Codec, Option<&SharedRecordConfig>),
+    now: Timestamps,
+) -> (Bench, PersistentUpf) {
     let mut bench = bench_of(vec![], Limits { restoring: true, ..Limits::default() });
     // Packets are there before the sessions are.
     bench.uplink(Teid(0x100), &ipv4(UE, SERVER, 100));
     assert_eq!(bench.plane.n3, vec![], "no Error Indication, by which the RAN would let a session go");
     (bench.now, bench.upf.settings.started) = (now, now.ntp);
-    let mut stored = Stored::new(way, codec, sharing.cloned());
+    let mut stored = PersistentUpf::new(way, codec, sharing.cloned());
     let before = look(records, codec, sharing, now.ntp).expect("it answers");
     let Bench { upf, plane, now, .. } = &mut bench;
-    stored.begin(&mut On { upf, now: *now, plane, out: &mut vec![] }, before);
+    stored.begin(&mut TransactionContext { upf, now: *now, plane, out: &mut vec![] }, before);
     (bench, stored)
 }
 
 impl World {
     fn new() -> Self {
-        World::over(Way::Shared)
+        World::over(WriterMode::Shared)
     }
 
-    fn over(way: Way) -> Self {
+    fn over(way: WriterMode) -> Self {
         World::begin(way, Codec::default(), None)
     }
 
     fn of(codec: Codec) -> Self {
-        World::begin(Way::Shared, codec, None)
+        World::begin(WriterMode::Shared, codec, None)
     }
 
-    fn sharing(sharing: Option<Sharing>) -> Self {
-        World::begin(Way::Shared, Codec::default(), sharing)
+    fn sharing(sharing: Option<SharedRecordConfig>) -> Self {
+        World::begin(WriterMode::Shared, Codec::default(), sharing)
     }
 
-    fn begin(way: Way, codec: Codec, sharing: Option<Sharing>) -> Self {
+    fn begin(way: WriterMode, codec: Codec, sharing: Option<SharedRecordConfig>) -> Self {
         World::with_records(Box::new(MemoryRecords::new(LIFE)), way, codec, sharing)
     }
 
-    fn with_records(mut records: Box<dyn Records>, way: Way, codec: Codec, sharing: Option<Sharing>) -> Self {
-        let now = Now { instant: Instant(1_000_000), ntp: STARTED };
+    fn with_records(
+        mut records: Box<dyn RecordStore>,
+        way: WriterMode,
+        codec: Codec,
+        sharing: Option<SharedRecordConfig>,
+    ) -> Self {
+        let now = Timestamps { instant: Instant(1_000_000), ntp: STARTED };
         let (bench, stored) = life(&mut *records, (way, codec, sharing.as_ref()), now);
         let mut world = World {
             records,
@@ -98,10 +110,10 @@ impl World {
     }
 
     /// Does something with the transactions; gives what leaves.
-    fn with(&mut self, act: impl FnOnce(&mut Stored, &mut On<'_, Memory>)) -> Outgoing {
+    fn with(&mut self, act: impl FnOnce(&mut PersistentUpf, &mut TransactionContext<'_, Memory>)) -> Outgoing {
         let mut out = vec![];
         let Bench { upf, plane, now, .. } = &mut self.bench;
-        act(&mut self.stored, &mut On { upf, now: *now, plane, out: &mut out });
+        act(&mut self.stored, &mut TransactionContext { upf, now: *now, plane, out: &mut out });
         out
     }
 
@@ -123,23 +135,23 @@ impl World {
         out
     }
 
-    fn ask(&mut self, job: &Job) -> Done {
+    fn ask(&mut self, job: &DatabaseJob) -> OperationResult {
         let counts = self.asked.entry(job.kind.label()).or_default();
         let records = &mut *self.records;
-        if let Some(refusal) = self.refusal.clone().filter(|_| matches!(job.what, What::Commit { .. })) {
-            return Done::Changed(Err(refusal));
+        if let Some(refusal) = self.refusal.clone().filter(|_| matches!(job.what, DatabaseOperation::Commit { .. })) {
+            return OperationResult::Changed(Err(refusal));
         }
-        let mut change = |change| Done::Changed(records.change(&[(job.name, change)]).remove(0));
+        let mut change = |change| OperationResult::Changed(records.change(&[(job.name, change)]).remove(0));
         match &job.what {
-            What::Load => {
+            DatabaseOperation::Load => {
                 counts[0] += 1;
-                Done::Loaded(records.load(&[job.name]).map(|mut found| found.remove(0)))
+                OperationResult::Loaded(records.load(&[job.name]).map(|mut found| found.remove(0)))
             }
-            What::Commit { expected, octets } => {
+            DatabaseOperation::Commit { expected, octets } => {
                 counts[1] += 1;
                 change(Change::Commit { expected: *expected, octets })
             }
-            What::Put { known, value } => {
+            DatabaseOperation::Put { known, value } => {
                 counts[1] += 1;
                 let parts = self.codec.parts(known, value);
                 let first = self.codec.change(known, value, &parts, false);
@@ -150,13 +162,13 @@ impl World {
                 }
                 change(first)
             }
-            What::Parts { expected, parts, whole } => {
+            DatabaseOperation::Parts { expected, parts, whole } => {
                 counts[1] += 1;
-                let parts: Vec<_> = parts.iter().map(|(name, octets)| Part { name, octets }).collect();
+                let parts: Vec<_> = parts.iter().map(|(name, octets)| RecordPart { name, octets }).collect();
                 let (expected, parts) = (*expected, &parts[..]);
                 change(if *whole { Change::Replace { expected, parts } } else { Change::Update { expected, parts } })
             }
-            What::Remove { expected } => {
+            DatabaseOperation::Remove { expected } => {
                 counts[2] += 1;
                 change(Change::Remove { expected: *expected })
             }
@@ -220,7 +232,7 @@ impl World {
     /// The reports of what has happened to packets, at once and when the database has taken what they say.
     fn events(&mut self) -> [Outgoing; 2] {
         let events = std::mem::take(&mut self.bench.plane.events);
-        let act = |stored: &mut Stored, on: &mut On<'_, Memory>| {
+        let act = |stored: &mut PersistentUpf, on: &mut TransactionContext<'_, Memory>| {
             for event in events {
                 stored.act(on, |upf, now, plane, out| upf.event(event, now, plane, out));
             }
@@ -230,7 +242,7 @@ impl World {
 
     /// Sessions that the database has.
     fn written(&mut self) -> usize {
-        self.records.numbers("upf").expect("it answers").len()
+        self.records.list_ids("upf").expect("it answers").len()
     }
 
     /// Both directions of a session pass.
@@ -277,7 +289,7 @@ fn a_transaction_costs_the_same_in_every_format() {
         let (seid, _) = world.establish(&request());
         world.modify(seid, &forward(RAN_TEID));
         world.delete(seid);
-        let taken_out = u32::from(codec.manner == Manner::DeleteCreate);
+        let taken_out = u32::from(codec.manner == UpdateMode::DeleteCreate);
         let expected = [
             (Transaction::PfcpEstablishment, [1, 1, 0]),
             (Transaction::PfcpModification, [1, 1, taken_out]),
@@ -292,14 +304,14 @@ fn a_transaction_costs_the_same_in_every_format() {
 /// All ways to keep records.
 fn codecs() -> impl Iterator<Item = Codec> {
     let formats = [Format::Binary, Format::Json, Format::Protobuf];
-    let manners = [Manner::Replace, Manner::Update, Manner::DeleteCreate];
+    let manners = [UpdateMode::Replace, UpdateMode::Update, UpdateMode::DeleteCreate];
     formats.into_iter().flat_map(move |format| manners.map(|manner| Codec { format, manner }))
 }
 
 /// A modification writes what it has changed, where that is how records are changed.
 #[test]
 fn an_update_writes_what_has_changed() {
-    let codec = Codec { format: Format::Json, manner: Manner::Update };
+    let codec = Codec { format: Format::Json, manner: UpdateMode::Update };
     let mut world = World::of(codec);
     let (seid, _) = world.establish(&request());
     let mut octets = vec![];
@@ -309,7 +321,7 @@ fn an_update_writes_what_has_changed() {
     let done = world.ask(&load);
     world.with(|stored, on| stored.answered(on, load.of, done));
     let jobs = world.stored.jobs().make_contiguous();
-    let [Job { what: What::Put { known, value }, .. }] = jobs else { panic!("{jobs:?}") };
+    let [DatabaseJob { what: DatabaseOperation::Put { known, value }, .. }] = jobs else { panic!("{jobs:?}") };
     let mut names: Vec<_> = codec.parts(known, value).iter().map(|part| part.name).collect();
     names.sort_unstable();
     assert_eq!(names, ["answered", "fars"]);
@@ -318,7 +330,7 @@ fn an_update_writes_what_has_changed() {
 /// In JSON an operator sees the rules and PFCP's elements by their names.
 #[test]
 fn a_record_in_json_is_readable() {
-    let mut world = World::of(Codec { format: Format::Json, manner: Manner::Update });
+    let mut world = World::of(Codec { format: Format::Json, manner: UpdateMode::Update });
     let (seid, teid) = world.establish(&request());
     world.modify(seid, &forward(RAN_TEID));
     let found = world.records.load(&[Name { collection: "upf", id: seid }]).expect("it answers").remove(0);
@@ -352,7 +364,7 @@ fn what_was_binary_is_read_in_every_format() {
         world.restart();
         assert_eq!(world.modify(seid, &forward(RAN_TEID)).cause, Cause::REQUEST_ACCEPTED, "{codec:?}");
         let found = world.records.load(&[Name { collection: "upf", id: seid }]).expect("it answers").remove(0);
-        let whole = codec.manner == Manner::Replace && codec.format != Format::Json;
+        let whole = codec.manner == UpdateMode::Replace && codec.format != Format::Json;
         assert_eq!(found.expect("a record").parts.is_empty(), whole, "{codec:?}");
         world.restart();
         world.passes(teid);
@@ -394,7 +406,7 @@ fn a_session_is_the_same_in_every_format() {
 /// In shared memory, where nobody else writes, a write alone.
 #[test]
 fn in_shared_memory_a_transaction_costs_one_write() {
-    let mut world = World::over(Way::Sole);
+    let mut world = World::over(WriterMode::Sole);
     let (seid, _) = world.establish(&request());
     world.modify(seid, &forward(RAN_TEID));
     world.restart();
@@ -414,8 +426,8 @@ fn in_shared_memory_a_transaction_costs_one_write() {
 fn a_upf_that_is_killed_has_its_sessions_when_it_starts_again() {
     let mut lives = 0;
     // Where nobody else writes, nothing is loaded.
-    let sole = (0..4).map(|fuse| (Way::Sole, Codec::default(), fuse));
-    let shared = codecs().flat_map(|codec| (0..9).map(move |fuse| (Way::Shared, codec, fuse)));
+    let sole = (0..4).map(|fuse| (WriterMode::Sole, Codec::default(), fuse));
+    let shared = codecs().flat_map(|codec| (0..9).map(move |fuse| (WriterMode::Shared, codec, fuse)));
     for (way, codec, fuse) in shared.chain(sole) {
         let mut world = World::begin(way, codec, None);
         world.fuse = Some(fuse);
@@ -469,7 +481,7 @@ fn nothing_leaves_before_it_is_committed() {
 /// one as it was before.
 #[test]
 fn what_is_said_before_it_is_written_is_lost_with_the_upf_and_nothing_else() {
-    let mut world = World::over(Way::Behind);
+    let mut world = World::over(WriterMode::Behind);
     let (first, teid) = world.establish(&request());
     world.modify(first, &forward(RAN_TEID));
     assert_eq!((world.work(), world.written()), (vec![], 1));
@@ -480,7 +492,10 @@ fn what_is_said_before_it_is_written_is_lost_with_the_upf_and_nothing_else() {
     let done = world.ask(&load);
     assert_eq!(world.with(|stored, on| stored.answered(on, load.name, done)).len(), 1, "the answer");
     let jobs = world.stored.jobs().make_contiguous();
-    assert!(matches!(jobs, [Job { what: What::Commit { .. }, .. }]), "its commit is under way: {jobs:?}");
+    assert!(
+        matches!(jobs, [DatabaseJob { what: DatabaseOperation::Commit { .. }, .. }]),
+        "its commit is under way: {jobs:?}"
+    );
     assert_eq!(world.send(&octets).len(), 1, "the very same answer");
     let mut next = vec![];
     forward(RAN_TEID).emit(&mut next, first, 99).expect("short");
@@ -522,7 +537,7 @@ fn of_another(n: u8) -> SessionEstablishmentRequest {
 /// after gets it.
 #[test]
 fn a_tunnel_that_was_not_written_is_not_given_to_another_session() {
-    let mut world = World::over(Way::Behind);
+    let mut world = World::over(WriterMode::Behind);
     let (_, mut written) = world.establish(&request());
     world.work();
     let mut told = vec![written];
@@ -558,7 +573,7 @@ fn a_tunnel_that_was_not_written_is_not_given_to_another_session() {
 #[test]
 fn a_session_that_has_no_room_is_refused_and_gone() {
     for refusal in [RecordError::Full, RecordError::TooLarge { octets: 70_000, most: 65_480 }] {
-        let mut world = World::over(Way::Sole);
+        let mut world = World::over(WriterMode::Sole);
         world.refusal = Some(refusal);
         let response: SessionEstablishmentResponse = world.ask_upf(|out, sequence| request().emit(out, 0, sequence));
         assert_eq!((response.cause, response.up_f_seid), (Cause::NO_RESOURCES, None));
@@ -579,7 +594,7 @@ fn a_session_that_has_no_room_is_refused_and_gone() {
 /// Rules that could not be kept are refused before anything is as they say.
 #[test]
 fn a_session_that_would_be_too_large_is_refused() {
-    let mut world = World::over(Way::Sole);
+    let mut world = World::over(WriterMode::Sole);
     world.bench.upf.settings.record_octets = Some(700);
     let further = || (3..23).map(|id| downlink_pdr(id, Some(UE), None));
     let mut large = request();
@@ -600,10 +615,10 @@ fn a_session_that_would_be_too_large_is_refused() {
 /// Counts of packets are not written at packets: what is lost is too little. Reports have their numbers in order through all lives.
 #[test]
 fn reports_go_on_where_they_were() {
-    [Way::Shared, Way::Sole].into_iter().for_each(reports_go_on);
+    [WriterMode::Shared, WriterMode::Sole].into_iter().for_each(reports_go_on);
 }
 
-fn reports_go_on(way: Way) {
+fn reports_go_on(way: WriterMode) {
     let mut world = World::over(way);
     let urr = CreateUrr {
         urr_id: UrrId(3),
@@ -704,7 +719,7 @@ fn what_a_database_does_not_answer(codec: Codec) {
     assert_eq!(world.send(&octets), vec![]);
     let job = world.stored.jobs().pop_front().expect("a load");
     assert!(job.until.is_some(), "it is not waited for without end");
-    let down = Done::Loaded(Err(RecordError::Down("gone".into())));
+    let down = OperationResult::Loaded(Err(RecordError::Down("gone".into())));
     let out = world.with(|stored, on| stored.answered(on, job.of, down));
     let message = Message::new(&out[0].1).expect("sound");
     let response = SessionModificationResponse::parse(&message).expect("an answer");
@@ -726,7 +741,7 @@ fn what_a_database_does_not_answer(codec: Codec) {
     assert_eq!(commit.until, None, "what was done is committed however long that takes");
     world.ask(&commit);
     let again = world.ask(&commit);
-    assert!(matches!(again, Done::Changed(Err(RecordError::Conflict))));
+    assert!(matches!(again, OperationResult::Changed(Err(RecordError::Conflict))));
     assert_eq!(world.with(|stored, on| stored.answered(on, commit.of, again)), vec![]);
     assert_eq!(world.work().len(), 1);
 }
@@ -734,7 +749,7 @@ fn what_a_database_does_not_answer(codec: Codec) {
 /// What somebody else has put in a record's place and cannot be read is written over: the record is not a whole with parts beside it.
 #[test]
 fn what_cannot_be_read_is_written_over() {
-    let mut world = World::of(Codec { format: Format::Json, manner: Manner::Update });
+    let mut world = World::of(Codec { format: Format::Json, manner: UpdateMode::Update });
     let (seid, teid) = world.establish(&request());
     let mut octets = vec![];
     forward(RAN_TEID).emit(&mut octets, seid, 99).expect("short");
@@ -766,29 +781,4 @@ fn what_a_control_plane_has_forgotten_is_not_found_again() {
     assert_eq!((world.bench.upf.sessions(), world.bench.upf.associations()), (0, 0));
     world.bench.uplink(Teid(0x100), &ipv4(UE, SERVER, 100));
     assert_eq!(world.bench.plane.n3.len(), 1, "of what is not there in the end the RAN is told");
-}
-
-/// A session whose record another life has left, and which is not in memory, is set up when it is asked for.
-#[test]
-fn a_record_is_enough_for_a_transaction() {
-    let mut world = World::new();
-    let (seid, teid) = world.establish(&request());
-    let Bench { upf, plane, .. } = &mut world.bench;
-    upf.forget(seid, plane);
-    assert_eq!(world.bench.upf.sessions(), 0);
-    assert_eq!(world.modify(seid, &forward(RAN_TEID)).cause, Cause::REQUEST_ACCEPTED);
-    world.passes(teid);
-}
-
-/// Records that nobody changes are committed again in time.
-#[test]
-fn records_live_on() {
-    let mut world = World::new();
-    let (seid, _) = world.establish(&request());
-    let name = Name { collection: "upf", id: seid };
-    let version = |world: &mut World| world.records.load(&[name]).expect("it answers")[0].as_ref().map(|f| f.version);
-    let before = version(&mut world);
-    world.with(|stored, on| stored.renew(on));
-    assert_eq!(world.work(), vec![]);
-    assert!(version(&mut world) > before);
 }

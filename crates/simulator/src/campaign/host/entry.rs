@@ -1,19 +1,19 @@
 //! UEs that become this host's: those of a dead host, and those that a host which lives hands over.
 
-use super::super::Broken;
 use super::super::Mutation;
+use super::super::Violation;
 use super::super::message::Message;
-use super::super::ues::{Outbox, What};
-use super::super::wires::Wires;
+use super::super::network::Network;
+use super::super::ues::{Outbox, UeEvent};
 use super::Host;
 use vireo_core::balance::HostId;
 use vireo_core::context::UeContext;
-use vireo_core::replica::{self, Origin, Shadow, Taken};
-use vireo_core::turn::Effect;
+use vireo_core::replica::{self, Origin, ReplicaEntry, TakeoverSet};
+use vireo_core::step::Effect;
 use vireo_types::Ltmsi;
 
 impl Host {
-    pub(super) fn enter_taken(&mut self, wires: &mut Wires, mut taken: Taken) {
+    pub(super) fn enter_taken(&mut self, wires: &mut Network, mut taken: TakeoverSet) {
         let Some(cluster) = self.cluster.as_mut() else { return };
         cluster.primary.entered(std::mem::take(&mut taken.awaited));
         self.carried.extend(taken.inputs.iter().copied());
@@ -21,7 +21,7 @@ impl Host {
     }
 
     /// Goes on with UEs that are this host's from now on; unless it is `sure` what nodes there are, not with those of others.
-    fn enter_ues(&mut self, wires: &mut Wires, taken: Taken, sure: bool) {
+    fn enter_ues(&mut self, wires: &mut Network, taken: TakeoverSet, sure: bool) {
         let now = wires.time(self.process);
         for (ltmsi, shadow) in taken.ues {
             if wires.is(Mutation::CopiesForgotten) {
@@ -30,7 +30,7 @@ impl Host {
             let mut slot = None;
             if !shadow.ephemeral.is_empty() {
                 let Some(mut ue) = shadow.decode() else {
-                    wires.oracle.breaks(Broken::Baseless);
+                    wires.oracle.record_violation(Violation::Baseless);
                     continue;
                 };
                 if !sure && self.is_of_unknown_node(&ue) {
@@ -41,7 +41,7 @@ impl Host {
                 if lags {
                     replica::skip(&mut ue);
                 }
-                let octets = if lags { shadow.followed_by(&ue) } else { shadow.record() };
+                let octets = if lags { shadow.next_version(&ue) } else { shadow.record() };
                 slot = octets.map(|octets| self.enter(wires, (ltmsi, &shadow), octets, &ue));
             }
             wires.taken += 1;
@@ -51,7 +51,7 @@ impl Host {
             self.go_on(wires, (from, sure), ltmsi, shadow);
         }
         if let Some(cluster) = self.cluster.as_mut() {
-            cluster.primary.look_again();
+            cluster.primary.rescan();
             cluster.primary.sorts_again();
         }
         for (number, input) in std::mem::take(&mut self.waiting) {
@@ -66,21 +66,21 @@ impl Host {
         ue.associations().any(|assoc| !self.ues.nodes.has(assoc))
     }
 
-    fn keep_back(&mut self, ltmsi: Ltmsi, shadow: Shadow, origin: Origin) {
+    fn keep_back(&mut self, ltmsi: Ltmsi, shadow: ReplicaEntry, origin: Origin) {
         self.cluster.iter_mut().for_each(|cluster| cluster.primary.keep_back(ltmsi, shadow.clone(), origin));
     }
 
     /// All has been received that was known of nodes: UEs of nodes that are unknown still are idle.
-    fn disconnect_unsure(&mut self, wires: &mut Wires) {
+    fn disconnect_unsure(&mut self, wires: &mut Network) {
         for (slot, assoc) in std::mem::take(&mut self.unsure) {
             if !self.ues.nodes.has(assoc) {
-                self.deliver(wires, slot, 0, What::ConnectionLost { assoc });
+                self.deliver(wires, slot, 0, UeEvent::ConnectionLost { assoc });
             }
         }
     }
 
     /// Asks the balancer for what it knows of nodes, if that is to be asked.
-    pub(super) fn ask_for_nodes(&mut self, wires: &mut Wires) {
+    pub(super) fn ask_for_nodes(&mut self, wires: &mut Network) {
         while let Some(number) = self.cluster.as_mut().and_then(|cluster| cluster.primary.asks_for_nodes()) {
             if wires.is(Mutation::NodesNotAwaited) {
                 self.introduced(wires, number);
@@ -91,7 +91,7 @@ impl Host {
         }
     }
 
-    pub(super) fn introduced(&mut self, wires: &mut Wires, number: u64) {
+    pub(super) fn introduced(&mut self, wires: &mut Network, number: u64) {
         self.nodes_asked.remove(&number);
         if let Some(taken) = self.cluster.as_mut().and_then(|cluster| cluster.primary.introduced(number)) {
             self.enter_ues(wires, taken, true);
@@ -99,15 +99,15 @@ impl Host {
     }
 
     /// What the last commits of a dead host's UE wanted done may not have been: it is done again, under the same names.
-    fn do_again(&mut self, wires: &mut Wires, slot: Option<u32>, shadow: &Shadow, now: vireo_types::Instant) {
-        for undone in shadow.undone(now) {
+    fn do_again(&mut self, wires: &mut Network, slot: Option<u32>, shadow: &ReplicaEntry, now: vireo_types::Instant) {
+        for undone in shadow.unsent_outboxes(now) {
             let Some(mut outbox) = Outbox::decode(undone.outbox) else { continue };
             if undone.sent {
                 outbox.effects.retain(|effect| matches!(effect, Effect::Authenticate(_)));
             }
             self.send_effects(wires, slot, &outbox);
             for effect in &outbox.effects {
-                if let (Some((supi, at)), Some(slot)) = (effect.binds(outbox.at), slot) {
+                if let (Some((supi, at)), Some(slot)) = (effect.claims_subscriber(outbox.at), slot) {
                     self.claim_again(wires, slot, supi, at);
                 }
             }
@@ -115,9 +115,9 @@ impl Host {
     }
 
     /// Goes on with a UE that a host which lives has handed over.
-    fn go_on(&mut self, wires: &mut Wires, (from, sure): (Option<HostId>, bool), ltmsi: Ltmsi, shadow: Shadow) {
+    fn go_on(&mut self, wires: &mut Network, (from, sure): (Option<HostId>, bool), ltmsi: Ltmsi, shadow: ReplicaEntry) {
         let (Some(ue), Some(octets)) = (shadow.decode(), shadow.record()) else {
-            return wires.oracle.breaks(Broken::Baseless);
+            return wires.oracle.record_violation(Violation::Baseless);
         };
         if !sure && self.is_of_unknown_node(&ue) {
             return self.keep_back(ltmsi, shadow, Origin::Handed(from));

@@ -27,7 +27,7 @@ pub struct Series {
 
 /// Where something is marked.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum At {
+pub enum MarkPosition {
     /// A dashed vertical line.
     X(f64),
     /// A dashed horizontal line.
@@ -42,7 +42,7 @@ pub struct Mark {
     /// What it is.
     pub name: String,
     /// Where.
-    pub at: At,
+    pub at: MarkPosition,
 }
 
 /// A plot.
@@ -75,7 +75,7 @@ impl Chart {
 
     /// With something to compare with.
     #[must_use]
-    pub fn mark(mut self, name: impl Into<String>, at: At) -> Self {
+    pub fn mark(mut self, name: impl Into<String>, at: MarkPosition) -> Self {
         self.marks.push(Mark { name: name.into(), at });
         self
     }
@@ -88,10 +88,10 @@ impl Chart {
         if series.iter().all(Vec::is_empty) {
             return Err(PlotError::Empty(self.title.clone()));
         }
-        let marked = |axis: fn(At) -> Option<f64>| self.marks.iter().filter_map(move |mark| axis(mark.at));
+        let marked = |axis: fn(MarkPosition) -> Option<f64>| self.marks.iter().filter_map(move |mark| axis(mark.at));
         let all = series.iter().flatten();
-        let x = self.x.span(all.clone().map(|p| p.0).chain(marked(At::x)));
-        let y = self.y.span(all.map(|p| p.1).chain(marked(At::y)));
+        let x = self.x.span(all.clone().map(|p| p.0).chain(marked(MarkPosition::x)));
+        let y = self.y.span(all.map(|p| p.1).chain(marked(MarkPosition::y)));
         let entries = self.entries();
         frame::sheet(&self.title, (&self.x.label, x.clone(), &self.y.label, y.clone()), &entries, |chart| {
             for (index, points) in series.iter().enumerate() {
@@ -119,7 +119,7 @@ impl Chart {
             (s.name.clone(), sample)
         });
         let marks = self.marks.iter().map(|mark| {
-            let sample = if matches!(mark.at, At::Point(..)) { Sample::Point } else { Sample::Dashed };
+            let sample = if matches!(mark.at, MarkPosition::Point(..)) { Sample::Point } else { Sample::Dashed };
             (mark.name.clone(), sample)
         });
         let all = series.chain(marks).enumerate();
@@ -127,28 +127,28 @@ impl Chart {
     }
 }
 
-impl At {
+impl MarkPosition {
     fn x(self) -> Option<f64> {
         match self {
-            At::X(x) | At::Point(x, _) => Some(x),
-            At::Y(_) => None,
+            MarkPosition::X(x) | MarkPosition::Point(x, _) => Some(x),
+            MarkPosition::Y(_) => None,
         }
     }
 
     fn y(self) -> Option<f64> {
         match self {
-            At::Y(y) | At::Point(_, y) => Some(y),
-            At::X(_) => None,
+            MarkPosition::Y(y) | MarkPosition::Point(_, y) => Some(y),
+            MarkPosition::X(_) => None,
         }
     }
 }
 
-fn draw_mark(chart: &mut Drawing<'_>, at: At, axes: (&Span, &Span), colour: RGBColor) -> Result<(), Refused> {
+fn draw_mark(chart: &mut Drawing<'_>, at: MarkPosition, axes: (&Span, &Span), colour: RGBColor) -> Result<(), Refused> {
     let (x, y) = axes;
     let ends = match at {
-        At::X(at) => [(x.clamp(at), y.low), (x.clamp(at), y.high)],
-        At::Y(at) => [(x.low, y.clamp(at)), (x.high, y.clamp(at))],
-        At::Point(at_x, at_y) => {
+        MarkPosition::X(at) => [(x.clamp(at), y.low), (x.clamp(at), y.high)],
+        MarkPosition::Y(at) => [(x.low, y.clamp(at)), (x.high, y.clamp(at))],
+        MarkPosition::Point(at_x, at_y) => {
             let point = (x.clamp(at_x), y.clamp(at_y));
             chart.draw_series(std::iter::once(Circle::new(point, 5, colour.filled())))?;
             return Ok(());
@@ -174,9 +174,9 @@ mod tests {
         let line: Vec<(f64, f64)> = (1..50).map(|n| (f64::from(n), f64::from(n * n))).collect();
         let mut chart = Chart::new("Latency & <load>", Axis::linear("time (s)"), Axis::log("latency (ms)"))
             .line("unified \"U\"", line)
-            .mark("paper: 35 ms", At::Y(35.0))
-            .mark("killed", At::X(20.0))
-            .mark("paper", At::Point(10.0, 4.0));
+            .mark("paper: 35 ms", MarkPosition::Y(35.0))
+            .mark("killed", MarkPosition::X(20.0))
+            .mark("paper", MarkPosition::Point(10.0, 4.0));
         // no place for these on the axes
         let odd = vec![(3.0, 0.0), (f64::NAN, 2.0), (4.0, 7.0)];
         chart.series.push(Series { name: "points".into(), style: Style::Points, points: odd });

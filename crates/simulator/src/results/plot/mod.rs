@@ -8,7 +8,7 @@ mod frame;
 
 pub use axis::{Axis, Scale};
 pub use bars::{BarSeries, Bars};
-pub use chart::{At, Chart, Mark, Series, Style};
+pub use chart::{Chart, Mark, MarkPosition, Series, Style};
 
 /// A plot cannot be drawn.
 #[derive(Debug, thiserror::Error)]

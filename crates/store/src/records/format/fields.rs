@@ -138,7 +138,7 @@ impl<'de> Deserializer<'de> for Join<'de> {
     type Error = FormatError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FormatError> {
-        visitor.visit_map(Rest { format: self.format, parts: self.parts.iter(), fields: None, octets: &[] })
+        visitor.visit_map(RemainingParts { format: self.format, parts: self.parts.iter(), fields: None, octets: &[] })
     }
 
     /// Others' fields are left alone: not every format can pass over what it does not know.
@@ -148,7 +148,12 @@ impl<'de> Deserializer<'de> for Join<'de> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, FormatError> {
-        visitor.visit_map(Rest { format: self.format, parts: self.parts.iter(), fields: Some(fields), octets: &[] })
+        visitor.visit_map(RemainingParts {
+            format: self.format,
+            parts: self.parts.iter(),
+            fields: Some(fields),
+            octets: &[],
+        })
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, FormatError> {
@@ -177,7 +182,7 @@ impl<'de> SeqAccess<'de> for Each<'de> {
 }
 
 /// The parts that were not looked at yet.
-struct Rest<'a> {
+struct RemainingParts<'a> {
     format: Format,
     parts: std::slice::Iter<'a, (String, Vec<u8>)>,
     /// Only these are looked at.
@@ -186,7 +191,7 @@ struct Rest<'a> {
     octets: &'a [u8],
 }
 
-impl<'de> MapAccess<'de> for Rest<'de> {
+impl<'de> MapAccess<'de> for RemainingParts<'de> {
     type Error = FormatError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, FormatError> {

@@ -6,7 +6,7 @@ mod protobuf;
 #[cfg(test)]
 mod tests;
 
-use super::{Found, Part};
+use super::{RecordPart, StoredRecord};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -24,7 +24,7 @@ pub enum Format {
 
 /// How a record is changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Manner {
+pub enum UpdateMode {
     /// All of it is written.
     #[default]
     Replace,
@@ -101,7 +101,7 @@ impl Format {
     /// # Errors
     ///
     /// [`FormatError::Octets`].
-    pub fn join<T: DeserializeOwned>(self, found: &Found) -> Result<T, FormatError> {
+    pub fn join<T: DeserializeOwned>(self, found: &StoredRecord) -> Result<T, FormatError> {
         T::deserialize(fields::Join { format: self, parts: &found.parts })
     }
 }
@@ -112,16 +112,16 @@ pub struct Parts(pub(super) Vec<(&'static str, Vec<u8>)>);
 
 impl Parts {
     /// All of them.
-    pub fn all(&self) -> Vec<Part<'_>> {
-        self.0.iter().map(|(name, octets)| Part { name, octets }).collect()
+    pub fn all(&self) -> Vec<RecordPart<'_>> {
+        self.0.iter().map(|(name, octets)| RecordPart { name, octets }).collect()
     }
 
     /// Those that are not the same in `before`.
-    pub fn changed(&self, before: &[(String, Vec<u8>)]) -> Vec<Part<'_>> {
+    pub fn changed(&self, before: &[(String, Vec<u8>)]) -> Vec<RecordPart<'_>> {
         let same =
             |(name, octets): &(&'static str, Vec<u8>)| before.iter().any(|(of, there)| of == name && there == octets);
         let changed = self.0.iter().filter(|part| !same(part));
-        changed.map(|(name, octets)| Part { name, octets }).collect()
+        changed.map(|(name, octets)| RecordPart { name, octets }).collect()
     }
 
     /// Octets of all, without names.

@@ -110,9 +110,9 @@ fn all() -> impl Strategy<Value = All> {
 
 const FORMATS: [Format; 3] = [Format::Binary, Format::Json, Format::Protobuf];
 
-fn found(parts: &Parts) -> Found {
+fn found(parts: &Parts) -> StoredRecord {
     let parts = parts.all().iter().map(|part| (part.name.to_owned(), part.octets.to_vec())).collect();
-    Found { version: 1, parts, ..Found::default() }
+    StoredRecord { version: 1, parts, ..StoredRecord::default() }
 }
 
 proptest! {
@@ -171,7 +171,7 @@ fn a_tuple_of_structs_is_the_fields_of_all() {
     }
 }
 
-/// The octets are what protoc makes of `message Part { Inner value = 1; }` and so on.
+/// The octets are what protoc makes of `message RecordPart { Inner value = 1; }` and so on.
 #[test]
 fn protocol_buffers_are_what_the_specification_says() {
     fn encode<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! What a record's document looks like.
 
 use crate::Version;
-use crate::records::{Change, Format, Found, Name, Part, RecordError};
+use crate::records::{Change, Format, Name, RecordError, RecordPart, StoredRecord};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, DateTime, Document, doc};
 use serde_json::{Number, Value};
@@ -22,7 +22,7 @@ pub(super) fn key(name: Name) -> i64 {
 }
 
 /// Documents of these names whose life has not ended.
-pub(super) fn living(ids: &[i64]) -> Document {
+pub(super) fn not_expired_filter(ids: &[i64]) -> Document {
     let living = doc! { "$gt": DateTime::now() };
     match ids {
         // Not every server uses its index for a list.
@@ -70,14 +70,14 @@ pub(super) struct Shape {
 
 impl Shape {
     /// The fields of parts.
-    pub(super) fn fields(self, parts: &[Part<'_>]) -> Result<Document, RecordError> {
-        let field = |part: &Part<'_>| Ok((part.name.to_owned(), self.value(part.octets)?));
+    pub(super) fn fields(self, parts: &[RecordPart<'_>]) -> Result<Document, RecordError> {
+        let field = |part: &RecordPart<'_>| Ok((part.name.to_owned(), self.value(part.octets)?));
         parts.iter().map(field).collect()
     }
 
     fn value(self, octets: &[u8]) -> Result<Bson, RecordError> {
         match self.format {
-            Format::Json => serde_json::from_slice(octets).map(bson).map_err(|_| RecordError::Stranger),
+            Format::Json => serde_json::from_slice(octets).map(bson).map_err(|_| RecordError::NotARecord),
             Format::Binary | Format::Protobuf => Ok(binary(octets)),
         }
     }
@@ -93,13 +93,13 @@ impl Shape {
     }
 
     /// The record of a document, and its name.
-    pub(super) fn found(self, document: Document) -> Result<(i64, Found), RecordError> {
-        let (mut id, mut found) = (None, Found::default());
+    pub(super) fn found(self, document: Document) -> Result<(i64, StoredRecord), RecordError> {
+        let (mut id, mut found) = (None, StoredRecord::default());
         for (name, value) in document {
             match (&name[..], value) {
                 (ID, value) => id = integer(&value),
                 (VERSION, value) => {
-                    found.version = integer(&value).and_then(|v| v.try_into().ok()).ok_or(RecordError::Stranger)?;
+                    found.version = integer(&value).and_then(|v| v.try_into().ok()).ok_or(RecordError::NotARecord)?;
                 }
                 (EXPIRES, _) => {}
                 (OCTETS, Bson::Binary(binary)) => found.octets = binary.bytes,
@@ -109,7 +109,7 @@ impl Shape {
         }
         match id {
             Some(id) if found.version != 0 => Ok((id, found)),
-            _ => Err(RecordError::Stranger),
+            _ => Err(RecordError::NotARecord),
         }
     }
 }
@@ -171,7 +171,7 @@ fn json(value: Bson) -> Result<Value, RecordError> {
                 Value::Object(fields.collect::<Result<_, RecordError>>()?)
             }
         },
-        _ => return Err(RecordError::Stranger),
+        _ => return Err(RecordError::NotARecord),
     })
 }
 
@@ -187,7 +187,7 @@ mod tests {
         });
         assert_eq!(json(bson(value.clone())), Ok(value.clone()));
         let octets = value.to_string().into_bytes();
-        let parts = [Part { name: "part", octets: &octets }];
+        let parts = [RecordPart { name: "part", octets: &octets }];
         let shape = Shape { format: Format::Json };
         let change = Change::Replace { expected: 4, parts: &parts };
         let document = shape.whole(-1, &change, DateTime::now()).unwrap();

@@ -26,7 +26,7 @@ impl Failure {
 /// Of a question that changes nothing.
 pub(super) fn of_load(error: Error) -> Failure {
     match of_change(error) {
-        Failure::Record(RecordError::Silent(text)) => Failure::Record(RecordError::Down(text)),
+        Failure::Record(RecordError::OutcomeUnknown(text)) => Failure::Record(RecordError::Down(text)),
         failure => failure,
     }
 }
@@ -40,9 +40,9 @@ pub(super) fn of_change(error: Error) -> Failure {
         ErrorKind::Write(WriteFailure::WriteError(write)) => of_code(write.code, &write.message),
         ErrorKind::Command(command) => of_code(command.code, &command.message),
         // It was carried out, and those who should have it have not said so.
-        ErrorKind::Write(_) => RecordError::Silent(error.to_string()),
-        ErrorKind::Io(_) => RecordError::Silent(error.to_string()),
-        ErrorKind::BsonDeserialization(_) | ErrorKind::InvalidResponse { .. } => RecordError::Stranger,
+        ErrorKind::Write(_) => RecordError::OutcomeUnknown(error.to_string()),
+        ErrorKind::Io(_) => RecordError::OutcomeUnknown(error.to_string()),
+        ErrorKind::BsonDeserialization(_) | ErrorKind::InvalidResponse { .. } => RecordError::NotARecord,
         // No server was found, or no connection to it: nothing was asked.
         _ => RecordError::Down(error.to_string()),
     };
@@ -65,5 +65,5 @@ fn of_code(code: i32, message: &str) -> RecordError {
         return RecordError::Full;
     }
     let text = format!("{message} (code {code})");
-    if NOT_DONE.contains(&code) { RecordError::Down(text) } else { RecordError::Silent(text) }
+    if NOT_DONE.contains(&code) { RecordError::Down(text) } else { RecordError::OutcomeUnknown(text) }
 }

@@ -12,8 +12,8 @@
 mod document;
 mod errors;
 
-use super::pause::Pause;
-use super::{Change, Format, Found, Name, Operations, RecordError, Records};
+use super::backoff::Backoff;
+use super::{Change, Format, Name, Operations, RecordError, RecordStore, StoredRecord};
 use crate::Version;
 use document::{Shape, key};
 use errors::Failure;
@@ -54,12 +54,12 @@ pub struct MongoRecords {
     shape: Shape,
     /// Collections that are known; with the time of the last sweep, where the server has no index that sweeps.
     known: FxHashMap<&'static str, Option<Instant>>,
-    pause: Pause,
+    pause: Backoff,
     operations: Operations,
 }
 
 /// What a change asks of its collection.
-enum Question {
+enum MongoCommand {
     Remove {
         there: Document,
     },
@@ -75,16 +75,16 @@ enum Question {
     },
 }
 
-impl Question {
+impl MongoCommand {
     /// Whether it was done, and how many questions more that took than one.
     async fn ask(self, collection: &Collection<Document>) -> (u64, Result<bool, Failure>) {
         let mut more = 0;
         let done = match self {
-            Question::Remove { there } => collection.delete_one(there).await.map(|done| done.deleted_count),
-            Question::Update { there, update } => {
+            MongoCommand::Remove { there } => collection.delete_one(there).await.map(|done| done.deleted_count),
+            MongoCommand::Update { there, update } => {
                 collection.update_one(there, update).await.map(|done| done.matched_count)
             }
-            Question::Put { there, whole, is_new } => {
+            MongoCommand::Put { there, whole, is_new } => {
                 if is_new {
                     let inserted = collection.insert_one(&whole).await.map(|_| true).map_err(errors::of_change);
                     if !matches!(inserted, Err(Failure::Exists)) {
@@ -135,7 +135,7 @@ impl MongoRecords {
             life,
             shape: Shape { format: config.format },
             known: FxHashMap::default(),
-            pause: Pause::default(),
+            pause: Backoff::default(),
             operations: Operations::default(),
         })
     }
@@ -146,7 +146,7 @@ impl MongoRecords {
             runtime: self.runtime.clone(),
             database: self.database.clone(),
             known: self.known.clone(),
-            pause: Pause::default(),
+            pause: Backoff::default(),
             operations: Operations::default(),
             ..*self
         }
@@ -163,13 +163,12 @@ impl MongoRecords {
         let left = until.saturating_duration_since(Instant::now());
         // The timer is the runtime's.
         let asked = async { tokio::time::timeout(left, question).await };
-        let answer = self
-            .runtime
-            .block_on(asked)
-            .unwrap_or_else(|_| Err(Failure::Record(RecordError::Silent("it takes longer than is waited for".into()))));
+        let answer = self.runtime.block_on(asked).unwrap_or_else(|_| {
+            Err(Failure::Record(RecordError::OutcomeUnknown("it takes longer than is waited for".into())))
+        });
         match &answer {
-            Err(Failure::Record(RecordError::Down(_) | RecordError::Silent(_))) => self.pause.failed(),
-            _ => self.pause.worked(),
+            Err(Failure::Record(RecordError::Down(_) | RecordError::OutcomeUnknown(_))) => self.pause.failed(),
+            _ => self.pause.succeeded(),
         }
         answer
     }
@@ -207,20 +206,20 @@ impl MongoRecords {
     }
 
     /// What a change asks of its collection.
-    fn question(&mut self, until: Instant, name: Name, change: &Change<'_>) -> Result<Question, RecordError> {
+    fn question(&mut self, until: Instant, name: Name, change: &Change<'_>) -> Result<MongoCommand, RecordError> {
         self.sweep(name.collection, until)?;
         self.pause.check()?;
         let (id, expires) = (key(name), self.end_of_life());
         let there = document::filter(id, change.expected());
         Ok(match change {
-            Change::Remove { .. } => Question::Remove { there },
+            Change::Remove { .. } => MongoCommand::Remove { there },
             Change::Update { expected: 1.., parts } => {
                 let fields = document::set(self.shape.fields(parts)?, change.result(), expires);
-                Question::Update { there, update: doc! { "$set": fields } }
+                MongoCommand::Update { there, update: doc! { "$set": fields } }
             }
             _ => {
                 let whole = self.shape.whole(id, change, expires)?;
-                Question::Put { there, whole, is_new: change.expected() == 0 }
+                MongoCommand::Put { there, whole, is_new: change.expected() == 0 }
             }
         })
     }
@@ -243,7 +242,7 @@ impl MongoRecords {
         for (task, (_, change)) in asked.into_iter().zip(changes) {
             results.push(task.and_then(|task| {
                 self.operations.round_trips += 1;
-                let silent = |text: &str| Failure::Record(RecordError::Silent(text.into()));
+                let silent = |text: &str| Failure::Record(RecordError::OutcomeUnknown(text.into()));
                 let answer = match self.runtime.block_on(task) {
                     Ok(Ok((more, answer))) => {
                         self.operations.round_trips += more;
@@ -252,7 +251,8 @@ impl MongoRecords {
                     Ok(Err(_)) => Err(silent("it takes longer than is waited for")),
                     Err(_) => Err(silent("its driver has failed")),
                 };
-                let lost = matches!(&answer, Err(Failure::Record(RecordError::Down(_) | RecordError::Silent(_))));
+                let lost =
+                    matches!(&answer, Err(Failure::Record(RecordError::Down(_) | RecordError::OutcomeUnknown(_))));
                 works = Some(works.unwrap_or(true) && !lost);
                 match answer {
                     Ok(true) => Ok(change.result()),
@@ -262,7 +262,7 @@ impl MongoRecords {
             }));
         }
         match works {
-            Some(true) => self.pause.worked(),
+            Some(true) => self.pause.succeeded(),
             Some(false) => self.pause.failed(),
             None => {}
         }
@@ -284,11 +284,11 @@ impl MongoRecords {
     }
 }
 
-impl Records for MongoRecords {
-    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+impl RecordStore for MongoRecords {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
         self.operations.reads += names.len() as u64;
         let until = Instant::now() + self.patience;
-        let mut found: Vec<Option<Found>> = names.iter().map(|_| None).collect();
+        let mut found: Vec<Option<StoredRecord>> = names.iter().map(|_| None).collect();
         let mut collections: Vec<&'static str> = names.iter().map(|name| name.collection).collect();
         collections.sort_unstable();
         collections.dedup();
@@ -296,7 +296,7 @@ impl Records for MongoRecords {
             let ids: Vec<i64> =
                 names.iter().filter(|name| name.collection == collection).map(|name| key(*name)).collect();
             let most = ids.len() as u32 + 1;
-            for document in self.find(until, collection, document::living(&ids), most)? {
+            for document in self.find(until, collection, document::not_expired_filter(&ids), most)? {
                 let (id, record) = self.shape.found(document)?;
                 for (name, place) in names.iter().zip(&mut found) {
                     if name.collection == collection && key(*name) == id {
@@ -314,7 +314,7 @@ impl Records for MongoRecords {
         changes.chunks(TOGETHER).flat_map(|part| self.change_together(part)).collect()
     }
 
-    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+    fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
         let until = Instant::now() + self.patience;
         let collection = self.collection(collection);
         let found = self.ask(until, async {
@@ -326,7 +326,7 @@ impl Records for MongoRecords {
             }
             Ok(numbers)
         });
-        found.map_err(Failure::record)?.into_iter().map(|number| number.ok_or(RecordError::Stranger)).collect()
+        found.map_err(Failure::record)?.into_iter().map(|number| number.ok_or(RecordError::NotARecord)).collect()
     }
 
     /// The same for ever where each commit waits for the journals of most members: none is lost then. Else nobody can tell.

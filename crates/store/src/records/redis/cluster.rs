@@ -4,15 +4,15 @@
 //!
 //! What a node says it has not done (another has the slot, the cluster is electing) is asked again, with growing pauses, as long
 //! as the patience lasts; loads also when the connection was lost. A commit whose answer is lost, or that too few replicas
-//! have confirmed, is [`RecordError::Silent`]; the next load of that record is confirmed as the commit was to be, so that what
+//! have confirmed, is [`RecordError::OutcomeUnknown`]; the next load of that record is confirmed as the commit was to be, so that what
 //! it finds is not taken back either.
 
-use super::commands::{self, Elsewhere, Keys};
-use super::link::{Link, LinkConfig};
-use super::map::Map;
+use super::commands::{self, Keys, Redirect};
+use super::link::{LinkConfig, RedisConnection};
+use super::map::SlotMap;
 use crate::Version;
-use crate::records::pause::AGAIN_AFTER;
-use crate::records::{Change, DatabaseTls, Found, Name, Operations, RecordError, Records};
+use crate::records::backoff::AGAIN_AFTER;
+use crate::records::{Change, DatabaseTls, Name, Operations, RecordError, RecordStore, StoredRecord};
 use redis::Value;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
@@ -54,29 +54,29 @@ impl ClusterConfig {
 pub struct RedisCluster {
     config: ClusterConfig,
     keys: Keys,
-    map: Map,
+    map: SlotMap,
     /// The map is to be asked for before the next attempt.
     stale: bool,
     /// When the map was asked for last.
     asked: Option<Instant>,
     /// Which node is asked for the map next.
     turn: usize,
-    links: FxHashMap<String, Link>,
+    links: FxHashMap<String, RedisConnection>,
     /// Connections for the map, of less patience.
-    scouts: FxHashMap<String, Link>,
-    unsure: Unsure,
+    scouts: FxHashMap<String, RedisConnection>,
+    unsure: UnconfirmedRecords,
     operations: Operations,
 }
 
 /// Records of which it is not known whether what they hold would outlive their master.
 #[derive(Debug, Default)]
-struct Unsure {
+struct UnconfirmedRecords {
     names: FxHashSet<Name>,
     /// They were too many.
     all: bool,
 }
 
-impl Unsure {
+impl UnconfirmedRecords {
     fn add(&mut self, name: Name) {
         if self.names.len() < UNSURE {
             self.names.insert(name);
@@ -92,7 +92,7 @@ impl Unsure {
 
 /// What is asked of a record.
 #[derive(Clone, Copy, Debug)]
-enum Ask<'a> {
+enum Operation<'a> {
     Load,
     Change(&'a Change<'a>),
 }
@@ -100,7 +100,7 @@ enum Ask<'a> {
 /// What it comes to.
 #[derive(Clone, Debug)]
 enum Answer {
-    Found(Option<Found>),
+    Found(Option<StoredRecord>),
     Version(Version),
 }
 
@@ -108,7 +108,7 @@ enum Answer {
 #[derive(Debug)]
 struct Item<'a> {
     name: Name,
-    ask: Ask<'a>,
+    ask: Operation<'a>,
     /// The node that another named, and whether it is to be told so.
     sent_to: Option<(String, bool)>,
     done: Option<Result<Answer, RecordError>>,
@@ -117,7 +117,7 @@ struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    fn new(name: Name, ask: Ask<'a>) -> Self {
+    fn new(name: Name, ask: Operation<'a>) -> Self {
         let reason = RecordError::Down("no node of the cluster has answered".into());
         Item { name, ask, sent_to: None, done: None, reason }
     }
@@ -129,13 +129,13 @@ impl RedisCluster {
         RedisCluster {
             config,
             keys: Keys::new(prefix, life),
-            map: Map::default(),
+            map: SlotMap::default(),
             stale: true,
             asked: None,
             turn: 0,
             links: FxHashMap::default(),
             scouts: FxHashMap::default(),
-            unsure: Unsure::default(),
+            unsure: UnconfirmedRecords::default(),
             operations: Operations::default(),
         }
     }
@@ -190,12 +190,12 @@ impl RedisCluster {
 
     fn attempt_at(&mut self, node: &str, indexes: &[usize], items: &mut [Item<'_>]) {
         let asked = || indexes.iter().map(|index| &items[*index]);
-        let unsure = |item: &Item<'_>| matches!(item.ask, Ask::Load) && self.unsure.has(item.name);
-        let writes = asked().any(|item| matches!(item.ask, Ask::Change(_)) || unsure(item));
+        let unsure = |item: &Item<'_>| matches!(item.ask, Operation::Load) && self.unsure.has(item.name);
+        let writes = asked().any(|item| matches!(item.ask, Operation::Change(_)) || unsure(item));
         let wanted = if writes { self.wanted(node) } else { 0 };
         self.operations.round_trips += 1;
         let config = self.config.link(node, self.config.patience);
-        let link = self.links.entry(node.to_owned()).or_insert_with(|| Link::new(config));
+        let link = self.links.entry(node.to_owned()).or_insert_with(|| RedisConnection::new(config));
         let answers = link.ask_scripts(|connection, scripts| {
             let mut pipeline = redis::pipe();
             pipeline.ignore_errors();
@@ -208,8 +208,8 @@ impl RedisCluster {
                     pipeline.ignore();
                 }
                 match item.ask {
-                    Ask::Load => self.keys.load(&mut pipeline, item.name),
-                    Ask::Change(change) => self.keys.change(&mut pipeline, scripts, item.name, change),
+                    Operation::Load => self.keys.load(&mut pipeline, item.name),
+                    Operation::Change(change) => self.keys.change(&mut pipeline, scripts, item.name, change),
                 }
             }
             if wanted > 0 {
@@ -238,16 +238,16 @@ impl RedisCluster {
     fn answered(&mut self, item: &mut Item<'_>, answer: Value, node: &str, confirmed: bool) {
         item.sent_to = None;
         if let Value::ServerError(error) = &answer {
-            match Elsewhere::of(error, node) {
-                Some(Elsewhere::Moved(to)) => {
+            match Redirect::of(error, node) {
+                Some(Redirect::Moved(to)) => {
                     (item.sent_to, self.stale) = (Some((to, false)), true);
                     return;
                 }
-                Some(Elsewhere::Ask(to)) => {
+                Some(Redirect::Ask(to)) => {
                     item.sent_to = Some((to, true));
                     return;
                 }
-                Some(Elsewhere::Later(reason)) => {
+                Some(Redirect::TryAgain(reason)) => {
                     (item.reason, self.stale) = (RecordError::Down(reason), true);
                     return;
                 }
@@ -255,15 +255,15 @@ impl RedisCluster {
             }
         }
         let done = match item.ask {
-            Ask::Load => commands::found(answer).map(Answer::Found),
-            Ask::Change(change) => commands::changed(answer, change).map(Answer::Version),
+            Operation::Load => commands::found(answer).map(Answer::Found),
+            Operation::Change(change) => commands::changed(answer, change).map(Answer::Version),
         };
-        let matters = matches!(item.ask, Ask::Change(_)) || self.unsure.has(item.name);
+        let matters = matches!(item.ask, Operation::Change(_)) || self.unsure.has(item.name);
         item.done = Some(match done {
             Ok(_) if matters && !confirmed => {
                 self.unsure.add(item.name);
                 let text = "fewer replicas than are wanted have confirmed it";
-                Err(RecordError::Silent(text.into()))
+                Err(RecordError::OutcomeUnknown(text.into()))
             }
             Ok(answer) => {
                 self.unsure.names.remove(&item.name);
@@ -277,7 +277,7 @@ impl RedisCluster {
     fn failed(&mut self, item: &mut Item<'_>, error: &RecordError) {
         item.sent_to = None;
         item.reason = error.clone();
-        if let (Ask::Change(_), RecordError::Silent(_)) = (item.ask, error) {
+        if let (Operation::Change(_), RecordError::OutcomeUnknown(_)) = (item.ask, error) {
             self.unsure.add(item.name);
             item.done = Some(Err(error.clone()));
         }
@@ -285,8 +285,8 @@ impl RedisCluster {
 
     /// Asks for the map, if it is known to be old, or if replicas that were missing may be back.
     fn look(&mut self) {
-        let missing =
-            self.config.confirm > 0 && self.map.nodes.iter().any(|node| self.map.lacks(node, self.config.confirm));
+        let missing = self.config.confirm > 0
+            && self.map.nodes.iter().any(|node| self.map.lacks_replicas(node, self.config.confirm));
         let due = self.asked.is_none_or(|asked| asked.elapsed() > LOOK_FOR_REPLICAS);
         if !(self.stale || (missing && due)) {
             return;
@@ -297,10 +297,10 @@ impl RedisCluster {
             self.turn = (self.turn + 1) % known.len();
             let node = &known[self.turn];
             let config = self.config.link(node, self.config.patience / 4);
-            let scout = self.scouts.entry(node.clone()).or_insert_with(|| Link::new(config));
+            let scout = self.scouts.entry(node.clone()).or_insert_with(|| RedisConnection::new(config));
             let mut question = redis::cmd("CLUSTER");
             let answer = scout.ask(|connection| question.arg("SLOTS").query::<Value>(connection));
-            if let Some(map) = answer.ok().and_then(|answer| Map::of(&answer, node)) {
+            if let Some(map) = answer.ok().and_then(|answer| SlotMap::of(&answer, node)) {
                 (self.map, self.stale) = (map, false);
                 let nodes = &self.map.nodes;
                 self.links.retain(|node, _| nodes.contains(node));
@@ -311,31 +311,31 @@ impl RedisCluster {
     }
 }
 
-impl Records for RedisCluster {
-    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+impl RecordStore for RedisCluster {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
         self.operations.reads += names.len() as u64;
         let found = |answer| match answer {
             Ok(Answer::Found(found)) => Ok(found),
-            Ok(Answer::Version(_)) => Err(RecordError::Stranger),
+            Ok(Answer::Version(_)) => Err(RecordError::NotARecord),
             Err(error) => Err(error),
         };
-        self.run(names.iter().map(|name| Item::new(*name, Ask::Load)).collect()).into_iter().map(found).collect()
+        self.run(names.iter().map(|name| Item::new(*name, Operation::Load)).collect()).into_iter().map(found).collect()
     }
 
     fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
         self.operations.changed(changes);
         let version = |answer| match answer {
             Ok(Answer::Version(version)) => Ok(version),
-            Ok(Answer::Found(_)) => Err(RecordError::Stranger),
+            Ok(Answer::Found(_)) => Err(RecordError::NotARecord),
             Err(error) => Err(error),
         };
-        let items = changes.iter().map(|(name, change)| Item::new(*name, Ask::Change(change))).collect();
+        let items = changes.iter().map(|(name, change)| Item::new(*name, Operation::Change(change))).collect();
         self.run(items).into_iter().map(version).collect()
     }
 
     /// Each master is asked. What a slot that moves meanwhile has may be missed, so that it is asked again if the map is another
     /// one afterwards.
-    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+    fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
         let until = Instant::now() + self.config.patience;
         loop {
             self.stale = true;
@@ -344,7 +344,7 @@ impl Records for RedisCluster {
             for node in before.masters() {
                 self.operations.round_trips += 1;
                 let config = self.config.link(node, self.config.patience);
-                let link = self.links.entry(node.to_owned()).or_insert_with(|| Link::new(config));
+                let link = self.links.entry(node.to_owned()).or_insert_with(|| RedisConnection::new(config));
                 let keys = &self.keys;
                 numbers.extend(link.ask(|connection| keys.numbers(collection, connection))?);
             }
@@ -372,7 +372,7 @@ impl Records for RedisCluster {
         for node in masters {
             self.operations.round_trips += 1;
             let config = self.config.link(&node, self.config.patience);
-            let link = self.links.entry(node).or_insert_with(|| Link::new(config));
+            let link = self.links.entry(node).or_insert_with(|| RedisConnection::new(config));
             match link.ask(commands::incarnation)? {
                 Some(incarnation) => all.push(incarnation),
                 None => return Ok(None),

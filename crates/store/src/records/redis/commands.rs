@@ -1,7 +1,7 @@
 //! The commands of records, and what their answers come to.
 
 use crate::Version;
-use crate::records::{Change, Found, Name, RecordError};
+use crate::records::{Change, Name, RecordError, StoredRecord};
 use redis::{Connection, Pipeline, RedisError, ServerError, ServerErrorKind, Value};
 use std::time::Duration;
 
@@ -146,23 +146,23 @@ pub(super) fn once(mut numbers: Vec<u64>) -> Vec<u64> {
 }
 
 /// The record that was loaded.
-pub(super) fn found(value: Value) -> Result<Option<Found>, RecordError> {
+pub(super) fn found(value: Value) -> Result<Option<StoredRecord>, RecordError> {
     if let Value::ServerError(error) = &value {
         return Err(refused_by(error));
     }
-    let fields: Vec<(String, Vec<u8>)> = redis::from_redis_value(value).map_err(|_| RecordError::Stranger)?;
+    let fields: Vec<(String, Vec<u8>)> = redis::from_redis_value(value).map_err(|_| RecordError::NotARecord)?;
     if fields.is_empty() {
         return Ok(None);
     }
-    let mut found = Found::default();
+    let mut found = StoredRecord::default();
     for (name, octets) in fields {
         match &name[..] {
-            VERSION => found.version = version(&octets).ok_or(RecordError::Stranger)?,
+            VERSION => found.version = version(&octets).ok_or(RecordError::NotARecord)?,
             OCTETS => found.octets = octets,
             _ => found.parts.push((name, octets)),
         }
     }
-    if found.version == 0 { Err(RecordError::Stranger) } else { Ok(Some(found)) }
+    if found.version == 0 { Err(RecordError::NotARecord) } else { Ok(Some(found)) }
 }
 
 fn version(digits: &[u8]) -> Option<Version> {
@@ -175,7 +175,7 @@ pub(super) fn changed(answer: Value, change: &Change<'_>) -> Result<Version, Rec
         Value::Int(1) => Ok(change.result()),
         Value::Int(0) => Err(RecordError::Conflict),
         Value::ServerError(error) => Err(refused_by(&error)),
-        _ => Err(RecordError::Stranger),
+        _ => Err(RecordError::NotARecord),
     }
 }
 
@@ -185,7 +185,7 @@ pub(super) fn refused_by(error: &ServerError) -> RecordError {
     if says("OOM") {
         RecordError::Full
     } else if says("WRONGTYPE") {
-        RecordError::Stranger
+        RecordError::NotARecord
     } else {
         RecordError::Down(error.to_string())
     }
@@ -195,23 +195,23 @@ pub(super) fn refused_by(error: &ServerError) -> RecordError {
 pub(super) fn refused(error: &RedisError) -> RecordError {
     match error.code() {
         Some("OOM") => RecordError::Full,
-        Some("WRONGTYPE") => RecordError::Stranger,
+        Some("WRONGTYPE") => RecordError::NotARecord,
         _ => RecordError::Down(error.to_string()),
     }
 }
 
 /// Where a node of a cluster sends who asks it for what another has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Elsewhere {
+pub(super) enum Redirect {
     /// There for good.
     Moved(String),
     /// There this once, announced by ASKING.
     Ask(String),
     /// Nowhere now: nothing was done.
-    Later(String),
+    TryAgain(String),
 }
 
-impl Elsewhere {
+impl Redirect {
     /// What a server's error says of this; `None` for one that has another reason.
     pub(super) fn of(error: &ServerError, asked: &str) -> Option<Self> {
         let node = || {
@@ -221,14 +221,14 @@ impl Elsewhere {
             if node.starts_with(':') { format!("{host}{node}") } else { node.to_owned() }
         };
         match error.kind()? {
-            ServerErrorKind::Moved => Some(Elsewhere::Moved(node())),
-            ServerErrorKind::Ask => Some(Elsewhere::Ask(node())),
+            ServerErrorKind::Moved => Some(Redirect::Moved(node())),
+            ServerErrorKind::Ask => Some(Redirect::Ask(node())),
             ServerErrorKind::TryAgain
             | ServerErrorKind::ClusterDown
             | ServerErrorKind::MasterDown
             | ServerErrorKind::ReadOnly
             | ServerErrorKind::NoScript
-            | ServerErrorKind::BusyLoading => Some(Elsewhere::Later(error.to_string())),
+            | ServerErrorKind::BusyLoading => Some(Redirect::TryAgain(error.to_string())),
             _ => None,
         }
     }

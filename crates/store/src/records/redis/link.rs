@@ -1,7 +1,7 @@
 //! A connection to one server.
 
 use super::commands::{Scripts, refused};
-use crate::records::pause::Pause;
+use crate::records::backoff::Backoff;
 use crate::records::{DatabaseTls, RecordError};
 use redis::{Client, Connection, ErrorKind, RedisError, ServerErrorKind, Value};
 use std::time::Duration;
@@ -18,24 +18,24 @@ pub struct LinkConfig {
 }
 
 /// A connection that is made when it is needed, and again after an error, with growing pauses in between.
-pub struct Link {
+pub struct RedisConnection {
     config: LinkConfig,
     connection: Option<Connection>,
     /// What the server at the other end of it calls the scripts that it was given there.
     scripts: Option<Scripts>,
-    pause: Pause,
+    pause: Backoff,
 }
 
-impl std::fmt::Debug for Link {
+impl std::fmt::Debug for RedisConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Link").field("connected", &self.connection.is_some()).finish_non_exhaustive()
     }
 }
 
-impl Link {
+impl RedisConnection {
     /// A way that is not taken yet.
     pub fn new(config: LinkConfig) -> Self {
-        Link { config, connection: None, scripts: None, pause: Pause::default() }
+        RedisConnection { config, connection: None, scripts: None, pause: Backoff::default() }
     }
 
     fn connect(&self) -> Result<Connection, RedisError> {
@@ -65,7 +65,7 @@ impl Link {
         match ask(&mut connection) {
             Ok(answer) => {
                 self.connection = Some(connection);
-                self.pause.worked();
+                self.pause.succeeded();
                 Ok(answer)
             }
             // The connection is sound, and whatever it was asked was refused.
@@ -74,7 +74,7 @@ impl Link {
                 Err(refused(&error))
             }
             // What was under way on it may come yet: it is not used any more.
-            Err(error) => Err(self.failed(RecordError::Silent(error.to_string()))),
+            Err(error) => Err(self.failed(RecordError::OutcomeUnknown(error.to_string()))),
         }
     }
 
@@ -82,7 +82,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// As [`Link::ask`]. Where the server has forgotten them, nothing was done, and they are given to it again next time.
+    /// As [`RedisConnection::ask`]. Where the server has forgotten them, nothing was done, and they are given to it again next time.
     pub(super) fn ask_scripts(
         &mut self,
         ask: impl FnOnce(&mut Connection, &Scripts) -> Result<Vec<Value>, RedisError>,

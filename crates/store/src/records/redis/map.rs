@@ -18,17 +18,17 @@ struct Range {
 
 /// The map, as one of the nodes has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Map {
+pub(super) struct SlotMap {
     ranges: Vec<Range>,
     /// Every node that was named.
     pub(super) nodes: Vec<String>,
 }
 
-impl Map {
+impl SlotMap {
     /// The map that a node answers to CLUSTER SLOTS; `None` if it is none.
     pub(super) fn of(answer: &Value, asked: &str) -> Option<Self> {
         let Value::Array(ranges) = answer else { return None };
-        let mut map = Map::default();
+        let mut map = SlotMap::default();
         for range in ranges {
             let Value::Array(range) = range else { return None };
             let [first, last, master, replicas @ ..] = &range[..] else { return None };
@@ -61,7 +61,7 @@ impl Map {
     }
 
     /// Whether a node is a master of fewer replicas than these.
-    pub(super) fn lacks(&self, node: &str, replicas: u16) -> bool {
+    pub(super) fn lacks_replicas(&self, node: &str, replicas: u16) -> bool {
         self.ranges.iter().any(|range| range.master == node && range.replicas < replicas)
     }
 
@@ -120,7 +120,7 @@ mod tests {
             |first, last, nodes: &[Value]| Value::Array([&[Value::Int(first), Value::Int(last)][..], nodes].concat());
         let upper = range(8192, 16383, &[node("b", 2)]);
         let lower = range(0, 8190, &[node("", 1), node("c", 3)]);
-        let map = Map::of(&Value::Array(vec![upper, lower]), "a:7000").unwrap();
+        let map = SlotMap::of(&Value::Array(vec![upper, lower]), "a:7000").unwrap();
         assert_eq!(map.nodes, ["a:1", "b:2", "c:3"]);
         assert_eq!((map.replicas("a:1"), map.replicas("b:2")), (1, 0));
         assert_eq!(map.master("123456789"), Some(("b:2", 0)), "slot 12739");
@@ -129,7 +129,7 @@ mod tests {
             let expected = if slot(&key) < 8191 { Some("a:1") } else { Some("b:2") };
             assert_eq!(of(&key).as_deref(), expected.filter(|_| slot(&key) != 8191));
         }
-        assert_eq!(Map::of(&Value::Int(1), "a:7000"), None);
-        assert_eq!(Map::of(&Value::Array(vec![range(0, 16384, &[node("a", 1)])]), "a:1"), None, "no such slot");
+        assert_eq!(SlotMap::of(&Value::Int(1), "a:7000"), None);
+        assert_eq!(SlotMap::of(&Value::Array(vec![range(0, 16384, &[node("a", 1)])]), "a:1"), None, "no such slot");
     }
 }

@@ -7,9 +7,9 @@ mod link;
 mod map;
 
 pub use cluster::{ClusterConfig, RedisCluster};
-pub use link::{Link, LinkConfig};
+pub use link::{LinkConfig, RedisConnection};
 
-use super::{Change, Found, Name, Operations, RecordError, Records};
+use super::{Change, Name, Operations, RecordError, RecordStore, StoredRecord};
 use crate::Version;
 use commands::Keys;
 use redis::Value;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Records in one Redis.
 #[derive(Debug)]
 pub struct RedisRecords {
-    link: Link,
+    link: RedisConnection,
     keys: Keys,
     operations: Operations,
 }
@@ -26,12 +26,16 @@ pub struct RedisRecords {
 impl RedisRecords {
     /// The records of a database whose keys begin like this, and that live so long.
     pub fn new(config: LinkConfig, prefix: &str, life: Duration) -> Self {
-        RedisRecords { link: Link::new(config), keys: Keys::new(prefix, life), operations: Operations::default() }
+        RedisRecords {
+            link: RedisConnection::new(config),
+            keys: Keys::new(prefix, life),
+            operations: Operations::default(),
+        }
     }
 }
 
-impl Records for RedisRecords {
-    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+impl RecordStore for RedisRecords {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
         let mut pipeline = redis::pipe();
         pipeline.ignore_errors();
         names.iter().for_each(|name| self.keys.load(&mut pipeline, *name));
@@ -59,7 +63,7 @@ impl Records for RedisRecords {
         answers.into_iter().zip(changes).map(|(answer, (_, change))| commands::changed(answer, change)).collect()
     }
 
-    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+    fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
         self.operations.round_trips += 1;
         let keys = &self.keys;
         self.link.ask(|connection| keys.numbers(collection, connection)).map(commands::once)

@@ -2,11 +2,11 @@
 //! associations in memory, and hosts behind the fabric, each a process. The kernel counts the CPU time of the balancer's
 //! thread.
 
-use crate::bench::host::cpu::{Cpu, EMULATOR};
+use crate::bench::host::cpu::{CpuBreakdown, EMULATOR};
 use crate::bench::host::messages::{CORE, find, options};
 use crate::bench::host::variants::UNSHED;
 use crate::cli::Failure;
-use crate::cluster::settings;
+use crate::cluster_roles::settings;
 use crate::config::Config;
 use crate::lab::core::{API, CONFIG, CoreOptions, prepare};
 use crate::lab::process::Process;
@@ -95,7 +95,7 @@ fn register(network: &Network, first: u32, ues: u32) -> Result<(), Failure> {
 
 /// CPU time of the balancer's thread so far, in us.
 fn balancer_us() -> Result<f64, Failure> {
-    Ok(Cpu::read(&[])?.balancer)
+    Ok(CpuBreakdown::read(&[])?.balancer)
 }
 
 /// NGAP messages so far, in both directions.

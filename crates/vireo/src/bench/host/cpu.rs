@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime};
 /// Name of the emulator's threads in the process of the core.
 pub(in crate::bench) const EMULATOR: &str = "emulator";
 
-/// CPU time in microseconds, by part. What is the core's is told by [`Cpu::core`].
+/// CPU time in microseconds, by part. What is the core's is told by [`CpuBreakdown::core`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(in crate::bench) struct Cpu {
+pub(in crate::bench) struct CpuBreakdown {
     /// The thread that takes messages to NFs and back.
     pub(super) host: f64,
     /// The thread with N2 and N4.
@@ -32,10 +32,10 @@ pub(in crate::bench) struct Cpu {
     pub(super) other: f64,
 }
 
-impl Cpu {
+impl CpuBreakdown {
     /// This process, in which core, UPF and emulator run, and the workers.
     pub(in crate::bench) fn read(workers: &[Worker]) -> Result<Self, Failure> {
-        let mut cpu = Cpu::default();
+        let mut cpu = CpuBreakdown::default();
         for task in fs::read_dir("/proc/self/task")? {
             let task = task?.path();
             let read = |file| fs::read_to_string(task.join(file));
@@ -86,11 +86,11 @@ impl Cpu {
     }
 
     fn parts(&mut self) -> [&mut f64; 8] {
-        let Cpu { host, balancer, crew, udm, workers, upf, emulator, other } = self;
+        let CpuBreakdown { host, balancer, crew, udm, workers, upf, emulator, other } = self;
         [host, balancer, crew, udm, workers, upf, emulator, other]
     }
 
-    fn with(mut self, mut other: Cpu, combine: impl Fn(f64, f64) -> f64) -> Cpu {
+    fn with(mut self, mut other: CpuBreakdown, combine: impl Fn(f64, f64) -> f64) -> CpuBreakdown {
         for (mine, theirs) in self.parts().into_iter().zip(other.parts()) {
             *mine = combine(*mine, *theirs);
         }
@@ -98,18 +98,18 @@ impl Cpu {
     }
 }
 
-impl Add for Cpu {
-    type Output = Cpu;
+impl Add for CpuBreakdown {
+    type Output = CpuBreakdown;
 
-    fn add(self, other: Cpu) -> Cpu {
+    fn add(self, other: CpuBreakdown) -> CpuBreakdown {
         self.with(other, |a, b| a + b)
     }
 }
 
-impl Sub for Cpu {
-    type Output = Cpu;
+impl Sub for CpuBreakdown {
+    type Output = CpuBreakdown;
 
-    fn sub(self, other: Cpu) -> Cpu {
+    fn sub(self, other: CpuBreakdown) -> CpuBreakdown {
         self.with(other, |a, b| a - b)
     }
 }
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn threads_are_told_apart() {
-        let mut cpu = Cpu::default();
+        let mut cpu = CpuBreakdown::default();
         for (thread, used) in [
             ("host", 1.0),
             ("balancer", 2.0),
@@ -178,7 +178,7 @@ mod tests {
         let used = thread.spawn(|| {
             let own = || microseconds(&fs::read_to_string("/proc/thread-self/schedstat").unwrap()).unwrap();
             while own() < 20_000.0 {}
-            Cpu::read(&[]).unwrap().emulator
+            CpuBreakdown::read(&[]).unwrap().emulator
         });
         assert!(used.unwrap().join().unwrap() >= 20_000.0);
         assert_eq!(microseconds("1500 7 3\n"), Some(1.5));

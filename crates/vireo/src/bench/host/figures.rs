@@ -1,6 +1,6 @@
 //! What `vireo bench host` says: each figure in both views side by side, with its mark.
 
-use super::cpu::Cpu;
+use super::cpu::CpuBreakdown;
 use super::million::Million;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub(super) struct Numbers {
     pub(super) figures: Vec<Figure>,
     /// CPU in microseconds by part of the core, for the core as it comes with messages in memory, the median of all
     /// runs.
-    pub(super) parts: BTreeMap<&'static str, Cpu>,
+    pub(super) parts: BTreeMap<&'static str, CpuBreakdown>,
     pub(super) million: Option<Million>,
     /// Whether every mark is met.
     pub(super) met: bool,
@@ -112,7 +112,7 @@ impl fmt::Display for Numbers {
             writeln!(f, "{}", format!("{name:<first$}  {messages:<second$}  {with_sctp}").trim_end())?;
         }
         for (what, cpu) in &self.parts {
-            let Cpu { host, balancer, crew, udm, workers, upf, emulator, .. } = cpu;
+            let CpuBreakdown { host, balancer, crew, udm, workers, upf, emulator, .. } = cpu;
             writeln!(
                 f,
                 "{what} (us): host {host:.1}, balancer {balancer:.1}, crew {crew:.1}, udm {udm:.1}, workers \
@@ -148,9 +148,9 @@ pub(super) fn cost(baseline: &[f64], ours: &[f64]) -> f64 {
 }
 
 /// The median of CPU by part.
-pub(super) fn median(runs: &[Cpu]) -> Cpu {
-    let of = |part: fn(&Cpu) -> f64| Measured::each(runs, part).map_or(f64::NAN, |m| m.median);
-    Cpu {
+pub(super) fn median(runs: &[CpuBreakdown]) -> CpuBreakdown {
+    let of = |part: fn(&CpuBreakdown) -> f64| Measured::each(runs, part).map_or(f64::NAN, |m| m.median);
+    CpuBreakdown {
         host: of(|c| c.host),
         balancer: of(|c| c.balancer),
         crew: of(|c| c.crew),
@@ -176,7 +176,10 @@ mod tests {
             window: 1,
             sctp: String::new(),
             figures,
-            parts: BTreeMap::from([("service request", Cpu { host: 4.0, workers: 9.0, ..Cpu::default() })]),
+            parts: BTreeMap::from([(
+                "service request",
+                CpuBreakdown { host: 4.0, workers: 9.0, ..CpuBreakdown::default() },
+            )]),
             million: None,
             met: true,
             notes: vec!["a note"],
@@ -209,7 +212,7 @@ mod tests {
 
     #[test]
     fn parts_have_medians_of_their_own() {
-        let cpu = |host, workers| Cpu { host, workers, ..Cpu::default() };
+        let cpu = |host, workers| CpuBreakdown { host, workers, ..CpuBreakdown::default() };
         let middle = median(&[cpu(1.0, 9.0), cpu(2.0, 7.0), cpu(3.0, 8.0)]);
         assert_eq!((middle.host, middle.workers, middle.core()), (2.0, 8.0, 10.0));
     }

@@ -1,7 +1,7 @@
 //! The view "messages in memory": the real core - balancer, host, worker processes, N4 and UPF - and the emulator in
 //! this process, joined by SCTP associations in memory, so that no SCTP stack is in the figures.
 
-use super::cpu::{Cpu, EMULATOR, Samples};
+use super::cpu::{CpuBreakdown, EMULATOR, Samples};
 use super::variants::{UNSHED, Variant};
 use crate::cli::Failure;
 use crate::config::Config;
@@ -62,15 +62,15 @@ pub(super) struct Size {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     /// CPU for each registration with PDU session.
-    pub(super) registration: Cpu,
+    pub(super) registration: CpuBreakdown,
     pub(super) registrations_per_s: f64,
     /// CPU for each service request and the release that follows it.
-    pub(super) cycle: Cpu,
+    pub(super) cycle: CpuBreakdown,
     pub(super) cycles_per_s: f64,
     /// CPU for each service request with its N4 exchange, as fast as the core does them.
-    pub(super) service: Cpu,
+    pub(super) service: CpuBreakdown,
     /// The same at a rate: threads sleep and wake more often.
-    pub(super) paced: Cpu,
+    pub(super) paced: CpuBreakdown,
     /// Latency at that rate, in microseconds.
     pub(super) service_p50_us: f64,
     pub(super) service_p99_us: f64,
@@ -89,8 +89,8 @@ pub(super) struct Running {
 /// What one run of the emulator came to.
 struct Run {
     report: Report,
-    cpu: Cpu,
-    samples: Samples<Cpu>,
+    cpu: CpuBreakdown,
+    samples: Samples<CpuBreakdown>,
 }
 
 impl Running {
@@ -165,7 +165,7 @@ impl Running {
             let sampler = scope.spawn(|| {
                 let mut samples = Samples::new();
                 while !ended.load(Ordering::Relaxed) {
-                    samples.add(Cpu::read(&self.workers)?);
+                    samples.add(CpuBreakdown::read(&self.workers)?);
                     std::thread::sleep(SAMPLE_EVERY);
                 }
                 Ok::<_, Failure>(samples)
@@ -193,26 +193,26 @@ impl Running {
     }
 
     /// On the emulator's thread. The CPU time is from before the gNBs connect until all UEs are where they stay.
-    fn run(&self, options: &Options) -> Result<(Report, Cpu), Failure> {
-        let before = Cpu::read(&self.workers)?;
+    fn run(&self, options: &Options) -> Result<(Report, CpuBreakdown), Failure> {
+        let before = CpuBreakdown::read(&self.workers)?;
         let mut used = Err(Failure("the emulator did not come to its end".into()));
         let open = |_| Ok(self.network.bind(&vireo_sctp::Config::default())?);
         let report = run_with(options, &open, &mut |progress| {
             if progress.phase == Phase::Settled {
-                used = Cpu::read(&self.workers).map(|now| now - before);
+                used = CpuBreakdown::read(&self.workers).map(|now| now - before);
             }
         })?;
         Ok((report, used?))
     }
 
     /// Registrations with session by so many UEs: CPU for each, and how many in a second.
-    fn register(&self, scenario: &'static Scenario, first: u32, ues: u32) -> Result<(Cpu, f64), Failure> {
+    fn register(&self, scenario: &'static Scenario, first: u32, ues: u32) -> Result<(CpuBreakdown, f64), Failure> {
         let run = self.emulate(&Options { idle: IDLE, ..options(scenario, first, ues)? })?;
         Ok((run.cpu.each(ues.into()), run.report.ues_per_second))
     }
 
     /// Service requests and releases, in a closed loop. `registration` is what the UEs' registrations cost.
-    fn cycles(&self, first: u32, requests: u32, registration: Cpu) -> Result<(Cpu, f64), Failure> {
+    fn cycles(&self, first: u32, requests: u32, registration: CpuBreakdown) -> Result<(CpuBreakdown, f64), Failure> {
         let rounds = requests.div_ceil(WINDOW).max(1);
         let run = self.emulate(&Options { rounds, idle: IDLE, ..options(find("idle-service")?, first, WINDOW)? })?;
         let done = run.report.service_requests as f64;
@@ -221,7 +221,13 @@ impl Running {
     }
 
     /// Service requests alone, at a rate: the releases come when all are done, which they are this long after the last.
-    fn service(&self, first: u32, requests: u32, rate: f64, apart: Duration) -> Result<(Cpu, f64, f64), Failure> {
+    fn service(
+        &self,
+        first: u32,
+        requests: u32,
+        rate: f64,
+        apart: Duration,
+    ) -> Result<(CpuBreakdown, f64, f64), Failure> {
         let duration = Duration::from_secs_f64(f64::from(requests) / rate);
         let dwell = duration + apart;
         let kinds = [(Activity::ServiceRequest, 1.0)];
@@ -282,7 +288,7 @@ pub(super) fn measure(variant: &Variant, size: Size) -> Result<Outcome, Failure>
 }
 
 /// Registrations alone with a concealed identity, by the name of a scenario.
-pub(super) fn concealed(variant: &Variant, scenario: &str, ues: u32) -> Result<Cpu, Failure> {
+pub(super) fn concealed(variant: &Variant, scenario: &str, ues: u32) -> Result<CpuBreakdown, Failure> {
     let warm_up = (ues / 10).max(WINDOW);
     let core = Running::start(variant, warm_up + ues)?;
     core.register(find(scenario)?, 0, warm_up)?;

@@ -17,7 +17,7 @@ pub(super) mod variants;
 use crate::cli::Failure;
 use crate::lab::core::UE_NETWORKS;
 use crate::lab::{Interrupt, Lab, create};
-use cpu::Cpu;
+use cpu::CpuBreakdown;
 use figures::{Figure, Numbers, cost, median};
 use messages::{Size, WINDOW};
 use std::collections::BTreeMap;
@@ -82,8 +82,8 @@ struct Messages {
     shared: [messages::Outcome; 2],
     eight: messages::Outcome,
     processes: messages::Outcome,
-    profile_a: Cpu,
-    profile_b: Cpu,
+    profile_a: CpuBreakdown,
+    profile_b: CpuBreakdown,
 }
 
 /// One run of the second view.
@@ -222,7 +222,7 @@ fn figures(in_memory: &[Messages], with_sctp: &[WithSctp]) -> Vec<Figure> {
         let rate = Figure::new(format!("service requests in a closed loop, {name}"), "1/s");
         all.push(rate.messages(m(&|r| of(r).cycles_per_s), None));
     }
-    let procedures: [Named<messages::Outcome, Cpu>; 3] = [
+    let procedures: [Named<messages::Outcome, CpuBreakdown>; 3] = [
         ("registration + session", |o| o.registration),
         ("service request", |o| o.service),
         ("service request and release", |o| o.cycle),
@@ -252,8 +252,8 @@ fn figures(in_memory: &[Messages], with_sctp: &[WithSctp]) -> Vec<Figure> {
 }
 
 /// Where the CPU time is spent.
-fn parts(in_memory: &[Messages]) -> BTreeMap<&'static str, Cpu> {
-    let of = |cpu: fn(&Messages) -> Cpu| median(&in_memory.iter().map(cpu).collect::<Vec<_>>());
+fn parts(in_memory: &[Messages]) -> BTreeMap<&'static str, CpuBreakdown> {
+    let of = |cpu: fn(&Messages) -> CpuBreakdown| median(&in_memory.iter().map(cpu).collect::<Vec<_>>());
     if in_memory.is_empty() {
         return BTreeMap::new();
     }

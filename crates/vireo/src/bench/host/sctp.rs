@@ -8,7 +8,7 @@ use super::variants::{EIGHT, UNSHED, Variant};
 use crate::cli::Failure;
 use crate::lab::core::{Core, CoreOptions};
 use crate::lab::emulator::{self, Emulated, EmulatorOptions, EmulatorResult, Load};
-use crate::lab::workers::{Holdings, holdings};
+use crate::lab::workers::{ResourceUse, holdings};
 use crate::lab::{Interrupt, Lab, create};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ pub(super) struct PerUe {
 
 impl PerUe {
     /// What so many more UEs have made of it.
-    pub(super) fn between(before: &Holdings, after: &Holdings, ues: f64) -> Self {
+    pub(super) fn between(before: &ResourceUse, after: &ResourceUse, ues: f64) -> Self {
         let each = |before: u64, after: u64| (after as f64 - before as f64) / ues;
         PerUe {
             shared: each(before.shared_bytes, after.shared_bytes),
@@ -325,8 +325,10 @@ mod tests {
 
     #[test]
     fn memory_is_counted_once_where_it_is_shared() {
-        let before = Holdings { parent_bytes: 1000, worker_bytes: 500, shared_bytes: 4000, ..Holdings::default() };
-        let after = Holdings { parent_bytes: 3000, worker_bytes: 400, shared_bytes: 24_000, ..Holdings::default() };
+        let before =
+            ResourceUse { parent_bytes: 1000, worker_bytes: 500, shared_bytes: 4000, ..ResourceUse::default() };
+        let after =
+            ResourceUse { parent_bytes: 3000, worker_bytes: 400, shared_bytes: 24_000, ..ResourceUse::default() };
         let per_ue = PerUe::between(&before, &after, 10.0);
         assert_eq!(per_ue, PerUe { shared: 2000.0, parent: 200.0, workers: -10.0 });
         assert_eq!(per_ue.all(), 2190.0);

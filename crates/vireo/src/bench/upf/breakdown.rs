@@ -16,7 +16,7 @@ use crate::lab::Interrupt;
 use crate::lab::process::{in_turns, on_processors};
 use std::time::{Duration, Instant};
 use vireo_datapath::DropReason;
-use vireo_traffic::circuit::{Circuit, CircuitError, Direction, Teids};
+use vireo_traffic::frame_loop::{Direction, FrameLoop, FrameLoopError, Teids};
 use vireo_types::Teid;
 
 /// Packets that are made in one go.
@@ -32,7 +32,7 @@ const LOST_AFTER: Duration = Duration::from_millis(50);
 
 /// A packet's time in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Parts {
+pub(crate) struct PacketTimeParts {
     /// From the interface to the worker, with the kernel's part of it.
     pub(crate) receive: f64,
     /// From the worker to the far end of a link.
@@ -43,7 +43,7 @@ pub(crate) struct Parts {
     pub(crate) other: f64,
 }
 
-impl Parts {
+impl PacketTimeParts {
     /// Whether it can be: a part that is less than nothing shows that something else ran beside another. What is not
     /// told by a part is little and may come out a little below nothing.
     fn can_be(&self) -> bool {
@@ -61,8 +61,8 @@ impl Parts {
     }
 
     /// The mean of two.
-    pub(crate) fn mean(self, with: Parts) -> Parts {
-        Parts {
+    pub(crate) fn mean(self, with: PacketTimeParts) -> PacketTimeParts {
+        PacketTimeParts {
             receive: f64::midpoint(self.receive, with.receive),
             send: f64::midpoint(self.send, with.send),
             compute: f64::midpoint(self.compute, with.compute),
@@ -73,7 +73,7 @@ impl Parts {
 
 /// What is measured on, and for how long.
 #[derive(Clone, Copy)]
-pub(crate) struct Bed<'a> {
+pub(crate) struct TestBed<'a> {
     pub(crate) network: &'a Network,
     pub(crate) processor: usize,
     /// Where the user plane's other threads are.
@@ -88,24 +88,24 @@ const WAYS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 /// By direction: uplink, downlink.
 type Both = [f64; 2];
 
-impl Bed<'_> {
+impl TestBed<'_> {
     /// A load that comes to its end at the far ends.
-    fn load(&self, teids: impl Into<Teids>) -> Result<Circuit, Failure> {
+    fn load(&self, teids: impl Into<Teids>) -> Result<FrameLoop, Failure> {
         let packets = self.network.packets(teids);
-        Ok(self.network.outside(|| Circuit::load(&self.network.ours, packets))??)
+        Ok(self.network.outside(|| FrameLoop::load(&self.network.ours, packets))??)
     }
 
     /// The time of a packet in ns, from where it is made to where `arrived` counts it.
     fn paced(
         &self,
-        load: &Circuit,
+        load: &FrameLoop,
         direction: Direction,
         ahead: u64,
-        arrived: impl Fn(&Circuit) -> Result<u64, CircuitError> + Send + Sync,
+        arrived: impl Fn(&FrameLoop) -> Result<u64, FrameLoopError> + Send + Sync,
     ) -> Result<f64, Failure> {
         self.interrupt.check()?;
         let (processor, span, sessions) = (self.processor, self.span, self.sessions);
-        let work = || -> Result<Option<f64>, CircuitError> {
+        let work = || -> Result<Option<f64>, FrameLoopError> {
             let mut source = load.source(direction, sessions)?;
             let (begin, mut seen) = (Instant::now(), arrived(load)?);
             // how many more may be on the way
@@ -136,7 +136,7 @@ impl Bed<'_> {
         nanoseconds.ok_or_else(|| Failure("packets are made and none of them arrives".into()))
     }
 
-    fn far(&self, load: &Circuit, ahead: u64) -> Result<Both, Failure> {
+    fn far(&self, load: &FrameLoop, ahead: u64) -> Result<Both, Failure> {
         self.both(|direction| {
             self.paced(load, direction, ahead, move |load| {
                 let counted = load.counted()?;
@@ -153,7 +153,7 @@ impl Bed<'_> {
     /// Making packets that end at the interface.
     fn made(&self) -> Result<Both, Failure> {
         let load = self.load(Teid(1))?;
-        let sink = Circuit::sink(&self.network.ours, self.network.packets(Teid(1)))?;
+        let sink = FrameLoop::sink(&self.network.ours, self.network.packets(Teid(1)))?;
         self.both(|direction| {
             self.paced(&load, direction, PLACES, |load| {
                 // asked as in all the others, so that it is in none of the differences
@@ -175,11 +175,11 @@ impl Bed<'_> {
     }
 
     /// A driver of user space, by direction.
-    pub(crate) fn driver(&self, driver: &Driver, compute: &mut Compute) -> Result<[Parts; 2], Failure> {
+    pub(crate) fn driver(&self, driver: &Driver, compute: &mut Compute) -> Result<[PacketTimeParts; 2], Failure> {
         sound(driver.name, || in_turns(|| self.driver_once(driver, compute))?)
     }
 
-    fn driver_once(&self, driver: &Driver, compute: &mut Compute) -> Result<[Parts; 2], Failure> {
+    fn driver_once(&self, driver: &Driver, compute: &mut Compute) -> Result<[PacketTimeParts; 2], Failure> {
         let ahead = driver.flight as u64;
         let made = self.made()?;
         let received = {
@@ -198,10 +198,10 @@ impl Bed<'_> {
             self.far(&self.load(Teid(1))?, ahead)?
         };
         let ours = self.ours(&driver.toml(self.network), ahead)?;
-        let mut parts = [Parts::default(); 2];
+        let mut parts = [PacketTimeParts::default(); 2];
         for (n, (direction, parts)) in WAYS.into_iter().zip(&mut parts).enumerate() {
             let compute = on_processors(&[self.processor], || compute.nanoseconds(direction, self.span))??;
-            *parts = Parts {
+            *parts = PacketTimeParts {
                 receive: received[n] - made[n],
                 send: sent[n] - received[n],
                 compute,
@@ -213,18 +213,23 @@ impl Bed<'_> {
 
     /// The program in the kernel, by direction: receiving and sending are one, and what it does between is told by the
     /// difference from a program that only moves headers.
-    pub(crate) fn xdp(&self) -> Result<[Parts; 2], Failure> {
+    pub(crate) fn xdp(&self) -> Result<[PacketTimeParts; 2], Failure> {
         sound("xdp", || in_turns(|| self.xdp_once())?)
     }
 
-    fn xdp_once(&self) -> Result<[Parts; 2], Failure> {
+    fn xdp_once(&self) -> Result<[PacketTimeParts; 2], Failure> {
         let made = self.made()?;
         let sent = {
-            let _bare = Circuit::bare(&self.network.ours, self.network.packets(Teid(1)))?;
+            let _bare = FrameLoop::bare(&self.network.ours, self.network.packets(Teid(1)))?;
             self.far(&self.load(Teid(1))?, PLACES)?
         };
         let ours = self.ours(&process::xdp(self.network), PLACES)?;
-        Ok([0, 1].map(|n| Parts { receive: 0.0, send: sent[n] - made[n], compute: ours[n] - sent[n], other: 0.0 }))
+        Ok([0, 1].map(|n| PacketTimeParts {
+            receive: 0.0,
+            send: sent[n] - made[n],
+            compute: ours[n] - sent[n],
+            other: 0.0,
+        }))
     }
 }
 
@@ -240,10 +245,13 @@ fn typical(marks: &[(Instant, u64)]) -> Option<f64> {
 }
 
 /// Measures until no part takes less than no time.
-fn sound(name: &str, mut measure: impl FnMut() -> Result<[Parts; 2], Failure>) -> Result<[Parts; 2], Failure> {
+fn sound(
+    name: &str,
+    mut measure: impl FnMut() -> Result<[PacketTimeParts; 2], Failure>,
+) -> Result<[PacketTimeParts; 2], Failure> {
     for _ in 0..ATTEMPTS {
         let ways = measure()?;
-        if ways.iter().all(Parts::can_be) {
+        if ways.iter().all(PacketTimeParts::can_be) {
             return Ok(ways);
         }
     }
@@ -266,13 +274,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_measured_again_and_then_refused() {
-        let part = |receive, send| Parts { receive, send, compute: 30.0, other: -20.0 };
+        let part = |receive, send| PacketTimeParts { receive, send, compute: 30.0, other: -20.0 };
         let mut all = [part(700.0, -100.0), part(500.0, 900.0)].into_iter();
         let good = sound("af-xdp", || Ok([part(0.0, 500.0), all.next().unwrap()])).unwrap();
         assert_eq!(good[1].send, 900.0);
         let error = sound("af-xdp", || Ok([part(-1.0, 500.0); 2])).unwrap_err();
         assert!(error.0.contains("measure again on an idle machine"), "{}", error.0);
-        let slow = Parts { other: -700.0, ..part(100.0, 500.0) };
+        let slow = PacketTimeParts { other: -700.0, ..part(100.0, 500.0) };
         assert!(!slow.can_be());
     }
 }

@@ -9,7 +9,7 @@ use vireo_datapath::{
     ALL_FLOWS, Action, DownlinkId, DownlinkRule, Limits, Locking, MemoryFrames, NextHop, Pool, Rate, Released,
     SharedTables, Tables, Tunnel, UplinkRule,
 };
-use vireo_traffic::circuit::{Direction, Packets, Teids};
+use vireo_traffic::frame_loop::{Direction, Packets, Teids};
 use vireo_types::{Instant, SessionAddress, Teid};
 
 /// Frames of a batch.

@@ -8,7 +8,7 @@ use crate::cli::Failure;
 use crate::lab::Interrupt;
 use crate::lab::process::on_processors;
 use vireo_datapath::{Bare, FrameIo, FramesConfig, Limits, Pool, Sockets, SocketsConfig, Tunnel, XdpMode};
-use vireo_traffic::circuit::{Circuit, Direction, Teids};
+use vireo_traffic::frame_loop::{Direction, FrameLoop, Teids};
 use vireo_types::Teid;
 
 /// A driver of user space.
@@ -91,7 +91,7 @@ impl Driver {
         sessions: u32,
         (processor, spans): (usize, Spans),
     ) -> Result<Both, Failure> {
-        let mut load = network.outside(|| Circuit::load(&network.ours, network.packets(teids.clone())))??;
+        let mut load = network.outside(|| FrameLoop::load(&network.ours, network.packets(teids.clone())))??;
         let mut one = |direction| {
             let mut round = Round::default();
             // on a machine that does something else meanwhile, a queue on the way may overflow

@@ -4,7 +4,7 @@ use super::network::Network;
 use crate::cli::Failure;
 use crate::lab::process::on_processors;
 use std::time::{Duration, Instant};
-use vireo_traffic::circuit::{Circuit, Counted, Direction};
+use vireo_traffic::frame_loop::{Direction, FrameLoop, LoopCounters};
 
 /// Frames in flight: what one poll of a veth interface takes.
 const FRAMES: usize = 64;
@@ -38,7 +38,7 @@ impl Cost {
 /// Both directions, one after the other, of `count` sessions from `first` on.
 pub(crate) fn both(
     network: &Network,
-    load: &mut Circuit,
+    load: &mut FrameLoop,
     sessions: (u32, u32),
     processor: usize,
     spans: Spans,
@@ -49,7 +49,7 @@ pub(crate) fn both(
 
 fn nanoseconds(
     network: &Network,
-    load: &mut Circuit,
+    load: &mut FrameLoop,
     direction: Direction,
     sessions: (u32, u32),
     processor: usize,
@@ -77,13 +77,13 @@ pub(crate) struct Round {
 /// Has so many frames go round, and looks at them for a while.
 pub(crate) fn round(
     network: &Network,
-    load: &mut Circuit,
+    load: &mut FrameLoop,
     direction: Direction,
     (first, count): (u32, u32),
     processor: usize,
     (frames, spans): (usize, Spans),
 ) -> Result<Round, Failure> {
-    let of = |counted: Counted| match direction {
+    let of = |counted: LoopCounters| match direction {
         Direction::Uplink => counted.uplink,
         Direction::Downlink => counted.downlink,
     };

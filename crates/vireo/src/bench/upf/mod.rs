@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use vireo_simulator::results::Bound::{self, AtLeast, AtMost};
 use vireo_simulator::results::{Figure, Machine, Measured, Summary};
-use vireo_traffic::circuit::{Circuit, Direction};
+use vireo_traffic::frame_loop::{Direction, FrameLoop};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -257,9 +257,9 @@ fn in_kernel(network: &Network, args: &Args, size: Size, interrupt: &Interrupt) 
     upf.establish_filtered(filtered, true, FILTERS)?;
     let teids = upf.teids.take().ok_or_else(|| Failure("the UPF has no sessions".into()))?;
     let packets = network.packets(teids);
-    let mut load = network.outside(|| Circuit::load(&network.ours, packets.clone()))??;
-    let mut bare_load = network.outside(|| Circuit::load(&network.bare, packets.clone()))??;
-    let _bare = Circuit::bare(&network.bare, packets)?;
+    let mut load = network.outside(|| FrameLoop::load(&network.ours, packets.clone()))??;
+    let mut bare_load = network.outside(|| FrameLoop::load(&network.bare, packets.clone()))??;
+    let _bare = FrameLoop::bare(&network.bare, packets)?;
     let mut runs = vec![];
     for run in 1..=args.runs() {
         interrupt.check()?;

@@ -10,7 +10,7 @@
 use crate::cli::Failure;
 use crate::lab::netns::{self, Netns};
 use std::net::Ipv4Addr;
-use vireo_traffic::circuit::{Ends, Interface, Packets, Teids};
+use vireo_traffic::frame_loop::{Interface, LinkPairs, Packets, Teids};
 
 /// The UPF on N3.
 pub(crate) const UPF_N3: Ipv4Addr = Ipv4Addr::new(192, 168, 127, 1);
@@ -33,9 +33,9 @@ pub(crate) struct Network {
     pub(crate) upf: Netns,
     outside: Netns,
     /// Where the UPF is.
-    pub(crate) ours: Ends,
+    pub(crate) ours: LinkPairs,
     /// Where nothing is but what it is compared with.
-    pub(crate) bare: Ends,
+    pub(crate) bare: LinkPairs,
 }
 
 impl Network {
@@ -55,7 +55,7 @@ impl Network {
             }
             let of = |netns: &Netns, name: &str| netns.run(|| Interface::of(name))?.map_err(Failure::from);
             let (n3, n6) = (of(&upf, &n3)?, of(&upf, &n6)?);
-            pairs.push(Ends { n3, n6, ran: of(&outside, &ran)?, dn: of(&outside, &dn)? });
+            pairs.push(LinkPairs { n3, n6, ran: of(&outside, &ran)?, dn: of(&outside, &dn)? });
         }
         let (Some(bare), Some(ours)) = (pairs.pop(), pairs.pop()) else {
             return Err(Failure("the network has no interfaces".into()));

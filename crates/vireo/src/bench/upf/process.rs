@@ -8,8 +8,8 @@ use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
-use vireo_traffic::circuit::Teids;
-use vireo_traffic::pfcp::{Established, Handovers, Session};
+use vireo_traffic::frame_loop::Teids;
+use vireo_traffic::pfcp::{Established, Session, TunnelUpdates};
 use vireo_types::Teid;
 
 /// Requests that are unanswered at a time.
@@ -109,8 +109,8 @@ impl Upf {
     /// Has the control plane give so many sessions a second another tunnel of this RAN node, until it is told to stop; says
     /// how many have one.
     pub(crate) fn hand_over(&mut self, gnb: Ipv4Addr, rate: f64, stop: &AtomicBool) -> Result<u64, Failure> {
-        let handovers = Handovers { seids: &self.seids, gnb, rate, window: WINDOW };
-        Ok(self.upf.plane.hand_over(&handovers, stop)?)
+        let handovers = TunnelUpdates { seids: &self.seids, gnb, rate, window: WINDOW };
+        Ok(self.upf.plane.update_tunnels(&handovers, stop)?)
     }
 
     /// Its memory in octets: resident, that of BPF maps which it has mapped included.

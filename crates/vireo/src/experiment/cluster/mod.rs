@@ -1,19 +1,19 @@
 //! Experiments with hosts behind a balancer, each in a namespace of its own.
 
-pub(super) mod agreement;
-pub(super) mod changes;
-pub(super) mod fig2d;
-pub(super) mod fig6;
-pub(super) mod fig7;
+pub(super) mod host_failure;
+pub(super) mod host_scaling;
+pub(super) mod recovery_time;
+pub(super) mod simulator_validation;
+pub(super) mod throughput;
 
-use super::session::{Session, Variant};
+use super::context::{ExperimentContext, Variant};
 use super::steady::{Outcome, Steady, unix_us};
 use super::variants;
 use crate::cli::Failure;
-use crate::lab::members::Fate;
+use crate::lab::members::HostFault;
 use std::time::Duration;
 use vireo_simulator::analysis::saturation;
-use vireo_simulator::analysis::timeline::{Around, around};
+use vireo_simulator::analysis::timeline::{EventImpact, around};
 
 /// As many as the paper has.
 const HOSTS: usize = 3;
@@ -39,31 +39,31 @@ const QUICK_LIMIT: f64 = 200.0;
 
 /// Which commits hosts copy to others, and what waits for that: a name, `[replication] mode` and `ack`.
 #[derive(Clone, Copy, Debug)]
-struct Copies(&'static str, &'static str, &'static str);
+struct ReplicationMode(&'static str, &'static str, &'static str);
 
-const NO_COPIES: Copies = Copies("no copies", "none", "none");
-const COLD_ONE: Copies = Copies("cold, ack one", "cold", "one");
-const HOT_ONE: Copies = Copies("hot, ack one", "hot", "one");
-const HOT_ALL: Copies = Copies("hot, ack all", "hot", "all");
+const NO_COPIES: ReplicationMode = ReplicationMode("no copies", "none", "none");
+const COLD_ONE: ReplicationMode = ReplicationMode("cold, ack one", "cold", "one");
+const HOT_ONE: ReplicationMode = ReplicationMode("hot, ack one", "hot", "one");
+const HOT_ALL: ReplicationMode = ReplicationMode("hot, ack all", "hot", "all");
 /// All that there are.
-const ALL_COPIES: [Copies; 7] = [
+const ALL_COPIES: [ReplicationMode; 7] = [
     NO_COPIES,
-    Copies("cold, ack none", "cold", "none"),
+    ReplicationMode("cold, ack none", "cold", "none"),
     COLD_ONE,
-    Copies("cold, ack all", "cold", "all"),
-    Copies("hot, ack none", "hot", "none"),
+    ReplicationMode("cold, ack all", "cold", "all"),
+    ReplicationMode("hot, ack none", "hot", "none"),
     HOT_ONE,
     HOT_ALL,
 ];
 
-impl Copies {
+impl ReplicationMode {
     /// Whether a host may fail and no UE be lost.
     fn is_safe(self) -> bool {
         self.1 == "hot" && self.2 != "none"
     }
 
     fn variant(self) -> Variant {
-        let Copies(name, mode, ack) = self;
+        let ReplicationMode(name, mode, ack) = self;
         let base = variants::decomposed(name, "NFs by slice and procedure on each host.", &[], 8, &[]);
         let replication = format!("\n[replication]\nmode = {mode:?}\nreplicas = {REPLICAS}\nack = {ack:?}\n");
         Variant { tables: base.tables.clone() + &replication, hosts: HOSTS, ..base }
@@ -79,12 +79,12 @@ fn stateful() -> Variant {
 
 /// With its hosts capped, as they are where there are fewer processors than hosts. Not in the short form, whose hosts may be
 /// slow by themselves.
-fn capped(session: &Session, variant: Variant) -> Variant {
+fn capped(session: &ExperimentContext, variant: Variant) -> Variant {
     Variant { host_part: (!session.quick).then_some(HOST_PART), ..variant }
 }
 
 /// Service requests with UEs that are as patient as the paper's.
-fn service_requests(session: &Session, rate: f64, seconds: f64) -> Steady {
+fn service_requests(session: &ExperimentContext, rate: f64, seconds: f64) -> Steady {
     Steady {
         kinds: vec![("service-request", 1.0)],
         rate,
@@ -100,9 +100,9 @@ fn service_requests(session: &Session, rate: f64, seconds: f64) -> Steady {
 
 /// The highest rate of a load, given by rate and seconds, that a cluster keeps up with; in the short form nobody searches.
 fn saturation(
-    session: &Session,
+    session: &ExperimentContext,
     variant: &Variant,
-    load: &dyn Fn(&Session, f64, f64) -> Steady,
+    load: &dyn Fn(&ExperimentContext, f64, f64) -> Steady,
 ) -> Result<f64, Failure> {
     if session.quick {
         return Ok(QUICK_LIMIT);
@@ -130,14 +130,14 @@ fn lines<'a, T>(variants: &'a [Variant], rounds: &'a [Vec<T>]) -> impl Iterator<
 
 /// What the failure of a host came to.
 #[derive(Debug)]
-struct Failed {
+struct HostFailureRun {
     outcome: Outcome,
     /// When it failed, in seconds of the timeline.
     at_s: f64,
-    around: Around,
+    around: EventImpact,
 }
 
-impl Failed {
+impl HostFailureRun {
     fn lost(&self) -> f64 {
         self.outcome.result.lost as f64
     }
@@ -160,12 +160,12 @@ impl Failed {
 
 /// A load on a cluster in which the host with the most UEs fails after `before_s`.
 fn host_fails(
-    session: &Session,
+    session: &ExperimentContext,
     variant: &Variant,
     load: &Steady,
-    fate: Fate,
+    fate: HostFault,
     before_s: f64,
-) -> Result<Failed, Failure> {
+) -> Result<HostFailureRun, Failure> {
     let mut core = session.core(variant, load.subscribers(), &[])?;
     let (mut failed, mut away) = (None, None);
     let outcome = session.steady(&mut core, load, &mut |core, since_s| {
@@ -184,14 +184,14 @@ fn host_fails(
     let Some(at_us) = failed else { return Err(Failure("the load was over before the host could fail".into())) };
     let at_s = (at_us as f64 - outcome.result.steady_began_unix_us as f64) / 1e6;
     let around = effect(&outcome, at_s);
-    Ok(Failed { outcome, at_s, around })
+    Ok(HostFailureRun { outcome, at_s, around })
 }
 
 /// What the fault did: to procedures that were due soon after it, and how long it lasted.
-fn effect(outcome: &Outcome, at_s: f64) -> Around {
+fn effect(outcome: &Outcome, at_s: f64) -> EventImpact {
     let bins = outcome.bins("all");
     let until = bins.last().map_or(0.0, |bin| bin.at_s);
-    Around { recovered_s: around(&bins, at_s, until - at_s).recovered_s, ..around(&bins, at_s, SOON_S) }
+    EventImpact { recovered_s: around(&bins, at_s, until - at_s).recovered_s, ..around(&bins, at_s, SOON_S) }
 }
 
 #[cfg(test)]
@@ -205,12 +205,12 @@ mod tests {
     use vireo_simulator::faults::Kind;
 
     /// A failure at 1 s after which the worst took so long, and so many were lost.
-    pub(super) fn failed(worst_ms: f64, lost: u64) -> Failed {
+    pub(super) fn failed(worst_ms: f64, lost: u64) -> HostFailureRun {
         let mut outcome = outcome(&[("service_request", 2)], Kind::Kill);
         outcome.result.lost = lost;
         outcome.timeline[11].1.max_ms = worst_ms;
         let around = effect(&outcome, 1.0);
-        Failed { outcome, at_s: 1.0, around }
+        HostFailureRun { outcome, at_s: 1.0, around }
     }
 
     fn read(variant: &Variant) -> Config {
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn every_way_to_copy_is_accepted_and_means_what_it_says() {
-        let of = |copies: Copies| read(&copies.variant()).cluster.replication;
+        let of = |copies: ReplicationMode| read(&copies.variant()).cluster.replication;
         let hot = of(HOT_ONE);
         assert_eq!((hot.mode, hot.ack, hot.replicas), (Mode::Hot, Ack::One, REPLICAS));
         assert_eq!((of(NO_COPIES).mode, of(COLD_ONE).mode, of(HOT_ALL).ack), (Mode::None, Mode::Cold, Ack::All));

@@ -87,7 +87,7 @@ fn carry_out(
         Event::Attach(session) => visitors.push_back(compute::add(tables, session, released)?),
         Event::Detach => {
             if let Some(user) = visitors.pop_front() {
-                tables.pause(&[user.teid], [user.downlink]);
+                tables.hold_packets(&[user.teid], [user.downlink]);
                 tables.remove_uplink(user.teid);
                 tables.remove_downlink(user.downlink, released);
             }

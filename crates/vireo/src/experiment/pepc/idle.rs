@@ -9,7 +9,7 @@ use vireo_datapath::{
     ALL_FLOWS, Action, DownlinkId, DownlinkRule, Event, Limits, MemoryFrames, Pool, Rate, Released, SharedTables,
     Tables, Tunnel, UplinkRule,
 };
-use vireo_traffic::circuit::Direction;
+use vireo_traffic::frame_loop::Direction;
 use vireo_types::{SessionAddress, Teid};
 
 /// The addresses of all users.
@@ -61,7 +61,7 @@ pub(super) fn measure(plane: &Plane, users: u32, hot_users: usize) -> Result<Idl
     let pool = Pool { ipv4: Some((NETWORK, LENGTH)), mtu: 1400, ..Pool::default() };
     let limits = Limits { records: users as usize, hot_users, ..Limits::default() };
     let mut tables = Tables::new(vec![pool], limits);
-    tables.divide();
+    tables.enable_steering();
     let tables = SharedTables::new(tables);
     let mut some = vec![];
     for first in (0..users).step_by(TOGETHER) {

@@ -7,13 +7,13 @@ use crate::bench::upf::compute::{Compute, Kind};
 use crate::bench::upf::kernel::{self, Cost, Spans};
 use crate::bench::upf::process::{self, Upf};
 use crate::cli::Failure;
-use crate::experiment::session::{Findings, each};
+use crate::experiment::context::{Findings, each};
 use crate::experiment::{Experiment, Plane, Run};
 use crate::lab::process::on_processors;
 use std::time::Duration;
 use vireo_simulator::results::plot::{Axis, BarSeries, Bars};
 use vireo_simulator::results::{Bound, Configuration, Figure, Table};
-use vireo_traffic::circuit::{Circuit, Direction};
+use vireo_traffic::frame_loop::{Direction, FrameLoop};
 
 pub(in crate::experiment) const EXPERIMENT: Experiment = Experiment {
     name: "pepc-iot",
@@ -42,13 +42,13 @@ fn of_sst(sst: u8, profile: &str) -> String {
 
 /// One run: ns a packet by path and profile, octets a session and octets of a UE's record by profile.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct ProfileResult {
     packets: [[Cost; PROFILES.len()]; PATHS.len()],
     octets: [f64; PROFILES.len()],
     records: [f64; PROFILES.len()],
 }
 
-impl Seen {
+impl ProfileResult {
     /// How many times the packets go: of one direction, or of both in turn.
     fn gain(&self, path: usize, of: Part) -> f64 {
         let [full, iot] = self.packets[path];
@@ -70,7 +70,7 @@ fn run(plane: &Plane) -> Result<Findings, Failure> {
     let mut runs = vec![];
     for n in 1..=plane.runs {
         eprintln!("experiment: run {n} of {}", plane.runs);
-        let mut seen = Seen::default();
+        let mut seen = ProfileResult::default();
         for (path, several) in [(0, true), (1, false)] {
             seen.packets[path] = in_memory(plane, several)?;
         }
@@ -81,7 +81,7 @@ fn run(plane: &Plane) -> Result<Findings, Failure> {
             seen.records[place] = octets_of_records(&of_sst(1, profile), if plane.quick { 100 } else { 2_000 })?;
         }
         let gains = [0, 1, 2].map(|path| seen.gain(path, both));
-        let Seen { octets, records, .. } = seen;
+        let ProfileResult { octets, records, .. } = seen;
         eprintln!(
             "experiment: {gains:.2?} times the packets, {octets:.0?} octets a session, {records:.0?} a UE's record"
         );
@@ -133,7 +133,7 @@ fn in_kernel(plane: &Plane, profile: &str) -> Result<(Cost, f64), Failure> {
     let all = establish(&mut upf, users / 2, users)?;
     let teids = upf.teids.take().ok_or_else(|| Failure("the UPF has no sessions".into()))?;
     let packets = plane.network.packets(teids);
-    let mut load = plane.network.outside(|| Circuit::load(&plane.network.ours, packets))??;
+    let mut load = plane.network.outside(|| FrameLoop::load(&plane.network.ours, packets))??;
     let (warm_up, window) = if plane.quick { (30, 100) } else { (150, 1_000) };
     let spans = Spans { warm_up: Duration::from_millis(warm_up), window: Duration::from_millis(window) };
     let cost = kernel::both(&plane.network, &mut load, (0, users), data, spans)?;
@@ -142,7 +142,7 @@ fn in_kernel(plane: &Plane, profile: &str) -> Result<(Cost, f64), Failure> {
     Ok((cost, all.saturating_sub(half) as f64 / f64::from(users - users / 2)))
 }
 
-fn findings(runs: &[Seen], users: u32) -> Result<Findings, Failure> {
+fn findings(runs: &[ProfileResult], users: u32) -> Result<Findings, Failure> {
     let mut figures = vec![];
     let mut table = Table::new(&["run", "path", "profile", "uplink_ns", "downlink_ns"]);
     for (path, name) in PATHS.iter().enumerate() {
@@ -150,12 +150,12 @@ fn findings(runs: &[Seen], users: u32) -> Result<Findings, Failure> {
             let figure = Figure::new(
                 format!("{name}, {way}, packets with iot over full"),
                 "ratio",
-                each(runs, |run: &Seen| run.gain(path, of))?,
+                each(runs, |run: &ProfileResult| run.gain(path, of))?,
             );
             let papers = way == WAYS[2].0;
             figures.push(if papers { figure.paper(Bound::AtMost(PAPERS), "PEPC slice") } else { figure });
             for (place, (profile, _)) in PROFILES.iter().enumerate() {
-                let cost = each(runs, |run: &Seen| of(run.packets[path][place]))?;
+                let cost = each(runs, |run: &ProfileResult| of(run.packets[path][place]))?;
                 figures.push(Figure::new(format!("{name}, {way}, {profile}"), "ns", cost));
             }
         }
@@ -167,17 +167,17 @@ fn findings(runs: &[Seen], users: u32) -> Result<Findings, Failure> {
         }
     }
     for (place, (profile, _)) in PROFILES.iter().enumerate() {
-        let octets = each(runs, |run: &Seen| run.octets[place])?;
+        let octets = each(runs, |run: &ProfileResult| run.octets[place])?;
         figures.push(Figure::new(
             format!("{profile}, octets a session in the user plane, control and data"),
             "B",
             octets,
         ));
-        let records = each(runs, |run: &Seen| run.records[place])?;
+        let records = each(runs, |run: &ProfileResult| run.records[place])?;
         figures.push(Figure::new(format!("{profile}, octets of a UE's record in the state region"), "B", records));
     }
     let series = PROFILES.iter().enumerate().map(|(place, (profile, _))| {
-        let value = |path: usize| each(runs, |run: &Seen| both(run.packets[path][place])).map(Some);
+        let value = |path: usize| each(runs, |run: &ProfileResult| both(run.packets[path][place])).map(Some);
         let values = (0..PATHS.len()).map(value).collect::<Result<_, _>>()?;
         Ok(BarSeries { name: (*profile).into(), values, paper: vec![None; PATHS.len()] })
     });
@@ -219,8 +219,11 @@ mod tests {
     fn a_gain_is_that_of_packets_in_the_same_time() {
         let cost = |uplink, downlink| Cost { uplink, downlink };
         let of = [cost(30.0, 50.0), cost(20.0, 40.0)];
-        let runs =
-            [Seen { packets: [of, of, [cost(300.0, 300.0); 2]], octets: [900.0, 800.0], records: [384.0, 320.0] }; 3];
+        let runs = [ProfileResult {
+            packets: [of, of, [cost(300.0, 300.0); 2]],
+            octets: [900.0, 800.0],
+            records: [384.0, 320.0],
+        }; 3];
         let found = findings(&runs, 250_000).unwrap();
         let figure = |name: &str| found.figures.iter().find(|figure| figure.name == name).unwrap();
         assert_eq!(figure("user space, uplink, packets with iot over full").ours.median, 1.5);

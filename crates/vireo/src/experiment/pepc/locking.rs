@@ -3,7 +3,7 @@
 
 use super::{Load, PAPER, Sides, Slice, processors, side_by_side, users};
 use crate::cli::Failure;
-use crate::experiment::session::{Findings, each};
+use crate::experiment::context::{Findings, each};
 use crate::experiment::{Experiment, Plane, Run};
 use std::time::Duration;
 use vireo_datapath::Locking;

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use vireo_datapath::Locking;
 use vireo_simulator::results::Measured;
-use vireo_traffic::circuit::Direction;
+use vireo_traffic::frame_loop::Direction;
 
 /// Users, as the paper's.
 const USERS: u32 = 250_000;
@@ -75,9 +75,9 @@ pub(super) struct Done {
 }
 
 /// Whoever has no part in signalling.
-pub(super) struct Nobody;
+pub(super) struct NoSignalling;
 
-impl Signalling for Nobody {
+impl Signalling for NoSignalling {
     fn work(&mut self, _: u64) -> Result<Done, Failure> {
         Ok(Done::default())
     }
@@ -180,7 +180,7 @@ pub(super) fn side_by_side(
     span: Duration,
     places: (usize, usize),
 ) -> Result<Sides, Failure> {
-    let between = Between { load, alone: places.0 == places.1, ..Between::default() };
+    let between = SharedCounters { load, alone: places.0 == places.1, ..SharedCounters::default() };
     std::thread::scope(|scope| {
         let beside = scope.spawn(|| on_processors(&[places.1], || between.signal(control)));
         let packets = on_processors(&[places.0], || {
@@ -195,7 +195,7 @@ pub(super) fn side_by_side(
 }
 
 /// What both sides know of each other while they are measured.
-struct Between {
+struct SharedCounters {
     load: Load,
     /// They share the only processor.
     alone: bool,
@@ -209,9 +209,9 @@ struct Between {
     began: Instant,
 }
 
-impl Default for Between {
+impl Default for SharedCounters {
     fn default() -> Self {
-        Between {
+        SharedCounters {
             load: Load::Most,
             alone: false,
             stop: AtomicBool::new(false),
@@ -223,7 +223,7 @@ impl Default for Between {
     }
 }
 
-impl Between {
+impl SharedCounters {
     /// Events that may be under way.
     fn due(&self) -> u64 {
         let due = match self.load {

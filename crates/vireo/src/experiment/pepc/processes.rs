@@ -9,7 +9,7 @@ use crate::experiment::Plane;
 use crate::lab::process::on_processors;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use vireo_traffic::circuit::{Circuit, Direction};
+use vireo_traffic::frame_loop::{Direction, FrameLoop};
 
 /// Frames in flight: what one poll of a veth interface takes.
 const FRAMES: usize = 64;
@@ -18,14 +18,14 @@ const TURNS: usize = 4;
 
 /// What was seen.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct SignallingResult {
     /// Packets a second by turns: those of odd numbers are with events.
     pub(super) rates: Vec<f64>,
     /// Events a second of those turns.
     pub(super) events: f64,
 }
 
-impl Seen {
+impl SignallingResult {
     /// Packets a second without events.
     pub(super) fn alone(&self) -> f64 {
         median(self.rates.iter().step_by(2).copied())
@@ -45,7 +45,7 @@ pub(super) fn measure(
     rate: f64,
     span: Duration,
     (data, control): (usize, usize),
-) -> Result<Seen, Failure> {
+) -> Result<SignallingResult, Failure> {
     let mut upf = Upf::start(&plane.network, &[control], users, &xdp(&plane.network), &plane.interrupt)?;
     upf.establish(0..users, false)?;
     let teids = upf.teids.take().ok_or_else(|| Failure("the UPF has no sessions".into()))?;
@@ -53,11 +53,11 @@ pub(super) fn measure(
     upf.workers_on(data)?;
     upf.signalling_on(control)?;
     let packets = plane.network.packets(teids);
-    let mut load = plane.network.outside(|| Circuit::load(&plane.network.ours, packets))??;
+    let mut load = plane.network.outside(|| FrameLoop::load(&plane.network.ours, packets))??;
     load.run(0, users)?;
     plane.network.outside(|| on_processors(&[data], || load.inject(Direction::Downlink, 0, FRAMES)))???;
     std::thread::sleep(span / 2);
-    let (mut seen, mut events) = (Seen::default(), vec![]);
+    let (mut seen, mut events) = (SignallingResult::default(), vec![]);
     for turn in 0..2 * TURNS - 1 {
         plane.interrupt.check()?;
         if turn % 2 == 0 {
@@ -84,7 +84,7 @@ pub(super) fn measure(
 }
 
 /// Packets a second.
-fn watch(load: &Circuit, span: Duration) -> Result<f64, Failure> {
+fn watch(load: &FrameLoop, span: Duration) -> Result<f64, Failure> {
     let (began, before) = (Instant::now(), load.counted()?.downlink);
     std::thread::sleep(span);
     let (passed, packets) = (began.elapsed(), load.counted()?.downlink - before);
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn turns_with_events_are_held_against_both_neighbours() {
-        let seen = Seen { rates: vec![100.0, 99.0, 98.0, 90.0, 102.0, 101.0, 98.0], events: 1e4 };
+        let seen = SignallingResult { rates: vec![100.0, 99.0, 98.0, 90.0, 102.0, 101.0, 98.0], events: 1e4 };
         assert_eq!((seen.alone(), seen.kept()), (99.0, 1.0));
     }
 }

@@ -2,11 +2,11 @@
 //! a slice reaches, with both sides on processors of their own and on one, and what is reached by other ways to share its
 //! state, and by a core whose state is split by function.
 
-use super::processes::{self, Seen};
+use super::processes::{self, SignallingResult};
 use super::split::{Carrier, Split};
 use super::{Load, PAPER, Packets, Sides, Signalling, Slice, median, processors, side_by_side, users};
 use crate::cli::Failure;
-use crate::experiment::session::{Findings, each};
+use crate::experiment::context::{Findings, each};
 use crate::experiment::{Experiment, Plane, Run};
 use std::time::Duration;
 use vireo_datapath::Locking;
@@ -170,7 +170,9 @@ fn sweep(plane: &Plane, subject: &Subject, span: Duration, places: (usize, usize
             let Slice { mut data, mut control } = Slice::new(plane, locking, together)?;
             of(plane, &mut data, &mut control, span, places)
         }
-        Kind::OneProcessor => of(plane, &mut Slice::new(plane, Locking::Fine, 1)?, &mut super::Nobody, span, places),
+        Kind::OneProcessor => {
+            of(plane, &mut Slice::new(plane, Locking::Fine, 1)?, &mut super::NoSignalling, span, places)
+        }
         Kind::Split(carrier) => {
             let Split { mut gateways, mut mme } = Split::new(&plane.network, users(plane), carrier)?;
             of(plane, &mut gateways, &mut mme, span, places)
@@ -178,7 +180,12 @@ fn sweep(plane: &Plane, subject: &Subject, span: Duration, places: (usize, usize
     }
 }
 
-fn findings(runs: &[Sweeps], apart: &[Seen], users: u32, (data, control): (usize, usize)) -> Result<Findings, Failure> {
+fn findings(
+    runs: &[Sweeps],
+    apart: &[SignallingResult],
+    users: u32,
+    (data, control): (usize, usize),
+) -> Result<Findings, Failure> {
     let mut figures = vec![];
     for (place, subject) in SUBJECTS.iter().enumerate() {
         let named = |what: &str| format!("{}, {what}", subject.name);
@@ -220,9 +227,9 @@ fn findings(runs: &[Sweeps], apart: &[Seen], users: u32, (data, control): (usize
         figures.push(Figure::new(format!("slice, batches over slice, 1:{packets}"), "ratio", ratio));
     }
     figures.push(Figure::new("slice, one processor over split, sockets, 1:100", "ratio", over));
-    figures.push(Figure::new("processes, no events, packets", "1/s", each(apart, Seen::alone)?));
+    figures.push(Figure::new("processes, no events, packets", "1/s", each(apart, SignallingResult::alone)?));
     let (name, _) = RATES[0];
-    figures.push(Figure::new(format!("processes, {name}, of those"), "ratio", each(apart, Seen::kept)?));
+    figures.push(Figure::new(format!("processes, {name}, of those"), "ratio", each(apart, SignallingResult::kept)?));
     figures.push(Figure::new(format!("processes, {name}, events"), "1/s", each(apart, |seen| seen.events)?));
     let lines = SUBJECTS.iter().enumerate().map(|(place, subject)| {
         let point = |n: usize| each(runs, |run| run[place].at(n) / 1e6).map(|rate| (1.0 / RATIOS[n], rate.median));
@@ -333,7 +340,7 @@ mod tests {
         let mut run = std::array::from_fn(|_| sweep(1000, 900));
         run[SOCKETS] = sweep(600, 250);
         run[QUEUES] = sweep(600, 310);
-        let apart = Seen { rates: vec![100.0, 99.0, 100.0], events: 1e4 };
+        let apart = SignallingResult { rates: vec![100.0, 99.0, 100.0], events: 1e4 };
         let found = findings(&[run], &[apart], 250_000, (0, 1)).unwrap();
         let figure = |name: &str| found.figures.iter().find(|figure| figure.name == name).unwrap();
         let kept = figure("slice, 10K events/s, of those");

@@ -5,7 +5,7 @@ use super::idle::{self, Idle};
 use super::{PAPER, Worked, processors};
 use crate::bench::upf::compute::{BATCH, Compute, Kind};
 use crate::cli::Failure;
-use crate::experiment::session::{Findings, each};
+use crate::experiment::context::{Findings, each};
 use crate::experiment::{Experiment, Plane, Run};
 use crate::lab::process::on_processors;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use vireo_datapath::{Limits, SharedTables, Tables};
 use vireo_simulator::results::plot::{Axis, BarSeries, Bars};
 use vireo_simulator::results::{Bound, Configuration, Figure, Table};
-use vireo_traffic::circuit::Direction;
+use vireo_traffic::frame_loop::Direction;
 
 pub(in crate::experiment) const EXPERIMENT: Experiment = Experiment {
     name: "pepc-two-level",

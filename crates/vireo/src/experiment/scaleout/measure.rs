@@ -1,14 +1,14 @@
 //! What a UPF with so many modules carries.
 
-use super::Mode;
+use super::InterfaceMode;
 use super::network::{FIRST_UE, Network};
 use crate::cli::Failure;
-use crate::experiment::session::Session;
+use crate::experiment::context::ExperimentContext;
 use crate::lab::process::on_processors;
 use crate::lab::upf::Upf;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
-use vireo_traffic::circuit::{Circuit, Counted, Direction, Teids};
+use vireo_traffic::frame_loop::{Direction, FrameLoop, LoopCounters, Teids};
 use vireo_traffic::pfcp;
 use vireo_types::Teid;
 
@@ -36,7 +36,7 @@ impl Rates {
 
 /// Starts a UPF on the network, sets the users' sessions up, and measures each module with all of them at work.
 pub(super) fn measure(
-    session: &Session,
+    session: &ExperimentContext,
     network: &Network<'_>,
     processors: usize,
     users: u32,
@@ -49,7 +49,7 @@ pub(super) fn measure(
     let mut loads = vec![];
     for (place, (ends, teids)) in network.ends.iter().zip(teids).enumerate() {
         let packets = network.packets(place, first_ue(place, per_place), teids);
-        loads.push(network.outside(|| Circuit::load(ends, packets))??);
+        loads.push(network.outside(|| FrameLoop::load(ends, packets))??);
     }
     let window = Duration::from_millis(if session.quick { 200 } else { 2000 });
     let rates = go_round(network, &mut loads, per_place, window)?;
@@ -96,10 +96,10 @@ fn establish(network: &Network<'_>, upf: &mut Upf, per_place: u32) -> Result<Vec
 }
 
 /// What each module has counted: its circuit, or its processor.
-fn counted(network: &Network<'_>, loads: &[Circuit]) -> Result<Vec<Counted>, Failure> {
+fn counted(network: &Network<'_>, loads: &[FrameLoop]) -> Result<Vec<LoopCounters>, Failure> {
     match network.mode() {
-        Mode::Separate => Ok(loads.iter().map(Circuit::counted).collect::<Result<_, _>>()?),
-        Mode::Fanout => {
+        InterfaceMode::Separate => Ok(loads.iter().map(FrameLoop::counted).collect::<Result<_, _>>()?),
+        InterfaceMode::Fanout => {
             let mut counted = loads[0].counted_by_processor()?;
             counted.truncate(network.modules());
             Ok(counted)
@@ -110,7 +110,7 @@ fn counted(network: &Network<'_>, loads: &[Circuit]) -> Result<Vec<Counted>, Fai
 /// Lets the frames of all modules go round and counts them.
 fn go_round(
     network: &Network<'_>,
-    loads: &mut [Circuit],
+    loads: &mut [FrameLoop],
     sessions: u32,
     window: Duration,
 ) -> Result<Vec<Rates>, Failure> {

@@ -4,7 +4,7 @@
 mod measure;
 pub(super) mod network;
 
-use super::session::{Findings, Session};
+use super::context::{ExperimentContext, Findings};
 use super::{Experiment, Run};
 use crate::cli::Failure;
 use measure::{Rates, measure};
@@ -31,34 +31,34 @@ const LINEAR: f64 = 0.9;
 
 /// How packets are divided among modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum InterfaceMode {
     /// By interfaces: each module has its own, and its own N3 address.
     Separate,
     /// By queues: all modules share interfaces and address.
     Fanout,
 }
 
-impl Mode {
-    const ALL: [Mode; 2] = [Mode::Separate, Mode::Fanout];
+impl InterfaceMode {
+    const ALL: [InterfaceMode; 2] = [InterfaceMode::Separate, InterfaceMode::Fanout];
 
     fn name(self) -> &'static str {
         match self {
-            Mode::Separate => "separate interfaces",
-            Mode::Fanout => "fanout",
+            InterfaceMode::Separate => "separate interfaces",
+            InterfaceMode::Fanout => "fanout",
         }
     }
 
     fn about(self) -> &'static str {
         match self {
-            Mode::Separate => "A pair of interfaces and an N3 address for each module ([[datapath.module]]).",
-            Mode::Fanout => "One pair of interfaces and one address, with a queue for each module.",
+            InterfaceMode::Separate => "A pair of interfaces and an N3 address for each module ([[datapath.module]]).",
+            InterfaceMode::Fanout => "One pair of interfaces and one address, with a queue for each module.",
         }
     }
 
     fn source(self) -> &'static str {
         match self {
-            Mode::Separate => "figure 9, SR-IOV functions",
-            Mode::Fanout => "figure 10, PACKET_FANOUT",
+            InterfaceMode::Separate => "figure 9, SR-IOV functions",
+            InterfaceMode::Fanout => "figure 10, PACKET_FANOUT",
         }
     }
 }
@@ -79,7 +79,7 @@ fn steps(processors: usize) -> Vec<(usize, bool)> {
 
 /// What was measured with so many modules.
 struct Point {
-    mode: Mode,
+    mode: InterfaceMode,
     modules: usize,
     oversubscribed: bool,
     rates: Vec<Rates>,
@@ -92,14 +92,14 @@ impl Point {
     }
 }
 
-fn run(session: &Session) -> Result<Findings, Failure> {
+fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let users = if session.quick { QUICK_USERS } else { USERS };
     let mut configurations = vec![];
     let rounds = session.repeat("scale-out", |_| {
         let mut points = vec![];
         configurations.clear();
-        for mode in Mode::ALL {
+        for mode in InterfaceMode::ALL {
             for (modules, oversubscribed) in steps(processors) {
                 session.interrupt.check()?;
                 let network = Network::build(&session.lab, mode, modules)?;
@@ -131,7 +131,7 @@ fn each(rounds: &[Vec<Point>], place: usize, value: impl Fn(&[Point], &Point) ->
 }
 
 /// What one module of this mode does in the same round.
-fn single(points: &[Point], mode: Mode) -> f64 {
+fn single(points: &[Point], mode: InterfaceMode) -> f64 {
     points.iter().find(|point| point.mode == mode && point.modules == 1).map_or(f64::NAN, Point::total)
 }
 
@@ -163,9 +163,10 @@ fn figures(rounds: &[Vec<Point>]) -> Vec<Figure> {
 fn chart(rounds: &[Vec<Point>]) -> Chart {
     let title = "Throughput by modules";
     let chart = Chart::new(title, Axis::linear("modules"), Axis::linear("million packets per second each way"));
-    let places: Vec<(Mode, usize)> = rounds.first().into_iter().flatten().map(|p| (p.mode, p.modules)).collect();
+    let places: Vec<(InterfaceMode, usize)> =
+        rounds.first().into_iter().flatten().map(|p| (p.mode, p.modules)).collect();
     let most = places.iter().map(|(_, modules)| *modules).max().unwrap_or(1) as f64;
-    let mut chart = Mode::ALL.into_iter().fold(chart, |chart, mode| {
+    let mut chart = InterfaceMode::ALL.into_iter().fold(chart, |chart, mode| {
         let of_mode = places.iter().enumerate().filter(|(_, (other, _))| *other == mode);
         let points = of_mode.filter_map(|(place, (_, modules))| {
             each(rounds, place, |_, point| point.total()).map(|total| (*modules as f64, total.median / 1e6))
@@ -237,7 +238,7 @@ mod tests {
         };
         let round = |one: f64, two: f64, over: bool| {
             let of = |mode| vec![point(mode, 1, false, one), point(mode, 2, over, two)];
-            Mode::ALL.into_iter().flat_map(of).collect::<Vec<_>>()
+            InterfaceMode::ALL.into_iter().flat_map(of).collect::<Vec<_>>()
         };
         let figures = figures(&[round(1e6, 0.95e6, false), round(2e6, 1.7e6, false)]);
         let linear = figures.iter().find(|figure| figure.unit == "ratio").unwrap();

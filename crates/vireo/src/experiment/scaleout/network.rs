@@ -7,12 +7,12 @@
 //!              +-- dn1  ===== n6x1 --+
 //! ```
 
-use super::Mode;
+use super::InterfaceMode;
 use crate::cli::Failure;
 use crate::lab::Lab;
 use crate::lab::netns::{self, Netns};
 use std::net::Ipv4Addr;
-use vireo_traffic::circuit::{Ends, Interface, Packets, Teids};
+use vireo_traffic::frame_loop::{Interface, LinkPairs, Packets, Teids};
 
 /// Octets of the users' packets, as the paper's.
 pub(in crate::experiment) const LENGTH: u16 = 128;
@@ -26,10 +26,10 @@ const FIRST_N6: u8 = 110;
 /// The interfaces while they exist.
 pub(in crate::experiment) struct Network<'l> {
     lab: &'l Lab,
-    mode: Mode,
+    mode: InterfaceMode,
     modules: usize,
     /// One for each module, or for all of them.
-    pub(in crate::experiment) ends: Vec<Ends>,
+    pub(in crate::experiment) ends: Vec<LinkPairs>,
 }
 
 fn of_n3(place: usize, host: u8) -> Ipv4Addr {
@@ -42,11 +42,11 @@ fn of_n6(place: usize, host: u8) -> Ipv4Addr {
 
 impl<'l> Network<'l> {
     /// Builds it in the lab: the UPF's namespace is the core's, and the outside is the RAN's.
-    pub(in crate::experiment) fn build(lab: &'l Lab, mode: Mode, modules: usize) -> Result<Self, Failure> {
+    pub(in crate::experiment) fn build(lab: &'l Lab, mode: InterfaceMode, modules: usize) -> Result<Self, Failure> {
         let mut network = Network { lab, mode, modules, ends: vec![] };
         let (pairs, queues) = match mode {
-            Mode::Separate => (modules, 1),
-            Mode::Fanout => (1, modules),
+            InterfaceMode::Separate => (modules, 1),
+            InterfaceMode::Fanout => (1, modules),
         };
         let (upf, outside) = (&lab.core, &lab.ran);
         let many = format!("numrxqueues {queues} numtxqueues {queues}");
@@ -62,7 +62,8 @@ impl<'l> Network<'l> {
                 }
             }
             let of = |netns: &Netns, name: &str| netns.run(|| Interface::of(name))?.map_err(Failure::from);
-            let ends = Ends { n3: of(upf, &n3)?, n6: of(upf, &n6)?, ran: of(outside, &ran)?, dn: of(outside, &dn)? };
+            let ends =
+                LinkPairs { n3: of(upf, &n3)?, n6: of(upf, &n6)?, ran: of(outside, &ran)?, dn: of(outside, &dn)? };
             let sides = [
                 (&ends.n3, &ends.ran, of_n3(place, 1), of_n3(place, 2)),
                 (&ends.n6, &ends.dn, of_n6(place, 1), of_n6(place, 2)),
@@ -82,14 +83,14 @@ impl<'l> Network<'l> {
         let mut datapath = "[datapath]\ndriver = \"xdp\"\n".to_owned();
         let mut n3 = String::new();
         match self.mode {
-            Mode::Fanout => {
-                let Ends { n3: one, n6: other, .. } = &self.ends[0];
+            InterfaceMode::Fanout => {
+                let LinkPairs { n3: one, n6: other, .. } = &self.ends[0];
                 n3 = format!("n3 = [\"{}\"]\n", of_n3(0, 1));
                 datapath += &format!("interfaces = [\"{}\", \"{}\"]\n", one.name, other.name);
                 datapath += &format!("next-hops = [\"{}\"]\n", of_n6(0, 2));
             }
-            Mode::Separate => {
-                for (place, Ends { n3, n6, .. }) in self.ends.iter().enumerate() {
+            InterfaceMode::Separate => {
+                for (place, LinkPairs { n3, n6, .. }) in self.ends.iter().enumerate() {
                     let (address, next) = (of_n3(place, 1), of_n6(place, 2));
                     datapath += &format!(
                         "[[datapath.module]]\nn3-interface = \"{}\"\nn3-address = \"{address}\"\nn6-interface = \
@@ -143,7 +144,7 @@ impl<'l> Network<'l> {
     }
 
     /// How packets are divided among the modules.
-    pub(super) fn mode(&self) -> Mode {
+    pub(super) fn mode(&self) -> InterfaceMode {
         self.mode
     }
 
@@ -155,7 +156,7 @@ impl<'l> Network<'l> {
 
 impl Drop for Network<'_> {
     fn drop(&mut self) {
-        for Ends { n3, n6, .. } in &self.ends {
+        for LinkPairs { n3, n6, .. } in &self.ends {
             for interface in [n3, n6] {
                 // with its peer; what is left goes with the lab
                 let _ = self.lab.core.ip(&format!("link delete {}", interface.name));

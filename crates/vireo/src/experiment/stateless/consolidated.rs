@@ -2,7 +2,7 @@
 //! core whose workers keep their UEs to themselves. All are the same hosts behind the same balancer, with the same NF, in the same run.
 
 use crate::cli::Failure;
-use crate::experiment::session::{Findings, Session, Told, Variant, each};
+use crate::experiment::context::{ExperimentContext, Findings, Metric, Variant, each};
 use crate::experiment::{Experiment, Run, variants};
 use crate::lab::core::Core;
 use crate::lab::emulator::{Emulated, EmulatorOptions, Load};
@@ -61,7 +61,7 @@ struct Loads {
 }
 
 impl Loads {
-    fn of(session: &Session) -> Self {
+    fn of(session: &ExperimentContext) -> Self {
         match session.quick {
             true => Loads { bursts: vec![20], others: 20, settle: SETTLE / 5 },
             false => Loads { bursts: (1..=10).map(|n| n * 100).collect(), others: 3000, settle: SETTLE },
@@ -103,7 +103,7 @@ struct Pass {
 /// The passes of each variant in a run: two of the baseline, before the others and after them.
 type Round = [Vec<Pass>; 3];
 
-fn run(session: &Session) -> Result<Findings, Failure> {
+fn run(session: &ExperimentContext) -> Result<Findings, Failure> {
     let (variants, loads) = (variants(), Loads::of(session));
     let rounds = session.repeat("the consolidated core, by where its state is", |run| {
         let mut round = Round::default();
@@ -125,7 +125,7 @@ fn order(quick: bool, run: u32) -> &'static [usize] {
     }
 }
 
-fn pass(session: &Session, variant: &Variant, loads: &Loads) -> Result<Pass, Failure> {
+fn pass(session: &ExperimentContext, variant: &Variant, loads: &Loads) -> Result<Pass, Failure> {
     let mut core = session.core(variant, loads.ues(), &[])?;
     let mut done = 0;
     let mut next = |core: &mut Core, ues: u32, window: u32| {
@@ -143,7 +143,7 @@ fn pass(session: &Session, variant: &Variant, loads: &Loads) -> Result<Pass, Fai
 }
 
 /// So many UEs from one on, of which so many are under way at once.
-fn one(session: &Session, core: &mut Core, (first, ues): (u64, u32), window: u32) -> Result<Cost, Failure> {
+fn one(session: &ExperimentContext, core: &mut Core, (first, ues): (u64, u32), window: u32) -> Result<Cost, Failure> {
     let options = EmulatorOptions {
         ues,
         first,
@@ -227,7 +227,7 @@ fn findings(variants: &[Variant; 3], loads: &Loads, rounds: &[Round]) -> Result<
             add("of it, threads that send and keep copies", "us", |cost| cost.copies_us)?;
             add("CPU of balancer and UPF per UE", "us", |cost| cost.balancer_us)?;
         }
-        let compared: [Told<Cost>; 2] =
+        let compared: [Metric<Cost>; 2] =
             [("establishment", |cost| cost.establishment_ms), ("CPU of the hosts", |cost| cost.hosts_us)];
         for (what, value) in compared {
             if rounds.iter().all(|round| round[BASELINE].len() == 2) {

@@ -2,19 +2,19 @@
 //! each way of keeping the state of UEs. Time is that of a PDU session's establishment, for 100 to 1,000 UEs that register at once
 //! and then establish one.
 
+mod bursts;
 pub(super) mod consolidated;
-pub(super) mod kills;
-mod machine;
-mod sweep;
+pub(super) mod fault_injection;
+mod noise;
 mod watch;
 
-use super::session::{Findings, Session};
+use super::context::{ExperimentContext, Findings};
 use super::{Experiment, Run};
 use crate::cli::Failure;
-use sweep::{Burst, FUNCTIONS};
+use bursts::{Burst, FUNCTIONS};
 use vireo_simulator::results::plot::{Axis, Chart};
 use vireo_simulator::results::{Bound, Configuration, Figure, Measured, Table};
-use watch::Moment;
+use watch::SocketSample;
 
 pub(super) const FIG3: Experiment = Experiment {
     name: "stateless-fig3",
@@ -328,9 +328,9 @@ static MONGODB: Study = Study {
     halves: Some([TRANSACTIONAL_MONGODB.name, LEAN_MONGODB.name]),
 };
 
-fn study(session: &Session, study: &Study) -> Result<Findings, Failure> {
+fn study(session: &ExperimentContext, study: &Study) -> Result<Findings, Failure> {
     let sizes = if session.quick { &[20, 40] } else { study.sizes };
-    let rounds = session.repeat(study.title, |_| sweep::round(session, study.modes, sizes, false))?;
+    let rounds = session.repeat(study.title, |_| bursts::round(session, study.modes, sizes, false))?;
     findings(study, sizes, &rounds)
 }
 
@@ -445,7 +445,7 @@ fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<
         configurations: study.modes.iter().map(Mode::configuration).collect(),
         figures,
         plots: vec![("time", chart.svg()?)],
-        tables: vec![("bursts", sweep::table(study.modes, rounds)), ("intervals", summary)],
+        tables: vec![("bursts", bursts::table(study.modes, rounds)), ("intervals", summary)],
         notes: vec![
             format!(
                 "{} are processes of their own with the emulator and the database on this machine's processors; the time is the \
@@ -465,23 +465,26 @@ fn findings(study: &Study, sizes: &[u32], rounds: &[Vec<Vec<Burst>>]) -> Result<
 }
 
 /// What is told of the functions from moment to moment.
-struct Course {
+struct BurstTimeline {
     unit: &'static str,
     axis: &'static str,
-    value: fn(&Moment, usize) -> f64,
+    value: fn(&SocketSample, usize) -> f64,
 }
 
-const BUSY: Course =
-    Course { unit: "%", axis: "CPU (% of a processor)", value: |moment, place| moment.cpu[place] * 100.0 };
-const WAITING: Course =
-    Course { unit: "B", axis: "waiting in sockets (octets)", value: |moment, place| moment.waiting[place] as f64 };
+const BUSY: BurstTimeline =
+    BurstTimeline { unit: "%", axis: "CPU (% of a processor)", value: |moment, place| moment.cpu[place] * 100.0 };
+const WAITING: BurstTimeline = BurstTimeline {
+    unit: "B",
+    axis: "waiting in sockets (octets)",
+    value: |moment, place| moment.waiting[place] as f64,
+};
 
 /// The modes whose courses are told.
 const COURSES: &[Mode] = &[STATEFUL, PROCEDURAL, TRANSACTIONAL];
 
-fn over_time(session: &Session, course: &Course) -> Result<Findings, Failure> {
+fn over_time(session: &ExperimentContext, course: &BurstTimeline) -> Result<Findings, Failure> {
     let sizes = if session.quick { [40] } else { [1000] };
-    let rounds = session.repeat("one burst", |_| sweep::round(session, COURSES, &sizes, true))?;
+    let rounds = session.repeat("one burst", |_| bursts::round(session, COURSES, &sizes, true))?;
     let mut figures = Vec::new();
     let mut plots = Vec::new();
     for (mode, of) in COURSES.iter().enumerate() {
@@ -505,7 +508,7 @@ fn over_time(session: &Session, course: &Course) -> Result<Findings, Failure> {
         configurations: COURSES.iter().map(Mode::configuration).collect(),
         figures,
         plots,
-        tables: vec![("moments", sweep::moments(COURSES, &rounds)), ("bursts", sweep::table(COURSES, &rounds))],
+        tables: vec![("moments", bursts::moments(COURSES, &rounds)), ("bursts", bursts::table(COURSES, &rounds))],
         notes: vec![
             format!("{} UEs register at once, establish a session and release it. The plot is of the first run.", sizes[0]),
             "Looked at every 10 ms. What waits is what the kernel has for a function's sockets: TCP, UDP, and SCTP's raw ones.".into(),

@@ -1,7 +1,7 @@
 //! What the functions do amid a burst: the processor's time that each takes, and what waits in the sockets that it reads, looked at
 //! from outside, every few milliseconds.
 
-use super::sweep::FUNCTIONS;
+use super::bursts::FUNCTIONS;
 use crate::cli::Failure;
 use crate::lab::core::Core;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ const SOCKETS_EVERY: Duration = Duration::from_millis(100);
 
 /// A moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Moment {
+pub(super) struct SocketSample {
     /// Since the burst began.
     pub(super) at_s: f64,
     /// Processors in use by each function since the moment before.
@@ -29,7 +29,7 @@ pub(super) struct Watch {
     /// Whose socket an inode is.
     sockets: HashMap<u64, usize>,
     looked: Option<Instant>,
-    pub(super) moments: Vec<Moment>,
+    pub(super) moments: Vec<SocketSample>,
 }
 
 impl Watch {
@@ -68,7 +68,7 @@ impl Watch {
             let span = now.duration_since(then).as_secs_f64().max(1e-6);
             let used = |place: usize| cpu[place].saturating_sub(before[place]).as_secs_f64() / span;
             let at_s = now.duration_since(self.began).as_secs_f64();
-            self.moments.push(Moment { at_s, cpu: [used(0), used(1), used(2)], waiting });
+            self.moments.push(SocketSample { at_s, cpu: [used(0), used(1), used(2)], waiting });
         }
         Ok(())
     }

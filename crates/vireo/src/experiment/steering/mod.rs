@@ -1,15 +1,15 @@
 //! MMLite's figures of steering, on hosts of a virtual clock: `crates/simulator` runs the core's own decisions on the workloads
 //! that were fixed beforehand (`crates/simulator/workloads/mmlite-*.toml`).
 
-mod cells;
-pub(super) mod fig10;
-pub(super) mod fig11;
+pub(super) mod hosts_needed;
+pub(super) mod load_balance;
+mod outcome;
 
 use super::Simulation;
 use crate::cli::Failure;
-use vireo_core::balance::board::Estimate;
-use vireo_core::balance::steer::{Policy, Prefer};
-use vireo_core::schedule::forward;
+use vireo_core::balance::load_table::Estimate;
+use vireo_core::balance::steer::{Policy, Preference};
+use vireo_core::schedule::dispatch;
 use vireo_simulator::cluster::{Comparison, Profile, Setup};
 use vireo_simulator::results::Configuration;
 
@@ -32,7 +32,7 @@ impl Scheme {
 }
 
 /// What baselines do within a host.
-const IN_TURN: forward::Policy = forward::Policy::RoundRobin;
+const IN_TURN: dispatch::Policy = dispatch::Policy::RoundRobin;
 
 const ROUND_ROBIN: Scheme = Scheme {
     name: "round robin",
@@ -56,7 +56,7 @@ const PEPC: Scheme = Scheme {
 };
 /// MMLite with what its text leaves open filled in so that it works.
 fn mmlite(setup: Setup) -> Setup {
-    let (prefer, estimate) = (Prefer::MostLoaded, Estimate::Corrected);
+    let (prefer, estimate) = (Preference::MostLoaded, Estimate::Corrected);
     Setup { inter: Policy::SkewedCh, prefer, estimate, profile: Profile::Heaviest, ..setup }
 }
 const MMLITE: Scheme = Scheme {
@@ -69,7 +69,7 @@ const LETTER: Scheme = Scheme {
     about: "Algorithms 1 and 2; T_t is the mean, and the balancer knows nothing between two reports.",
     change: |setup| Setup {
         inter: Policy::SkewedCh,
-        prefer: Prefer::MostLoaded,
+        prefer: Preference::MostLoaded,
         estimate: Estimate::Reported,
         ..setup
     },

@@ -3,8 +3,8 @@
 use super::Core;
 use crate::cli::Failure;
 use crate::client::Answer;
-use crate::lab::fabric::Place;
-use crate::lab::members::{Fate, Member};
+use crate::lab::fabric::NodeRole;
+use crate::lab::members::{ClusterProcess, HostFault};
 use crate::lab::{Interrupt, Lab, api};
 use std::fs::File;
 use std::io::Write;
@@ -16,7 +16,7 @@ const NODES: usize = 64;
 
 /// How far a cluster is, as its parts say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct ClusterReadiness {
     /// The epoch of the controller's map.
     pub(crate) epoch: u64,
     /// Its hosts that have buckets.
@@ -35,15 +35,15 @@ pub(crate) struct Standing {
 impl Core {
     /// Starts etcd, the controller and the balancers, one when the other is there: the first balancer talks to the UPFs.
     pub(super) fn start_balancers(&mut self, lab: &Lab, interrupt: &Interrupt) -> Result<(), Failure> {
-        self.etcd = Some(Member::start(lab, Place::Etcd, &self.options, self.log_of(Place::Etcd)?)?);
-        let is_there = |member: &Member| api(member.api()).is_ok_and(|etcd| etcd.fetch("/health").is_ok());
+        self.etcd = Some(ClusterProcess::start(lab, NodeRole::Etcd, &self.options, self.log_of(NodeRole::Etcd)?)?);
+        let is_there = |member: &ClusterProcess| api(member.api()).is_ok_and(|etcd| etcd.fetch("/health").is_ok());
         self.wait(interrupt, "etcd does not answer", |core| core.etcd.as_ref().is_some_and(is_there))?;
         self.start_controller(lab)?;
-        let is_up = |member: &Member| member.status().is_ok();
+        let is_up = |member: &ClusterProcess| member.status().is_ok();
         self.wait(interrupt, "the controller does not answer", |core| core.controller.as_ref().is_some_and(is_up))?;
         for number in 0..self.options.balancers {
-            let place = Place::Balancer(number);
-            self.balancers.push(Member::start(lab, place, &self.options, self.log_of(place)?)?);
+            let place = NodeRole::Balancer(number);
+            self.balancers.push(ClusterProcess::start(lab, place, &self.options, self.log_of(place)?)?);
             self.wait(interrupt, "a balancer has not joined", |core| core.balancers.last().is_some_and(is_up))?;
         }
         Ok(())
@@ -51,19 +51,20 @@ impl Core {
 
     /// Starts the controller, also once more.
     pub(crate) fn start_controller(&mut self, lab: &Lab) -> Result<(), Failure> {
-        self.controller = Some(Member::start(lab, Place::Controller, &self.options, self.log_of(Place::Controller)?)?);
+        self.controller =
+            Some(ClusterProcess::start(lab, NodeRole::Controller, &self.options, self.log_of(NodeRole::Controller)?)?);
         Ok(())
     }
 
     /// Kills the controller.
     pub(crate) fn kill_controller(&mut self) -> Result<(), Failure> {
-        self.controller.as_mut().ok_or_else(|| Failure("there is no controller".into()))?.befall(Fate::Kill)
+        self.controller.as_mut().ok_or_else(|| Failure("there is no controller".into()))?.inject_fault(HostFault::Kill)
     }
 
     /// Starts a balancer that was killed.
     pub(crate) fn start_balancer(&mut self, lab: &Lab, balancer: usize) -> Result<(), Failure> {
-        let place = Place::Balancer(u8::try_from(balancer)?);
-        let member = Member::start(lab, place, &self.options, self.log_of(place)?)?;
+        let place = NodeRole::Balancer(u8::try_from(balancer)?);
+        let member = ClusterProcess::start(lab, place, &self.options, self.log_of(place)?)?;
         if let Some(entry) = self.balancers.get_mut(balancer) {
             *entry = member;
         }
@@ -73,10 +74,10 @@ impl Core {
     /// Kills a balancer: the one that talks to the UPFs, or one that does not. Which one.
     pub(crate) fn kill_balancer(&mut self, holds_n4: bool) -> Result<usize, Failure> {
         let said = self.map()?.balancers;
-        let is_it = |member: &Member| said.iter().any(|b| b.holds_n4 == holds_n4 && member.has(&b.address));
+        let is_it = |member: &ClusterProcess| said.iter().any(|b| b.holds_n4 == holds_n4 && member.has(&b.address));
         let balancer =
             self.balancers.iter().position(is_it).ok_or_else(|| Failure("there is no such balancer".into()))?;
-        self.balancers[balancer].befall(Fate::Kill)?;
+        self.balancers[balancer].inject_fault(HostFault::Kill)?;
         Ok(balancer)
     }
 
@@ -87,7 +88,7 @@ impl Core {
         };
         let path = format!("/cluster/drain?host={}", entry.host);
         match api(self.api_of_map())?.ask("POST", &path)? {
-            Answer { status: 202, .. } => self.host(host).map(Member::is_to_leave),
+            Answer { status: 202, .. } => self.host(host).map(ClusterProcess::is_to_leave),
             Answer { line, body, .. } => Err(Failure(format!("the controller answers '{line}' {}", body.trim()))),
         }
     }
@@ -96,7 +97,7 @@ impl Core {
     pub(crate) fn cut_link(&mut self) -> Result<usize, Failure> {
         // Hosts have their numbers by who joined first, not by who was started first.
         let mut well = Vec::new();
-        for host in (0..self.hosts.len()).filter(|host| self.hosts[*host].is_well()) {
+        for host in (0..self.hosts.len()).filter(|host| self.hosts[*host].is_healthy()) {
             well.extend(self.host_status(host)?.map(|entry| (entry.host, host)));
         }
         well.sort_unstable();
@@ -117,7 +118,10 @@ impl Core {
 
     /// Where the map is told: by the controller if that is there.
     fn api_of_map(&self) -> &str {
-        self.controller.as_ref().filter(|controller| controller.is_well()).map_or_else(|| self.url(), Member::api)
+        self.controller
+            .as_ref()
+            .filter(|controller| controller.is_healthy())
+            .map_or_else(|| self.url(), ClusterProcess::api)
     }
 
     /// The hosts and the balancers of the map.
@@ -126,23 +130,23 @@ impl Core {
     }
 
     /// How far everything is. A member that has only just been started may not answer yet.
-    pub(crate) fn standing(&self) -> Result<Standing, Failure> {
+    pub(crate) fn standing(&self) -> Result<ClusterReadiness, Failure> {
         let map = self.map()?;
-        let mut standing = Standing {
+        let mut standing = ClusterReadiness {
             epoch: map.hosts.first().map_or(0, |host| host.epoch),
             hosts: map.hosts.iter().filter(|host| host.buckets > 0).count(),
             balancers: map.balancers.len(),
             associations: usize::MAX,
-            ..Standing::default()
+            ..ClusterReadiness::default()
         };
-        for host in self.hosts.iter().filter(|host| host.is_well()) {
+        for host in self.hosts.iter().filter(|host| host.is_healthy()) {
             let status = host.status_with(NODES)?;
             standing.registered += status.counts.registered;
             standing.copies += status.copies;
             let associations = status.gnbs.iter().map(|gnb| gnb.associations).sum();
             standing.associations = standing.associations.min(associations);
         }
-        let holder = |member: &&Member| map.balancers.iter().any(|b| b.holds_n4 && member.has(&b.address));
+        let holder = |member: &&ClusterProcess| map.balancers.iter().any(|b| b.holds_n4 && member.has(&b.address));
         let associated = |status: &Status| status.upfs.iter().filter(|upf| upf.associated).count();
         standing.upfs = match self.balancers.iter().find(holder) {
             Some(holder) => associated(&holder.status()?),
@@ -155,17 +159,17 @@ impl Core {
 
     /// Hosts that nothing has befallen, and that stay.
     pub(crate) fn hosts_there(&self) -> usize {
-        self.hosts.iter().filter(|host| host.is_well()).count()
+        self.hosts.iter().filter(|host| host.is_healthy()).count()
     }
 
     /// All its processes but the one in its own namespace.
-    pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
+    pub(super) fn members(&self) -> impl Iterator<Item = &ClusterProcess> {
         self.etcd.iter().chain(&self.controller).chain(&self.balancers).chain(&self.hosts)
     }
 
     /// Where a member logs: where the core does, unless it is one of many roles. Then each has a file of its own, which it goes on
     /// with when it is started again.
-    pub(super) fn log_of(&self, place: Place) -> Result<File, Failure> {
+    pub(super) fn log_of(&self, place: NodeRole) -> Result<File, Failure> {
         if self.options.balancers == 0 {
             return Ok(self.log.try_clone()?);
         }

@@ -2,13 +2,13 @@
 //! free, with its data in the laboratory's own `/tmp`.
 
 use crate::cli::Failure;
-use crate::lab::fabric::Place;
+use crate::lab::fabric::NodeRole;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Stdio};
 
 /// Where controllers find it.
-pub(in crate::lab) const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Place::Etcd.address()), 2379);
+pub(in crate::lab) const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(NodeRole::Etcd.address()), 2379);
 /// Where others like it would find it.
 const PEERS: &str = "http://127.0.0.1:2380";
 const DATA: &str = "/tmp/etcd";

@@ -1,12 +1,12 @@
 use super::*;
-use crate::nf::tests::config as core;
+use crate::worker::tests::config as core;
 use vireo_core::context::{NasSecurity, Registration};
 use vireo_store::records::{Change, LIFE, MemoryRecords, Name};
 use vireo_types::Ltmsi;
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
 /// A record of a UE with these NAS COUNTs.
-fn record(ltmsi: u32, counts: Option<(u32, u32)>) -> Stored {
+fn record(ltmsi: u32, counts: Option<(u32, u32)>) -> UeRecord {
     let mut ue = UeContext::new(Ltmsi::from_raw(ltmsi));
     ue.sequence = 9;
     if let Some((uplink, downlink)) = counts {
@@ -15,18 +15,19 @@ fn record(ltmsi: u32, counts: Option<(u32, u32)>) -> Stored {
         ue.security = Some(NasSecurity { uplink, downlink, ..security });
     }
     let context = context::encode(&ue, Vec::new()).unwrap();
-    Stored { owner: 1, step: 3, consumed: 70, context, ..Stored::default() }
+    UeRecord { owner: 1, step: 3, consumed: 70, context, ..UeRecord::default() }
 }
 
 /// The database that a core has left.
 struct Bench {
     records: MemoryRecords,
-    config: CentralConfig,
+    config: ContextDatabaseConfig,
 }
 
 impl Bench {
     fn new() -> Self {
-        let config = CentralConfig { records: RecordsConfig::at("redis://127.0.0.1:1"), owner: 2, shared: false };
+        let config =
+            ContextDatabaseConfig { records: RecordsConfig::at("redis://127.0.0.1:1"), owner: 2, shared: false };
         Bench { records: MemoryRecords::new(LIFE), config }
     }
 
@@ -35,9 +36,9 @@ impl Bench {
         self.records.change(&[(name, Change::Commit { expected: 0, octets })]).remove(0).unwrap();
     }
 
-    fn load(&mut self, id: u64) -> Option<Stored> {
+    fn load(&mut self, id: u64) -> Option<UeRecord> {
         let found = self.records.load(&[Name { collection: "amf", id }]).unwrap().pop().flatten();
-        found.map(|found| Stored::decode(&found.octets).unwrap())
+        found.map(|found| UeRecord::decode(&found.octets).unwrap())
     }
 }
 
@@ -65,7 +66,7 @@ fn unusable_records_are_removed() {
     let mut bench = Bench::new();
     bench.commit(1, &record(1, None).encode().unwrap());
     bench.commit(2, &record(2, Some((1 << 24, 5))).encode().unwrap());
-    bench.commit(3, &Stored { gone: true, ..Stored::default() }.encode().unwrap());
+    bench.commit(3, &UeRecord { gone: true, ..UeRecord::default() }.encode().unwrap());
     bench.commit(4, b"x");
     let others = Name { collection: "smf", id: 1 };
     bench.records.change(&[(others, Change::Commit { expected: 0, octets: b"y" })]).remove(0).unwrap();
@@ -75,8 +76,8 @@ fn unusable_records_are_removed() {
     let (taken, done) = resumption.next(&mut way, |stored| resumed(stored, &core(), Instant(7)));
     assert!(done.is_ok() && taken.is_empty());
     assert_eq!((resumption.removed, resumption.damaged), (3, 1), "a UE that had gone is not one that was lost");
-    assert!(way.numbers("amf").unwrap().is_empty());
-    assert_eq!(way.numbers("smf").unwrap(), [1], "records of other functions stay");
+    assert!(way.list_ids("amf").unwrap().is_empty());
+    assert_eq!(way.list_ids("smf").unwrap(), [1], "records of other functions stay");
 }
 
 #[test]

@@ -7,7 +7,7 @@ impl Sessions {
     pub(super) fn create(
         &mut self,
         message: &Message,
-        (key, repeated, reply, brought): (Option<String>, bool, ReplyTo, Option<Brought>),
+        (key, repeated, reply, brought): (Option<String>, bool, ReplyTo, Option<AmfCommitRequest>),
         now: Instant,
         subscription: Lookup<'_>,
     ) -> Result<(), (ReplyTo, Reply)> {
@@ -51,7 +51,7 @@ impl Sessions {
         if let Some(before) = before {
             self.by_ue.remove(&ue);
             if !self.carries() || self.is_held(before) {
-                self.happens(before, Turn::Forgotten, Transaction::Other, now);
+                self.enqueue(before, SmEvent::Forgotten, Transaction::Other, now);
             }
         }
         let Some(ltmsi) = place.or_else(|| self.free_number()) else {
@@ -59,7 +59,7 @@ impl Sessions {
             return Err((reply, Reply::problem(&ProblemDetails::new(500, "INSUFFICIENT_RESOURCES_SLICE_DNN", why))));
         };
         let may_be_left = repeated && asked.carried.is_some();
-        let turn = Turn::Create(Box::new((asked, network.clone())));
+        let turn = SmEvent::Create(Box::new((asked, network.clone())));
         if may_be_left {
             self.ask_whether_left(ltmsi, turn, (key, reply), now);
             return Ok(());
@@ -76,7 +76,7 @@ impl Sessions {
         loop {
             self.next = self.next.wrapping_add(1);
             let ltmsi = Ltmsi::from_raw(self.next & 0x0fff_ffff);
-            let begun = matches!(&self.place, Place::Database(stored) if stored.lanes.contains_key(&ltmsi));
+            let begun = matches!(&self.place, SessionBackend::Database(stored) if stored.lanes.contains_key(&ltmsi));
             if !begun && !self.index.contains_key(&ltmsi) {
                 return Some(ltmsi);
             }

@@ -6,17 +6,17 @@
 //! loads what is there, and carries its transaction out again over that: nothing of it has left.
 
 use super::*;
-use crate::nf::central;
 use crate::sbi::translate;
-use crate::shared::{self, Head, Travels, UpHead};
+use crate::shared_record::{self, AmfPartHeader, DelegatedCommit, UpfPartHeader};
+use crate::worker::context_database;
 
 /// What an AMF has brought with a question.
 #[derive(Debug)]
-pub(super) struct Brought {
+pub(super) struct AmfCommitRequest {
     /// The UE's record.
     pub(super) record: u64,
     /// The AMF's part, if it is to be committed: what it begins with, and how the record has it.
-    part: Option<(Head, Vec<u8>)>,
+    part: Option<(AmfPartHeader, Vec<u8>)>,
 }
 
 impl Sessions {
@@ -25,15 +25,15 @@ impl Sessions {
     /// # Errors
     ///
     /// When it is nothing that can be committed.
-    pub(super) fn brought(&self, message: &Message) -> Result<Option<Brought>, ProblemDetails> {
+    pub(super) fn brought(&self, message: &Message) -> Result<Option<AmfCommitRequest>, ProblemDetails> {
         let travels = match &self.place {
-            Place::Database(stored) if stored.shares.is_some() => translate::travels(message)?,
+            SessionBackend::Database(stored) if stored.shares.is_some() => translate::travels(message)?,
             _ => None,
         };
-        let kept = |part: Vec<u8>| Some((Head::of(&part)?, central::kept(self.format(), &part)?));
-        let brought = |Travels { record, part }| {
+        let kept = |part: Vec<u8>| Some((AmfPartHeader::of(&part)?, context_database::kept(self.format(), &part)?));
+        let brought = |DelegatedCommit { record, part }| {
             let part = part.map(|part| kept(part).ok_or_else(translate::strange_part)).transpose()?;
-            Ok(Brought { record, part })
+            Ok(AmfCommitRequest { record, part })
         };
         travels.map(brought).transpose()
     }
@@ -47,37 +47,46 @@ impl Sessions {
     }
 
     /// What was loaded of a record that is shared, for the transaction that goes on with it.
-    pub(super) fn loaded_record(&mut self, ltmsi: Ltmsi) -> Option<Found> {
-        let Place::Database(stored) = &mut self.place else { return None };
+    pub(super) fn loaded_record(&mut self, ltmsi: Ltmsi) -> Option<StoredRecord> {
+        let SessionBackend::Database(stored) = &mut self.place else { return None };
         stored.lanes.get_mut(&ltmsi)?.record.take()
     }
 
     fn format(&self) -> Format {
-        if let Place::Database(stored) = &self.place { stored.codec.format } else { Format::default() }
+        if let SessionBackend::Database(stored) = &self.place { stored.codec.format } else { Format::default() }
     }
 
     /// What the UPF's parts are kept as.
     fn octets(&self) -> Format {
-        if let Place::Database(stored) = &self.place { stored.shares.unwrap_or_default() } else { Format::default() }
+        if let SessionBackend::Database(stored) = &self.place {
+            stored.shares.unwrap_or_default()
+        } else {
+            Format::default()
+        }
     }
 
     /// The AMF's part that a transaction has to commit, and where it follows from the record what is to become of it.
-    fn of_amf<'a>(&self, ltmsi: Ltmsi, task: &'a Task, there: &Found) -> Option<(&'a [u8], Head, Head)> {
+    fn of_amf<'a>(
+        &self,
+        ltmsi: Ltmsi,
+        task: &'a Task,
+        there: &StoredRecord,
+    ) -> Option<(&'a [u8], AmfPartHeader, AmfPartHeader)> {
         let record = self.record_of(ltmsi, task);
         let brought = task.brought.as_ref().filter(|brought| Some(brought.record) == record)?;
         let (own, part) = brought.part.as_ref()?;
-        Some((part, *own, Head::kept(self.format(), there)?))
+        Some((part, *own, AmfPartHeader::kept(self.format(), there)?))
     }
 
     /// The record is loaded.
-    pub(super) fn loaded_part(&mut self, ltmsi: Ltmsi, task: Task, found: Option<Found>, now: Instant) {
+    pub(super) fn loaded_part(&mut self, ltmsi: Ltmsi, task: Task, found: Option<StoredRecord>, now: Instant) {
         let Some(there) = found else {
             // The UE is gone, and all that was of it.
             self.actions.extend(task.reply.map(|reply| Action::Reply(reply, wire::unknown())));
             self.forget(ltmsi);
             return self.next(ltmsi, now);
         };
-        if there.part(shared::AMF).is_some() && Head::kept(self.format(), &there).is_none() {
+        if there.part(shared_record::AMF).is_some() && AmfPartHeader::kept(self.format(), &there).is_none() {
             tracing::error!(
                 "the AMF's part of a record is of another release or format: do AMF and SMF have the same state.format?"
             );
@@ -87,7 +96,7 @@ impl Sessions {
             self.actions.extend(task.reply.map(|reply| Action::Reply(reply, wire::overtaken())));
             return self.next(ltmsi, now);
         }
-        let own = there.part(&shared::sm(ltmsi.get()));
+        let own = there.part(&shared_record::sm_context_part_name(ltmsi.get()));
         let session = own.map(|own| Session::of_part(self.format(), own));
         match session {
             Some(None) => {
@@ -96,35 +105,35 @@ impl Sessions {
                 );
                 return self.give_up(ltmsi, task, None, now);
             }
-            None if !matches!(task.turn, Turn::Create(_)) => {
+            None if !matches!(task.turn, SmEvent::Create(_)) => {
                 self.actions.extend(task.reply.map(|reply| Action::Reply(reply, wire::unknown())));
                 self.forget(ltmsi);
                 return self.next(ltmsi, now);
             }
             _ => {}
         }
-        if let Place::Database(stored) = &mut self.place {
+        if let SessionBackend::Database(stored) = &mut self.place {
             stored.lanes.entry(ltmsi).or_default().record = Some(there);
         }
-        self.carry_out(ltmsi, task, session.flatten(), Known::default(), now);
+        self.carry_out(ltmsi, task, session.flatten(), RecordBase::default(), now);
     }
 
     /// What a transaction changes of the others' parts: what is put there, and what is taken out.
-    fn of_others(&self, ltmsi: Ltmsi, task: &Task, there: &Found) -> (Vec<(String, Vec<u8>)>, Option<String>) {
+    fn of_others(&self, ltmsi: Ltmsi, task: &Task, there: &StoredRecord) -> (Vec<(String, Vec<u8>)>, Option<String>) {
         let (format, mut put, mut out) = (self.octets(), Vec::new(), None);
         if let Some((part, own, before)) = self.of_amf(ltmsi, task, there)
             && own.follows(before)
         {
-            put.push((shared::AMF.to_owned(), part.to_vec()));
+            put.push((shared_record::AMF.to_owned(), part.to_vec()));
         }
-        let of_upf = if let Turn::Pfcp(_, message) = &task.turn { shared::part(message) } else { None };
-        let name = shared::up(ltmsi.get());
+        let of_upf = if let SmEvent::Pfcp(_, message) = &task.turn { shared_record::part(message) } else { None };
+        let name = shared_record::upf_part_name(ltmsi.get());
         let before = there.part(&name);
-        match of_upf.map(|part| (part, UpHead::of(part))) {
+        match of_upf.map(|part| (part, UpfPartHeader::of(part))) {
             Some((part, Some(own))) => {
-                let before = before.and_then(|kept| UpHead::of(&shared::opened(format, kept)?));
+                let before = before.and_then(|kept| UpfPartHeader::of(&shared_record::opened(format, kept)?));
                 if own.follows(before) {
-                    put.push((name, shared::kept(format, part.to_vec())));
+                    put.push((name, shared_record::kept(format, part.to_vec())));
                 }
             }
             Some((_, None)) => out = before.map(|_| name),
@@ -134,10 +143,17 @@ impl Sessions {
     }
 
     /// Commits what a transaction comes to, with what the others have to be committed.
-    pub(super) fn commit_part(&mut self, ltmsi: Ltmsi, task: Task, outcome: Outcome, there: Found, now: Instant) {
+    pub(super) fn commit_part(
+        &mut self,
+        ltmsi: Ltmsi,
+        task: Task,
+        outcome: Outcome,
+        there: StoredRecord,
+        now: Instant,
+    ) {
         let (mut put, out) = self.of_others(ltmsi, &task, &there);
         let mut out = Vec::from_iter(out);
-        let name = shared::sm(ltmsi.get());
+        let name = shared_record::sm_context_part_name(ltmsi.get());
         match &outcome.session {
             Some(session) if outcome.changed => match self.format().encode(session) {
                 Ok(octets) => put.push((name, octets)),
@@ -149,7 +165,7 @@ impl Sessions {
             Some(_) => {}
             // What the UPF has of it goes along.
             None => {
-                let gone = shared::up(ltmsi.get());
+                let gone = shared_record::upf_part_name(ltmsi.get());
                 put.retain(|(put, _)| *put != gone);
                 out = [name, gone].into_iter().filter(|name| there.part(name).is_some()).collect();
             }
@@ -164,20 +180,22 @@ impl Sessions {
             put.extend(others);
         }
         let is_amf = |(name, octets): &(String, Vec<u8>)| {
-            name == shared::AMF && self.format().decode::<Head>(octets).is_ok_and(|head| head.gone)
+            name == shared_record::AMF && self.format().decode::<AmfPartHeader>(octets).is_ok_and(|head| head.gone)
         };
         let what = match whole && put.iter().all(is_amf) {
-            true => What::Remove { expected },
-            false => What::Parts { expected, parts: put, whole },
+            true => DatabaseOperation::Remove { expected },
+            false => DatabaseOperation::Parts { expected, parts: put, whole },
         };
         self.put(ltmsi, what, Running::Committing(Box::new(Commit { task, outcome })));
     }
 
     /// What a commit was refused for is known: it is this one, whose answer was lost, or the transaction is carried out again.
-    pub(super) fn checked_part(&mut self, ltmsi: Ltmsi, commit: Commit, found: Option<Found>, now: Instant) {
+    pub(super) fn checked_part(&mut self, ltmsi: Ltmsi, commit: Commit, found: Option<StoredRecord>, now: Instant) {
         let Commit { task, mut outcome } = commit;
         let is_this = found.as_ref().is_some_and(|there| {
-            let own = there.part(&shared::sm(ltmsi.get())).map(|own| Session::of_part(self.format(), own));
+            let own = there
+                .part(&shared_record::sm_context_part_name(ltmsi.get()))
+                .map(|own| Session::of_part(self.format(), own));
             let is_own = match (own, &outcome.session) {
                 (Some(Some(own)), Some(session)) => own == *session,
                 (own, session) => own.is_none() && session.is_none(),
@@ -189,7 +207,7 @@ impl Sessions {
         if is_this {
             return self.done(ltmsi, task, outcome, None, now);
         }
-        if let Turn::Create(_) = task.turn {
+        if let SmEvent::Create(_) = task.turn {
             self.give_back(&mut outcome);
         }
         self.loaded_part(ltmsi, task, found, now);

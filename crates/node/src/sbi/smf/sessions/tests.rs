@@ -17,19 +17,19 @@ use memory::Memory;
 use rand::SeedableRng;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use vireo_core::chain::{Carried, Told};
 use vireo_core::config::{
     Charging, DnnConfig, NodeName, SecurityConfig, SliceConfig, SliceProfile, StateScope, Timers, UpfConfig,
 };
-use vireo_core::session::{N2Sm, N4};
+use vireo_core::sba::{N1N2Content, PiggybackedSmContext};
+use vireo_core::session::{N2Sm, N4State};
 use vireo_core::subscription::SliceSubscription;
 use vireo_sbi::amf::N1N2MessageTransferReqData;
 use vireo_sbi::common::{Guami, N2SmInfoType, PlmnId, RefToBinaryData};
 use vireo_sbi::smf::{
     SM_CONTEXTS, SmContextCreateData, SmContextError, SmContextUpdateData, SmContextUpdatedData, UpCnxState,
 };
-use vireo_sbi::{Content, Message};
-use vireo_store::records::{Change, Encoded, Manner, Name, Records};
+use vireo_sbi::{Message, PartContent};
+use vireo_store::records::{Change, Encoded, Name, RecordStore, UpdateMode};
 use vireo_types::{PduSessionType, Plmn, Snssai, Tac, Teid};
 use vireo_wire::ngap::*;
 use vireo_wire::pfcp::Element;
@@ -79,12 +79,12 @@ struct World {
     /// Where SM contexts are, if not in the SMF's memory.
     records: Option<Memory>,
     /// What the AMF has, if SM contexts travel.
-    left: BTreeMap<Seid, Carried>,
+    left: BTreeMap<Seid, PiggybackedSmContext>,
     /// What the AMF has of the UE's record, if they share that.
     amf: Option<shared::Amf>,
     /// Whether it takes transfers for answers.
     implied: Option<implied::Taken>,
-    keeper: Keeper,
+    keeper: SessionStorage,
     /// After so many events more the SMF is killed.
     fuse: Option<u32>,
     lives: u64,
@@ -114,11 +114,11 @@ const PLACES: [fn() -> World; 18] = [
     || World::shared(Format::Binary),
     || World::shared(Format::Json),
     || World::shared_by_all(Format::Json),
-    || World::kept_as(Format::Json, Manner::Update),
-    || World::kept_as(Format::Protobuf, Manner::Update),
-    || World::kept_as(Format::Protobuf, Manner::Replace),
-    || World::kept_as(Format::Json, Manner::DeleteCreate),
-    || World::kept_as(Format::Binary, Manner::DeleteCreate),
+    || World::kept_as(Format::Json, UpdateMode::Update),
+    || World::kept_as(Format::Protobuf, UpdateMode::Update),
+    || World::kept_as(Format::Protobuf, UpdateMode::Replace),
+    || World::kept_as(Format::Json, UpdateMode::DeleteCreate),
+    || World::kept_as(Format::Binary, UpdateMode::DeleteCreate),
     || World::new().implying(),
     || World::here().implying(),
     || World::procedural().implying(),
@@ -127,7 +127,7 @@ const PLACES: [fn() -> World; 18] = [
 ];
 
 impl World {
-    fn over(records: Option<Memory>, keeper: Keeper) -> Self {
+    fn over(records: Option<Memory>, keeper: SessionStorage) -> Self {
         let mut world = World {
             smf: World::start(keeper, 1),
             records,
@@ -152,23 +152,23 @@ impl World {
     }
 
     fn new() -> Self {
-        World::over(None, Keeper::Memory)
+        World::over(None, SessionStorage::Memory)
     }
 
     /// Over a database.
     fn stored() -> Self {
-        World::kept_as(Format::Binary, Manner::Replace)
+        World::kept_as(Format::Binary, UpdateMode::Replace)
     }
 
     /// The same, in this format, changed in this manner.
-    fn kept_as(format: Format, manner: Manner) -> Self {
+    fn kept_as(format: Format, manner: UpdateMode) -> Self {
         World::storing(StatePersist::Transaction, Codec { format, manner })
     }
 
     fn storing(persist: StatePersist, codec: Codec) -> Self {
         World::over(
             Some(Memory::new()),
-            Keeper::Database(Storing {
+            SessionStorage::Database(StorageConfig {
                 persist,
                 codec,
                 scope: StateScope::Function,
@@ -180,20 +180,20 @@ impl World {
 
     /// The same, with each procedure committed.
     fn procedural() -> Self {
-        World::storing(StatePersist::Procedure, Codec { format: Format::Json, manner: Manner::Update })
+        World::storing(StatePersist::Procedure, Codec { format: Format::Json, manner: UpdateMode::Update })
     }
 
     /// SM contexts travel.
     pub(super) fn piggyback() -> Self {
-        World::over(None, Keeper::Amf(PATIENCE))
+        World::over(None, SessionStorage::Amf(PATIENCE))
     }
 
-    fn start(keeper: Keeper, life: u64) -> Sessions {
+    fn start(keeper: SessionStorage, life: u64) -> Sessions {
         Sessions::new(config(), "http://smf".into(), StdRng::seed_from_u64(life), keeper)
     }
 
     fn codec(&self) -> Codec {
-        if let Keeper::Database(storing) = self.keeper { storing.codec } else { Codec::default() }
+        if let SessionStorage::Database(storing) = self.keeper { storing.codec } else { Codec::default() }
     }
 
     /// The SMF is killed, and another one begins.
@@ -205,7 +205,7 @@ impl World {
             assert!(self.smf.carries(), "its sessions are found again");
             return;
         };
-        let before = found::look(records, (codec, scope), 7).unwrap();
+        let before = recovery::look(records, (codec, scope), 7).unwrap();
         before.sessions.iter().for_each(|(ltmsi, session, _)| self.smf.restore(*ltmsi, session, self.now));
         self.have(before.sessions);
     }
@@ -288,14 +288,18 @@ impl World {
                 self.takes_for_answer(of);
                 // Who has an answer that waits for that says so, unless the SMF dies before it hears it.
                 if self.smf.carries() && self.implied.is_none() && !of.calls && !self.dies() {
-                    self.smf.transferred(of, Transferred::Initiated, self.now);
+                    self.smf.transferred(of, N1N2TransferResult::Initiated, self.now);
                 }
             }
             Action::Fetch { ltmsi, seid, of } => {
                 assert_eq!(format!("imsi-{}", of.0.reveal()), SUPI);
                 let left = self.left.get(&seid).cloned();
-                let found = left.map(|Carried { version, octets }| Found { version, octets, ..Found::default() });
-                self.smf.answered(ltmsi, Done::Loaded(Ok(found)), self.now);
+                let found = left.map(|PiggybackedSmContext { version, octets }| StoredRecord {
+                    version,
+                    octets,
+                    ..StoredRecord::default()
+                });
+                self.smf.answered(ltmsi, OperationResult::Loaded(Ok(found)), self.now);
             }
             Action::Notify { uri, seid, .. } => {
                 self.notified.push(uri);
@@ -308,32 +312,31 @@ impl World {
     /// The SM context that there is.
     fn session(&mut self) -> Session {
         let records = match (&self.smf.place, &mut self.records) {
-            (Place::Memory(sessions), _) => return (**sessions.values().next().expect("a session")).clone(),
-            (Place::Database(stored), None) => {
+            (SessionBackend::Memory(sessions), _) => return (**sessions.values().next().expect("a session")).clone(),
+            (SessionBackend::Database(stored), None) => {
                 let held = stored.kept.values().next().map(|(session, _)| (**session).clone());
                 let left = || self.left.values().next().and_then(|left| Session::decode(&left.octets));
                 return held.unwrap_or_else(|| *left().expect("a session"));
             }
-            (Place::Database(stored), Some(records)) => match stored.kept.values().next() {
+            (SessionBackend::Database(stored), Some(records)) => match stored.kept.values().next() {
                 Some((session, _)) => return (**session).clone(),
                 None => records,
             },
-            (Place::Here(_), records) => records.as_mut().expect("they are here"),
+            (SessionBackend::Here(_), records) => records.as_mut().expect("they are here"),
         };
         if self.amf.is_some() {
             return self.shared_sessions().pop().expect("a session");
         }
-        let numbers = records.numbers("smf").unwrap();
+        let numbers = records.list_ids("smf").unwrap();
         let found = records.load(&[Name { collection: "smf", id: numbers[0] }]).unwrap().remove(0).unwrap();
         *Session::found(self.codec(), found).unwrap().0
     }
 
     /// Nothing is left of any.
     fn is_empty(&mut self) -> bool {
-        let stored = self.records.as_mut().map_or(0, |records| records.numbers("smf").unwrap().len());
+        let stored = self.records.as_mut().map_or(0, |records| records.list_ids("smf").unwrap().len());
         let stored = stored + self.shared_sessions().len();
-        let lanes =
-            matches!(&self.smf.place, Place::Database(stored) if !stored.lanes.is_empty() || !stored.kept.is_empty());
+        let lanes = matches!(&self.smf.place, SessionBackend::Database(stored) if !stored.lanes.is_empty() || !stored.kept.is_empty());
         self.left.len() + self.smf.len() + stored + self.smf.index.len() + self.smf.by_ue.len() + self.smf.due.len()
             == 0
             && !lanes
@@ -389,7 +392,7 @@ impl World {
         let message = self.with_wish((path, key), message);
         let key = Some(key.to_owned());
         let repeated = std::mem::replace(&mut self.last_key, key.clone()) == key;
-        let call = Call { path: path.to_owned(), message, key, repeated, reply: ReplyTo::nobody() };
+        let call = IncomingRequest { path: path.to_owned(), message, key, repeated, reply: ReplyTo::nobody() };
         let mut lookup = |supi: Supi| {
             let known = format!("imsi-{}", supi.reveal()) == SUPI;
             let slices = vec![SliceSubscription::default()];
@@ -433,13 +436,13 @@ impl World {
         location.strip_prefix("http://smf").expect("its own").to_owned()
     }
 
-    fn update(&mut self, path: &str, data: &SmContextUpdateData, told: &Told) -> SmContextUpdatedData {
+    fn update(&mut self, path: &str, data: &SmContextUpdateData, told: &N1N2Content) -> SmContextUpdatedData {
         let mut message = Message::of(data);
         if let Some(n1) = &told.n1 {
-            message = message.with("n1", Content::Nas, n1.clone());
+            message = message.with("n1", PartContent::Nas, n1.clone());
         }
         if let Some((_, n2)) = &told.n2 {
-            message = message.with("n2", Content::Ngap, n2.clone());
+            message = message.with("n2", PartContent::Ngap, n2.clone());
         }
         let before = self.replies.len();
         self.call(&format!("{path}/modify"), message);
@@ -455,12 +458,12 @@ impl World {
             n2_sm_info_type: Some(N2SmInfoType::PduResSetupRsp),
             ..SmContextUpdateData::default()
         };
-        self.update(path, &data, &Told { n1: None, n2: Some((N2Sm::SetupResponse, setup_response())) })
+        self.update(path, &data, &N1N2Content { n1: None, n2: Some((N2Sm::SetupResponse, setup_response())) })
     }
 
     fn state(&mut self, path: &str, state: UpCnxState) -> SmContextUpdatedData {
         let data = SmContextUpdateData { up_cnx_state: Some(state), ..SmContextUpdateData::default() };
-        self.update(path, &data, &Told::default())
+        self.update(path, &data, &N1N2Content::default())
     }
 
     /// A session that forwards.
@@ -490,7 +493,7 @@ impl World {
         taken
     }
 
-    fn transferred(&mut self, path: &str, result: Transferred) {
+    fn transferred(&mut self, path: &str, result: N1N2TransferResult) {
         let seid = wire::seid_of(path.rsplit('/').next().unwrap()).unwrap();
         self.smf.transferred(TransferName { seid, number: 0, calls: true }, result, self.now);
         self.act();
@@ -525,7 +528,7 @@ fn data() -> SmContextCreateData {
 }
 
 fn create_message(data: &SmContextCreateData) -> Message {
-    Message::of(data).with("n1", Content::Nas, REQUEST.to_vec())
+    Message::of(data).with("n1", PartContent::Nas, REQUEST.to_vec())
 }
 
 fn setup_response() -> Vec<u8> {
@@ -574,7 +577,7 @@ fn what_the_ue_releases_is_told_to_the_amf() {
     for start in PLACES {
         let mut world = start();
         let path = world.active();
-        let n1 = |octets: Vec<u8>| Told { n1: Some(octets), n2: None };
+        let n1 = |octets: Vec<u8>| N1N2Content { n1: Some(octets), n2: None };
         let data = SmContextUpdateData { n1_sm_msg: Some(part("n1")), ..SmContextUpdateData::default() };
         // PDU Session Release Request, PTI 2.
         let told = world.update(&path, &data, &n1(vec![0x2e, 5, 2, 0xd1]));
@@ -639,7 +642,7 @@ fn an_amf_that_knows_no_such_session_has_it_let_go_and_a_silent_upf_too() {
     for start in PLACES.into_iter().filter(|start| !start().smf.carries() && start().implied.is_none()) {
         let mut world = start();
         let path = world.create();
-        world.transferred(&path, Transferred::Unknown);
+        world.transferred(&path, N1N2TransferResult::Unknown);
         assert_eq!((world.smf.len(), world.notified.len()), (0, 0));
 
         world.upf_answers = false;
@@ -682,7 +685,7 @@ fn whole_life(world: &mut World) {
         n2_sm_info_type: Some(N2SmInfoType::PduResSetupRsp),
         ..SmContextUpdateData::default()
     };
-    let up = Message::of(&n2).with("n2", Content::Ngap, setup_response());
+    let up = Message::of(&n2).with("n2", PartContent::Ngap, setup_response());
     assert_eq!(world.insist(&modify, &up).status, 204);
     let state =
         |state| Message::of(&SmContextUpdateData { up_cnx_state: Some(state), ..SmContextUpdateData::default() });
@@ -691,7 +694,7 @@ fn whole_life(world: &mut World) {
     assert_eq!(back.n2_sm_info_type, Some(N2SmInfoType::PduResSetupReq));
     assert_eq!(world.insist(&modify, &up).status, 204);
     let session = world.session();
-    assert_eq!((session.sm.n4, session.sm.address), (N4::Told, address));
+    assert_eq!((session.sm.n4, session.sm.address), (N4State::Told, address));
     assert!(session.sm.downlink.is_some());
     let switched: SmContextUpdatedData = world.insist(&modify, &handover::path_switch()).message.value().unwrap();
     assert_eq!(switched.n2_sm_info_type, Some(N2SmInfoType::PathSwitchReqAck));
@@ -706,7 +709,7 @@ fn whole_life(world: &mut World) {
 #[test]
 fn an_smf_that_is_killed_at_any_time_is_followed_by_one_that_goes_on() {
     // Where records are not taken out: who dies in between has lost them.
-    let changed = || World::kept_as(Format::Json, Manner::Update);
+    let changed = || World::kept_as(Format::Json, UpdateMode::Update);
     let shared = || World::shared(Format::Binary);
     let all = || World::shared_by_all(Format::Binary);
     let starts = [(World::stored as fn() -> World, 40), (changed, 40), (shared, 40), (all, 40), (World::piggyback, 15)];
@@ -734,7 +737,7 @@ fn what_a_killed_smf_had_to_say_by_itself_is_said() {
         let path = world.active();
         world.fuse = Some(fuse);
         let n1 = SmContextUpdateData { n1_sm_msg: Some(part("n1")), ..SmContextUpdateData::default() };
-        let said = |octets: Vec<u8>| Message::of(&n1).with("n1", Content::Nas, octets);
+        let said = |octets: Vec<u8>| Message::of(&n1).with("n1", PartContent::Nas, octets);
         let modify = format!("{path}/modify");
         assert_eq!(world.insist(&modify, &said(vec![0x2e, 5, 2, 0xd1])).status, 200);
         let complete = world.insist(&modify, &said(vec![0x2e, 5, 2, 0xd4]));

@@ -1,23 +1,23 @@
 //! A UPF whose sessions are in shared memory that comes to its end.
 
 use super::*;
-use crate::upf::stored::in_memory;
-use vireo_store::records::SharedRecords;
+use crate::upf::persistence::in_memory;
+use vireo_store::records::ShmRecords;
 
 /// What takes the room.
 const OTHER: &str = "other";
 
 struct Place {
     _directory: tempfile::TempDir,
-    records: SharedRecords,
+    records: ShmRecords,
     others: u64,
 }
 
 impl Place {
     fn new() -> (Place, World) {
         let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
-        let records = SharedRecords::open(&directory.path().join("upf"), 500, LIFE).expect("records");
-        let mut world = World::with_records(Box::new(records.clone()), Way::Sole, Codec::default(), None);
+        let records = ShmRecords::open(&directory.path().join("upf"), 500, LIFE).expect("records");
+        let mut world = World::with_records(Box::new(records.clone()), WriterMode::Sole, Codec::default(), None);
         let place = Place { _directory: directory, records, others: 0 };
         place.tell(&mut world);
         (place, world)

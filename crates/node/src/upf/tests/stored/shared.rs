@@ -1,8 +1,8 @@
 //! A UPF whose sessions are parts of their UEs' records: the test is the SMF, which commits what comes with the answers.
 
 use super::*;
-use crate::shared::{self, UpHead};
-use vireo_store::records::{Format, Found};
+use crate::shared_record::{self, UpfPartHeader};
+use vireo_store::records::{Format, StoredRecord};
 
 /// The UE's record, and the number of the part.
 const RECORD: u64 = 77;
@@ -10,11 +10,11 @@ const NUMBER: u32 = 5;
 
 impl World {
     fn shared(format: Format) -> Self {
-        let mut world = World::sharing(Some(Sharing { own: "10-0-0-1".into(), format }));
-        let parts = [Part { name: shared::AMF, octets: b"\"\"" }];
+        let mut world = World::sharing(Some(SharedRecordConfig { own: "10-0-0-1".into(), format }));
+        let parts = [RecordPart { name: shared_record::AMF, octets: b"\"\"" }];
         world
             .records
-            .change(&[(shared::name(RECORD), Change::Update { expected: 0, parts: &parts })])
+            .change(&[(shared_record::name(RECORD), Change::Update { expected: 0, parts: &parts })])
             .remove(0)
             .unwrap();
         world.asked.clear();
@@ -29,35 +29,36 @@ impl World {
             MessageType::SESSION_DELETION_REQUEST,
         ];
         if self.sharing.is_some() && sessions.contains(&about) {
-            shared::with_place(request, (RECORD, NUMBER));
+            shared_record::with_place(request, (RECORD, NUMBER));
         }
     }
 
-    fn record(&mut self) -> Found {
-        self.records.load(&[shared::name(RECORD)]).expect("it answers").remove(0).expect("a record")
+    fn record(&mut self) -> StoredRecord {
+        self.records.load(&[shared_record::name(RECORD)]).expect("it answers").remove(0).expect("a record")
     }
 
     /// The SMF commits what has come with an answer.
     pub(super) fn smf_takes(&mut self, answer: &[u8]) {
-        let Some(sharing) = self.sharing.clone() else { return assert_eq!(shared::part(answer), None) };
-        let Some(part) = shared::part(answer) else { return };
-        let (found, name) = (self.record(), shared::up(NUMBER));
-        let before = found.part(&name).and_then(|kept| UpHead::of(&shared::opened(sharing.format, kept)?));
-        let kept = shared::kept(sharing.format, part.to_vec());
+        let Some(sharing) = self.sharing.clone() else { return assert_eq!(shared_record::part(answer), None) };
+        let Some(part) = shared_record::part(answer) else { return };
+        let (found, name) = (self.record(), shared_record::upf_part_name(NUMBER));
+        let before =
+            found.part(&name).and_then(|kept| UpfPartHeader::of(&shared_record::opened(sharing.format, kept)?));
+        let kept = shared_record::kept(sharing.format, part.to_vec());
         let others: Vec<_> = found.parts.iter().filter(|(of, _)| *of != name).collect();
-        let others: Vec<_> = others.iter().map(|(name, octets)| Part { name, octets }).collect();
-        let own = [Part { name: &name, octets: &kept }];
+        let others: Vec<_> = others.iter().map(|(name, octets)| RecordPart { name, octets }).collect();
+        let own = [RecordPart { name: &name, octets: &kept }];
         let expected = found.version;
-        let change = match UpHead::of(part) {
+        let change = match UpfPartHeader::of(part) {
             None => Change::Replace { expected, parts: &others },
             Some(head) if head.follows(before) => Change::Update { expected, parts: &own },
             Some(_) => return,
         };
-        self.records.change(&[(shared::name(RECORD), change)]).remove(0).expect("nobody else commits");
+        self.records.change(&[(shared_record::name(RECORD), change)]).remove(0).expect("nobody else commits");
     }
 
     fn parts(&mut self) -> usize {
-        self.record().parts.iter().filter(|(name, _)| shared::up_of(name).is_some()).count()
+        self.record().parts.iter().filter(|(name, _)| shared_record::up_of(name).is_some()).count()
     }
 }
 
@@ -118,16 +119,16 @@ fn what_is_committed_late_is_found_later() {
         let (seid, teid) =
             established(&SessionEstablishmentResponse::parse(&Message::new(&out[0].1).unwrap()).unwrap());
         if !asked {
-            let found = Done::Loaded(Ok(Some(world.record())));
-            world.with(|stored, on| stored.answered(on, shared::name(RECORD), found));
+            let found = OperationResult::Loaded(Ok(Some(world.record())));
+            world.with(|stored, on| stored.answered(on, shared_record::name(RECORD), found));
             assert_eq!(world.bench.upf.sessions(), 1);
         }
         assert_eq!(world.modify(seid, &forward(RAN_TEID)).cause, Cause::REQUEST_ACCEPTED);
         world.passes(teid);
         // One that is gone does not come back by a look that was begun before.
-        let found = Done::Loaded(Ok(Some(world.record())));
+        let found = OperationResult::Loaded(Ok(Some(world.record())));
         world.delete(seid);
-        world.with(|stored, on| stored.answered(on, shared::name(RECORD), found));
+        world.with(|stored, on| stored.answered(on, shared_record::name(RECORD), found));
         assert_eq!(world.bench.upf.sessions(), 0);
     }
 }

@@ -29,13 +29,13 @@ pub(super) struct Entry {
 }
 
 /// One end.
-pub(super) struct Door {
-    pub(super) out: Out,
-    pub(super) inbox: Inbox,
+pub(super) struct LinkEnd {
+    pub(super) out: LinkSender,
+    pub(super) inbox: LinkReceiver,
 }
 
 /// What leaves.
-pub(super) enum Out {
+pub(super) enum LinkSender {
     Socket {
         socket: Arc<UdpSocket>,
         to: SocketAddr,
@@ -48,7 +48,7 @@ pub(super) enum Out {
 }
 
 /// What comes.
-pub(super) enum Inbox {
+pub(super) enum LinkReceiver {
     Socket {
         socket: Arc<UdpSocket>,
         receiver: Box<udp::Receiver>,
@@ -60,12 +60,12 @@ pub(super) enum Inbox {
 }
 
 /// Two ends that lead to each other.
-pub(super) fn link(carrier: Carrier) -> Result<(Door, Door), Failure> {
+pub(super) fn link(carrier: Carrier) -> Result<(LinkEnd, LinkEnd), Failure> {
     match carrier {
         Carrier::Queues => {
             let ((there, here), (back, home)) = (sync_channel(ROOM), sync_channel(ROOM));
-            let one = Door { out: Out::Queue(there), inbox: Inbox::Queue(home) };
-            Ok((one, Door { out: Out::Queue(back), inbox: Inbox::Queue(here) }))
+            let one = LinkEnd { out: LinkSender::Queue(there), inbox: LinkReceiver::Queue(home) };
+            Ok((one, LinkEnd { out: LinkSender::Queue(back), inbox: LinkReceiver::Queue(here) }))
         }
         Carrier::Sockets => {
             let bind = || -> Result<_, Failure> {
@@ -75,7 +75,7 @@ pub(super) fn link(carrier: Carrier) -> Result<(Door, Door), Failure> {
             };
             let (one, other) = (bind()?, bind()?);
             let door = |own: &(Arc<UdpSocket>, Arc<AtomicU64>), far: &(Arc<UdpSocket>, Arc<AtomicU64>)| {
-                let out = Out::Socket {
+                let out = LinkSender::Socket {
                     socket: Arc::clone(&own.0),
                     to: far.0.local_addr()?,
                     sender: Box::new(udp::Sender::new()),
@@ -83,27 +83,31 @@ pub(super) fn link(carrier: Carrier) -> Result<(Door, Door), Failure> {
                     sent: Arc::clone(&own.1),
                 };
                 let receiver = Box::new(udp::Receiver::new(LONGEST));
-                let inbox =
-                    Inbox::Socket { socket: Arc::clone(&own.0), receiver, sent: Arc::clone(&far.1), received: 0 };
-                Ok::<_, Failure>(Door { out, inbox })
+                let inbox = LinkReceiver::Socket {
+                    socket: Arc::clone(&own.0),
+                    receiver,
+                    sent: Arc::clone(&far.1),
+                    received: 0,
+                };
+                Ok::<_, Failure>(LinkEnd { out, inbox })
             };
             Ok((door(&one, &other)?, door(&other, &one)?))
         }
     }
 }
 
-impl Out {
-    /// Sends a message, at [`Out::flush`] at the latest.
+impl LinkSender {
+    /// Sends a message, at [`LinkSender::flush`] at the latest.
     pub(super) fn send(&mut self, message: &[u8]) -> Result<(), Failure> {
         match self {
-            Out::Queue(queue) => {
+            LinkSender::Queue(queue) => {
                 let mut entry = Entry { octets: [0; LONGEST], length: message.len() };
                 let room =
                     entry.octets.get_mut(..message.len()).ok_or_else(|| Failure("a message is too long".into()))?;
                 room.copy_from_slice(message);
                 queue.try_send(entry).map_err(|_| Failure("a queue of messages between the parts is full".into()))
             }
-            Out::Socket { to, sender, octets, .. } => {
+            LinkSender::Socket { to, sender, octets, .. } => {
                 let start = octets.len();
                 octets.extend_from_slice(message);
                 sender.queue(*to, start, octets.len(), message.len());
@@ -114,7 +118,7 @@ impl Out {
 
     /// Sends what waits.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
-        if let Out::Socket { socket, sender, octets, sent, .. } = self
+        if let LinkSender::Socket { socket, sender, octets, sent, .. } = self
             && !sender.is_empty()
         {
             let mut volume = Volume::default();
@@ -130,12 +134,12 @@ impl Out {
     }
 }
 
-impl Inbox {
+impl LinkReceiver {
     /// Hands over what is there, at most a batch; says whether there was anything.
     pub(super) fn take(&mut self, mut each: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<bool, Failure> {
         let mut count = 0;
         match self {
-            Inbox::Queue(queue) => {
+            LinkReceiver::Queue(queue) => {
                 while count < udp::BATCH
                     && let Ok(Entry { octets, length }) = queue.try_recv()
                 {
@@ -143,7 +147,7 @@ impl Inbox {
                     count += 1;
                 }
             }
-            Inbox::Socket { socket, receiver, sent, received } => {
+            LinkReceiver::Socket { socket, receiver, sent, received } => {
                 if sent.load(Relaxed) == *received {
                     return Ok(false);
                 }

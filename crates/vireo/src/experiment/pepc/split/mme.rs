@@ -1,7 +1,7 @@
 //! The part that is like an MME: it holds the location of each user and its copy of the bearer, and has the
 //! S-GW-like part do what an event wants.
 
-use super::link::Door;
+use super::link::LinkEnd;
 use super::messages::{self, Create};
 use super::{Done, ENB};
 use crate::bench::upf::network::FIRST_UE;
@@ -36,7 +36,7 @@ pub(in crate::experiment::pepc) struct Mme {
     attached: u32,
     visitors: VecDeque<u32>,
     script: Script,
-    sgw: Door,
+    sgw: LinkEnd,
     /// What is under way, by sequence number, in order: the event, and whose it is.
     waiting: VecDeque<(u32, Event, u32)>,
     sequence: u32,
@@ -44,7 +44,7 @@ pub(in crate::experiment::pepc) struct Mme {
 }
 
 impl Mme {
-    pub(super) fn new(users: u32, sgw: Door) -> Self {
+    pub(super) fn new(users: u32, sgw: LinkEnd) -> Self {
         Mme {
             ues: vec![Ue::default(); (users + VISITORS) as usize],
             users,

@@ -33,7 +33,7 @@ use sgw::Sgw;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use vireo_datapath::Locking;
-use vireo_traffic::circuit::{self, Direction};
+use vireo_traffic::frame_loop::{self, Direction};
 use vireo_types::Teid;
 
 /// The eNB.
@@ -57,7 +57,7 @@ impl Split {
     pub(super) fn new(network: &Network, users: u32, carrier: Carrier) -> Result<Self, Failure> {
         let records = users + VISITORS;
         let tables = compute::tables(records, Locking::Fine);
-        let packets = circuit::Packets { upf: relay::S1, ..network.packets(Teid::from_index(0, 1)) };
+        let packets = frame_loop::Packets { upf: relay::S1, ..network.packets(Teid::from_index(0, 1)) };
         let compute = Compute::of(network, tables, users, &packets, relay::S5)?;
         let ((mme_side, sgw_side), (pgw_side, core_side)) = (link::link(carrier)?, link::link(carrier)?);
         let pgw = Pgw::new(compute.tables().clone(), records, core_side);

@@ -1,7 +1,7 @@
 //! The part that is like a P-GW: it holds the UE's address, its QoS and its charging, in the tables that the rest of this
 //! program decides by, and decides on packets by them.
 
-use super::link::Door;
+use super::link::LinkEnd;
 use super::messages::{self, Created};
 use crate::bench::upf::network::UPF_N3;
 use crate::cli::Failure;
@@ -24,12 +24,12 @@ pub(super) struct Pgw {
     tables: SharedTables,
     /// By the index of the TEID.
     sessions: Vec<Option<Session>>,
-    sgw: Door,
+    sgw: LinkEnd,
     octets: Vec<u8>,
 }
 
 impl Pgw {
-    pub(super) fn new(tables: SharedTables, records: u32, sgw: Door) -> Self {
+    pub(super) fn new(tables: SharedTables, records: u32, sgw: LinkEnd) -> Self {
         Pgw { tables, sessions: vec![None; records as usize], sgw, octets: vec![] }
     }
 
@@ -58,7 +58,7 @@ impl Pgw {
             };
             tables.change(
                 |tables, released| {
-                    tables.pause(&[session.teid], [session.downlink]);
+                    tables.hold_packets(&[session.teid], [session.downlink]);
                     tables.remove_uplink(session.teid);
                     tables.remove_downlink(session.downlink, released);
                 },

@@ -23,7 +23,7 @@ const END: usize = GTP + 8;
 
 /// The other end of a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Far {
+pub(super) struct TunnelEnd {
     pub(super) teid: u32,
     pub(super) address: u32,
 }
@@ -34,14 +34,14 @@ pub(super) struct Far {
 pub(super) struct Bearer {
     /// Its own ends' TEID, on S1 and S5 alike; 0 = there is none.
     pub(super) own: u32,
-    pub(super) enb: Far,
-    pub(super) pgw: Far,
+    pub(super) enb: TunnelEnd,
+    pub(super) pgw: TunnelEnd,
     uplink: Volume,
     downlink: Volume,
 }
 
 impl Bearer {
-    pub(super) fn new(own: u32, enb: Far, pgw: Far) -> Self {
+    pub(super) fn new(own: u32, enb: TunnelEnd, pgw: TunnelEnd) -> Self {
         Bearer { own, enb, pgw, ..Bearer::default() }
     }
 }
@@ -54,7 +54,7 @@ pub(super) struct Relay {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Up,
     Down,
 }
@@ -64,7 +64,7 @@ impl Relay {
     #[inline]
     fn relay(
         &mut self,
-        way: Way,
+        way: Direction,
         frames: &mut MemoryFrames,
         frame: impl Fn(&mut MemoryFrames, usize) -> Option<&mut [u8]>,
     ) {
@@ -88,11 +88,11 @@ impl Relay {
 
 impl Node for Relay {
     fn uplink(&mut self, frames: &mut MemoryFrames) {
-        self.relay(Way::Up, frames, MemoryFrames::put);
+        self.relay(Direction::Up, frames, MemoryFrames::put);
     }
 
     fn downlink(&mut self, frames: &mut MemoryFrames) {
-        self.relay(Way::Down, frames, MemoryFrames::left_mut);
+        self.relay(Direction::Down, frames, MemoryFrames::left_mut);
     }
 }
 
@@ -111,10 +111,10 @@ fn teid(frame: &[u8]) -> Option<u32> {
 
 /// Sends a packet on: other addresses, another TEID, a full hop limit; and counts it.
 #[inline]
-fn rewrite(frame: &mut [u8], bearer: &mut Bearer, way: Way) {
+fn rewrite(frame: &mut [u8], bearer: &mut Bearer, way: Direction) {
     let (own, far, volume) = match way {
-        Way::Up => (S5, bearer.pgw, &mut bearer.uplink),
-        Way::Down => (S1, bearer.enb, &mut bearer.downlink),
+        Direction::Up => (S5, bearer.pgw, &mut bearer.uplink),
+        Direction::Down => (S1, bearer.enb, &mut bearer.downlink),
     };
     volume.packets += 1;
     volume.octets += (frame.len() - END) as u64;

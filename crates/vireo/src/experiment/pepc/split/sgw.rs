@@ -1,9 +1,9 @@
 //! The part that is like an S-GW: it holds a bearer's tunnels on both sides, and its own count. Its signalling asks the
 //! P-GW-like part where an event concerns that.
 
-use super::link::Door;
+use super::link::LinkEnd;
 use super::messages::{self, Create, Created};
-use super::relay::{Bearer, Far, Relay, S1, S5};
+use super::relay::{Bearer, Relay, S1, S5, TunnelEnd};
 use crate::cli::Failure;
 use std::net::{IpAddr, Ipv4Addr};
 use vireo_datapath::Tunnel;
@@ -29,7 +29,7 @@ struct Session {
     mme: u64,
     /// The P-GW's.
     pgw: u64,
-    enb: Far,
+    enb: TunnelEnd,
 }
 
 /// The part.
@@ -37,8 +37,8 @@ pub(super) struct Sgw {
     pub(super) relay: Relay,
     sessions: Vec<Session>,
     free: Vec<u32>,
-    mme: Door,
-    pgw: Door,
+    mme: LinkEnd,
+    pgw: LinkEnd,
     waiting: [Option<Waiting>; WAITING],
     sequence: u32,
     octets: Vec<u8>,
@@ -47,7 +47,7 @@ pub(super) struct Sgw {
 }
 
 impl Sgw {
-    pub(super) fn new(bearers: u32, mme: Door, pgw: Door) -> Self {
+    pub(super) fn new(bearers: u32, mme: LinkEnd, pgw: LinkEnd) -> Self {
         Sgw {
             relay: Relay { bearers: vec![Bearer::default(); bearers as usize], unknown: 0 },
             sessions: vec![Session::default(); bearers as usize],
@@ -101,12 +101,12 @@ fn lost() -> Failure {
     Failure("the S-GW-like part is asked for a session that it does not have".into())
 }
 
-fn far(tunnel: Tunnel) -> Far {
+fn far(tunnel: Tunnel) -> TunnelEnd {
     let address = match tunnel.address {
         IpAddr::V4(address) => address.to_bits(),
         IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED.to_bits(),
     };
-    Far { teid: tunnel.teid.0, address }
+    TunnelEnd { teid: tunnel.teid.0, address }
 }
 
 impl Parts<'_> {

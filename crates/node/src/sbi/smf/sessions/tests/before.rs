@@ -7,11 +7,11 @@ use super::*;
 fn what_the_release_before_has_left_is_gone_on_with() {
     for format in [Format::Binary, Format::Json, Format::Protobuf] {
         for (manner, is_older) in [
-            (Manner::Replace, false),
-            (Manner::Update, false),
-            (Manner::DeleteCreate, false),
-            (Manner::Replace, true),
-            (Manner::Update, true),
+            (UpdateMode::Replace, false),
+            (UpdateMode::Update, false),
+            (UpdateMode::DeleteCreate, false),
+            (UpdateMode::Replace, true),
+            (UpdateMode::Update, true),
         ] {
             let mut world = World::kept_as(format, manner);
             let path = world.active();
@@ -22,10 +22,10 @@ fn what_the_release_before_has_left_is_gone_on_with() {
             let session = world.session();
             assert!(!session.rests(), "the UPF is waited for");
             let codec = world.codec();
-            let name = found::name(session.sm.cp_seid.ltmsi());
+            let name = recovery::name(session.sm.cp_seid.ltmsi());
             let records = world.records.as_mut().unwrap();
             let version = records.load(&[name]).unwrap()[0].as_ref().unwrap().version;
-            let mut known = Known::at(version);
+            let mut known = RecordBase::at(version);
             match is_older {
                 true => codec.commit(records, name, &mut known, &session.before_switches()).unwrap(),
                 false => codec.commit(records, name, &mut known, &session.before()).unwrap(),
@@ -59,9 +59,9 @@ fn octets_of_the_release_before_are_read_and_others_are_not() {
         octets[0] = other;
         assert_eq!(Session::decode(&octets), None);
         let mut records = Memory::new();
-        let name = found::name(session.sm.cp_seid.ltmsi());
+        let name = recovery::name(session.sm.cp_seid.ltmsi());
         records.change(&[(name, Change::Commit { expected: 0, octets: &octets })]).remove(0).unwrap();
-        let looked = found::look(&mut records, (Codec::default(), StateScope::Function), 7);
+        let looked = recovery::look(&mut records, (Codec::default(), StateScope::Function), 7);
         assert!(matches!(looked, Err(crate::database::DatabaseError::Stranger)), "it is refused");
     }
 }

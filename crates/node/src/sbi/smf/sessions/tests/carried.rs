@@ -8,7 +8,7 @@ impl World {
     /// The AMF keeps an SM context that travels with a message, unless it has a later one.
     pub(super) fn takes(&mut self, message: &mut Message) {
         let carried = crate::sbi::translate::carried(message).unwrap();
-        message.parts.retain(|part| part.content != Content::SmContext);
+        message.parts.retain(|part| part.content != PartContent::SmContext);
         let Some(carried) = carried else { return };
         assert!(self.smf.carries());
         let seid = Session::decode(&carried.octets).unwrap().sm.cp_seid;
@@ -32,7 +32,7 @@ impl World {
 
     /// What the SMF has in its memory.
     fn held(&self) -> usize {
-        let Place::Database(stored) = &self.smf.place else { panic!("they travel") };
+        let SessionBackend::Database(stored) = &self.smf.place else { panic!("they travel") };
         stored.kept.len() + stored.lanes.len()
     }
 }
@@ -68,7 +68,7 @@ fn a_packet_for_an_idle_ue_reaches_an_smf_that_knows_nothing() {
     world.restart();
     world.downlink_packet(&path);
     assert_eq!(world.transfers.len(), 1, "the AMF was asked for it, and is told");
-    world.transferred(&path, Transferred::Attempting);
+    world.transferred(&path, N1N2TransferResult::Attempting);
     assert_eq!(world.state(&path, UpCnxState::Activating).n2_sm_info_type, Some(N2SmInfoType::PduResSetupReq));
     world.ran_up(&path);
     assert!(world.session().sm.downlink.is_some() && world.held() == 0);
@@ -125,7 +125,12 @@ fn a_session_that_is_asked_for_again_takes_the_place_of_the_first() {
 /// died.
 #[test]
 fn a_new_session_is_answered_when_the_amf_has_its_transfer() {
-    for result in [Transferred::Initiated, Transferred::Attempting, Transferred::Unreachable, Transferred::Unknown] {
+    for result in [
+        N1N2TransferResult::Initiated,
+        N1N2TransferResult::Attempting,
+        N1N2TransferResult::Unreachable,
+        N1N2TransferResult::Unknown,
+    ] {
         let mut world = World::piggyback();
         world.upf_answers = false;
         world.call_as(SM_CONTEXTS, create_message(&data()), "a");
@@ -168,8 +173,8 @@ fn what_is_no_sm_context_is_refused() {
     let good = world.left.values().next().unwrap().clone();
     let data = SmContextUpdateData { up_cnx_state: Some(UpCnxState::Activating), ..SmContextUpdateData::default() };
     let mut ask = |octets: Vec<u8>| {
-        world.smf = World::start(Keeper::Amf(PATIENCE), 1);
-        let carried = Carried { version: 9, octets };
+        world.smf = World::start(SessionStorage::Amf(PATIENCE), 1);
+        let carried = PiggybackedSmContext { version: 9, octets };
         let message = translate::with_carried(Message::of(&data), Some(&carried));
         world.call(&format!("{path}/modify"), message);
         world.last().status
@@ -192,7 +197,7 @@ fn an_address_that_is_taken_is_passed_over() {
     let mut world = World::piggyback();
     let mut config = config();
     config.dnns[0].ipv4_pool = Some((Ipv4Addr::new(10, 45, 0, 0), 28));
-    world.smf = Sessions::new(config, "http://smf".into(), StdRng::seed_from_u64(1), Keeper::Amf(PATIENCE));
+    world.smf = Sessions::new(config, "http://smf".into(), StdRng::seed_from_u64(1), SessionStorage::Amf(PATIENCE));
     world.upf_answers = false;
     world.call(SM_CONTEXTS, create_message(&data()));
     let mut asked = BTreeSet::new();
@@ -226,7 +231,8 @@ fn an_amf_that_does_not_know_of_it_is_served_as_ever() {
     };
     let mut call = |world: &mut World, path: &str, message: Message| {
         assert!(message.sm_context().is_none());
-        let call = Call { path: path.to_owned(), message, key: None, repeated: false, reply: ReplyTo::nobody() };
+        let call =
+            IncomingRequest { path: path.to_owned(), message, key: None, repeated: false, reply: ReplyTo::nobody() };
         world.smf.call(call, world.now, &mut lookup);
         world.act();
     };
@@ -239,7 +245,7 @@ fn an_amf_that_does_not_know_of_it_is_served_as_ever() {
         n2_sm_info_type: Some(N2SmInfoType::PduResSetupRsp),
         ..SmContextUpdateData::default()
     };
-    call(&mut world, &format!("{path}/modify"), Message::of(&n2).with("n2", Content::Ngap, setup_response()));
+    call(&mut world, &format!("{path}/modify"), Message::of(&n2).with("n2", PartContent::Ngap, setup_response()));
     call(&mut world, &format!("{path}/modify"), state(UpCnxState::Deactivated));
     assert_eq!((world.last().status, world.held(), world.left.len()), (200, 1, 0));
     call(&mut world, &format!("{path}/release"), Message::default());

@@ -18,7 +18,7 @@ pub(super) fn path_switch() -> Message {
         n2_sm_info_type: Some(N2SmInfoType::PathSwitchReq),
         ..SmContextUpdateData::default()
     };
-    Message::of(&data).with("n2", Content::Ngap, encode_open_type(&transfer).unwrap().to_vec())
+    Message::of(&data).with("n2", PartContent::Ngap, encode_open_type(&transfer).unwrap().to_vec())
 }
 
 /// How far a handover by N2 is, with what the RAN says of it.
@@ -36,7 +36,7 @@ fn step(state: HoState, said: Option<(N2SmInfoType, Vec<u8>)>) -> Message {
     };
     let message = Message::of(&data);
     match said {
-        Some((_, transfer)) => message.with("n2", Content::Ngap, transfer),
+        Some((_, transfer)) => message.with("n2", PartContent::Ngap, transfer),
         None => message,
     }
 }
@@ -99,7 +99,8 @@ fn a_path_is_switched_when_the_upf_has_it() {
         let reply = world.last();
         let data: SmContextUpdatedData = reply.message.value().unwrap();
         assert_eq!((reply.status, data.n2_sm_info_type), (200, Some(N2SmInfoType::PathSwitchReqAck)));
-        let transfer = reply.message.part(&data.n2_sm_info.expect("a part"), Content::Ngap).expect("the RAN is told");
+        let transfer =
+            reply.message.part(&data.n2_sm_info.expect("a part"), PartContent::Ngap).expect("the RAN is told");
         let transfer: PathSwitchRequestAcknowledgeTransfer<'_> = decode_open_type(transfer).unwrap();
         assert!(transfer.ul_ngu_up_tnl_information.is_none(), "the UPF's end is the same");
         assert_eq!(world.session().sm.downlink.map(|tunnel| tunnel.teid), Some(Teid(0x301)));
@@ -118,9 +119,9 @@ fn a_path_that_is_not_switched_is_refused_and_the_session_ends() {
         let error: SmContextError = reply.message.value().unwrap();
         assert_eq!((reply.status, error.error.cause.as_deref()), (403, Some("HANDOVER_RESOURCE_ALLOCATION_FAILURE")));
         assert_eq!(error.n2_sm_info_type, Some(N2SmInfoType::PathSwitchReqFail));
-        let n1 = reply.message.part(&error.n1_sm_msg.expect("the UE is told"), Content::Nas).unwrap();
+        let n1 = reply.message.part(&error.n1_sm_msg.expect("the UE is told"), PartContent::Nas).unwrap();
         assert_eq!(n1[3], 0xd3, "PDU SESSION RELEASE COMMAND");
-        let transfer = reply.message.part(&error.n2_sm_info.unwrap(), Content::Ngap).expect("the RAN is told");
+        let transfer = reply.message.part(&error.n2_sm_info.unwrap(), PartContent::Ngap).expect("the RAN is told");
         assert!(decode_open_type::<PathSwitchRequestUnsuccessfulTransfer>(transfer).is_ok());
 
         let mut world = start();
@@ -131,7 +132,7 @@ fn a_path_that_is_not_switched_is_refused_and_the_session_ends() {
             n2_sm_info_type: Some(N2SmInfoType::PathSwitchSetupFail),
             ..SmContextUpdateData::default()
         };
-        world.call(&format!("{path}/modify"), Message::of(&failed).with("n2", Content::Ngap, vec![0]));
+        world.call(&format!("{path}/modify"), Message::of(&failed).with("n2", PartContent::Ngap, vec![0]));
         let data: SmContextUpdatedData = world.last().message.value().unwrap();
         assert_eq!((data.n1_sm_msg.is_some(), data.n2_sm_info_type), (true, None));
         assert!(!world.session().rests());
@@ -173,7 +174,7 @@ fn a_session_is_handed_over_by_n2() {
         let told = world.last().clone();
         assert_eq!(says(&told), (200, Some(HoState::Prepared), Some(N2SmInfoType::HandoverCmd)));
         let data: SmContextUpdatedData = told.message.value().unwrap();
-        let transfer = told.message.part(&data.n2_sm_info.unwrap(), Content::Ngap).expect("the source is told");
+        let transfer = told.message.part(&data.n2_sm_info.unwrap(), PartContent::Ngap).expect("the source is told");
         assert!(decode_open_type::<HandoverCommandTransfer<'_>>(transfer).is_ok());
         let sm = world.session().sm;
         assert_eq!((sm.downlink.map(|t| t.teid), sm.target.map(|t| t.teid)), (Some(Teid(0x201)), Some(Teid(0x401))));
@@ -235,7 +236,7 @@ fn a_session_that_is_not_handed_over_is_refused_and_ends() {
         let error: SmContextError = reply.message.value().unwrap();
         assert_eq!((reply.status, error.error.cause.as_deref()), (403, Some("HANDOVER_RESOURCE_ALLOCATION_FAILURE")));
         assert_eq!(error.n2_sm_info_type, Some(N2SmInfoType::HandoverPrepFail));
-        let transfer = reply.message.part(&error.n2_sm_info.unwrap(), Content::Ngap).expect("the RAN is told");
+        let transfer = reply.message.part(&error.n2_sm_info.unwrap(), PartContent::Ngap).expect("the RAN is told");
         assert!(decode_open_type::<HandoverPreparationUnsuccessfulTransfer>(transfer).is_ok());
         // The UE comes back: nothing has happened to it.
         assert!(world.state(&path, UpCnxState::Activating).n2_sm_info_type.is_some());
@@ -258,7 +259,7 @@ fn a_session_that_is_not_handed_over_is_refused_and_ends() {
             world.call(&modify, step(HoState::Completed, None));
             let data: SmContextUpdatedData = world.last().message.value().unwrap();
             assert_eq!((data.ho_state, data.n2_sm_info_type), (Some(HoState::Completed), None));
-            let n1 = world.last().message.part(&data.n1_sm_msg.expect("the UE is told"), Content::Nas).unwrap();
+            let n1 = world.last().message.part(&data.n1_sm_msg.expect("the UE is told"), PartContent::Nas).unwrap();
             assert_eq!(n1[3], 0xd3, "PDU SESSION RELEASE COMMAND");
         }
     }

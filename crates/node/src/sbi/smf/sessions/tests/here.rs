@@ -8,12 +8,12 @@ use vireo_store::records::Operations;
 impl World {
     /// In shared memory.
     pub(super) fn here() -> Self {
-        World::over(Some(Memory::new()), Keeper::Here)
+        World::over(Some(Memory::new()), SessionStorage::Here)
     }
 
     /// The SMF that begins has the records, in which these are.
     pub(super) fn have(&mut self, there: Vec<(Ltmsi, Box<Session>, Version)>) {
-        if let (Keeper::Here, Some(records)) = (self.keeper, &self.records) {
+        if let (SessionStorage::Here, Some(records)) = (self.keeper, &self.records) {
             self.smf.keep_here(Box::new(records.clone()), Arc::clone(&memory::METRICS), there);
         }
     }
@@ -30,8 +30,8 @@ type Refusal = Arc<Mutex<Option<RecordError>>>;
 /// Records that have no room while this is so.
 struct Refusing(Memory, Refusal);
 
-impl Records for Refusing {
-    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+impl RecordStore for Refusing {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
         self.0.load(names)
     }
 
@@ -42,8 +42,8 @@ impl Records for Refusing {
         self.0.change(changes)
     }
 
-    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
-        self.0.numbers(collection)
+    fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        self.0.list_ids(collection)
     }
 
     fn operations(&self) -> Operations {

@@ -13,7 +13,7 @@ pub(super) struct Taken {
     /// Answers that nobody waited for any more.
     spared: u32,
     /// What it says of such a transfer, if it does not take it.
-    refuses: Option<Transferred>,
+    refuses: Option<N1N2TransferResult>,
 }
 
 impl World {
@@ -51,7 +51,7 @@ impl World {
             let location = Some(format!("http://smf{SM_CONTEXTS}/{}", created.sm_context_ref));
             self.replies.push(Reply { status: 201, location, ..Reply::default() });
         }
-        let result = taken.refuses.unwrap_or(Transferred::Initiated);
+        let result = taken.refuses.unwrap_or(N1N2TransferResult::Initiated);
         self.smf.transferred(of, result, self.now);
     }
 
@@ -104,8 +104,9 @@ fn what_is_no_success_is_answered() {
 
 #[test]
 fn a_transfer_that_the_amf_does_not_take_is_no_answer() {
-    for (start, result) in
-        STARTS.into_iter().flat_map(|start| [(start, Transferred::Unreachable), (start, Transferred::Unknown)])
+    for (start, result) in STARTS
+        .into_iter()
+        .flat_map(|start| [(start, N1N2TransferResult::Unreachable), (start, N1N2TransferResult::Unknown)])
     {
         let mut world = start().implying();
         world.implied.as_mut().unwrap().refuses = Some(result);
@@ -144,7 +145,13 @@ fn who_does_not_ask_for_it_is_answered() {
     world.create();
     let wishes = SmContextCreateData { vireo_implied: Some(NUMBER), pdu_session_id: 5, ..data() };
     let (reply, before) = (ReplyTo::nobody(), world.replies.len());
-    let call = Call { path: SM_CONTEXTS.into(), message: create_message(&wishes), key: None, repeated: false, reply };
+    let call = IncomingRequest {
+        path: SM_CONTEXTS.into(),
+        message: create_message(&wishes),
+        key: None,
+        repeated: false,
+        reply,
+    };
     let mut lookup =
         |_| Ok(Some(Subscription { slices: vec![SliceSubscription::default()], ..Subscription::default() }));
     world.smf.call(call, world.now, &mut lookup);

@@ -14,7 +14,7 @@ fn a_commit_that_comes_too_late_is_done_again_over_what_is_there() {
     for lost in [false, true] {
         let (calls, replies) = (world.records.as_ref().unwrap().operations(), world.replies.len());
         let mut lookup = |_| Ok(None);
-        let call = Call {
+        let call = IncomingRequest {
             path: format!("{path}/modify"),
             message: Message::of(&data),
             key: None,
@@ -26,7 +26,7 @@ fn a_commit_that_comes_too_late_is_done_again_over_what_is_there() {
         let records = world.records.as_mut().unwrap();
         let found = records.load(&[name]).unwrap().remove(0).unwrap();
         let job = world.smf.jobs().unwrap().front().unwrap();
-        let What::Put { known, value: Encoded::Whole(octets) } = &job.what else { panic!("{job:?}") };
+        let DatabaseOperation::Put { known, value: Encoded::Whole(octets) } = &job.what else { panic!("{job:?}") };
         let octets = if lost { octets } else { &found.octets };
         records.change(&[(name, Change::Commit { expected: known.version, octets })]).remove(0).unwrap();
         world.act();
@@ -48,8 +48,12 @@ fn who_asks_is_told_when_the_database_does_not_answer_and_nothing_is_done() {
         let job = world.smf.jobs().unwrap().pop_front().expect("it asks");
         assert!(job.until.is_some(), "it does not wait for ever");
         let error = down("gone".into());
-        let done = if let What::Load = job.what { Done::Loaded(Err(error)) } else { Done::Changed(Err(error)) };
-        world.smf.answered(found::ltmsi(job.name), done, world.now);
+        let done = if let DatabaseOperation::Load = job.what {
+            OperationResult::Loaded(Err(error))
+        } else {
+            OperationResult::Changed(Err(error))
+        };
+        world.smf.answered(recovery::ltmsi(job.name), done, world.now);
         world.act();
         assert_eq!(world.last().status, 500, "{:?}", world.last());
     };
@@ -58,7 +62,8 @@ fn who_asks_is_told_when_the_database_does_not_answer_and_nothing_is_done() {
         Ok(Some(Subscription { slices, ..Subscription::default() }))
     };
     let mut call = |world: &mut World, path: &str, message| {
-        let call = Call { path: path.to_owned(), message, key: None, repeated: false, reply: ReplyTo::nobody() };
+        let call =
+            IncomingRequest { path: path.to_owned(), message, key: None, repeated: false, reply: ReplyTo::nobody() };
         world.smf.call(call, world.now, &mut lookup);
     };
     call(&mut world, SM_CONTEXTS, create_message(&data()));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::sbi::amf::transfer_reply;
-use vireo_core::session::Ran;
+use vireo_core::session::RanState;
 
 impl World {
     /// The UPF reports an Error Indication for the tunnel in use.
@@ -40,11 +40,11 @@ fn lost_tunnel_of_connected_ue_is_released() {
             n2_sm_info_type: Some(N2SmInfoType::PduResRelRsp),
             ..SmContextUpdateData::default()
         };
-        let n2 = Told { n1: None, n2: Some((N2Sm::ReleaseResponse, vec![0])) };
+        let n2 = N1N2Content { n1: None, n2: Some((N2Sm::ReleaseResponse, vec![0])) };
         world.update(&path, &data, &n2);
         world.transfers.clear();
         world.downlink_packet(&path);
-        assert_eq!((world.transfers.len(), world.session().sm.ran), (1, Ran::Asked), "it is set up again");
+        assert_eq!((world.transfers.len(), world.session().sm.ran), (1, RanState::Asked), "it is set up again");
     }
 }
 
@@ -61,11 +61,11 @@ fn lost_tunnel_of_idle_ue_pages_on_data() {
                 world.downlink_packet(&path);
                 assert_eq!(world.transfers.len(), 0, "the RAN is to let go first");
             }
-            world.transferred(&path, Transferred::Idle);
-            let expected = if packet { (1, Ran::Asked) } else { (0, Ran::Idle) };
+            world.transferred(&path, N1N2TransferResult::Idle);
+            let expected = if packet { (1, RanState::Asked) } else { (0, RanState::Idle) };
             assert_eq!((world.transfers.len(), world.session().sm.ran), expected);
             // said late, of the release before
-            world.transferred(&path, Transferred::Idle);
+            world.transferred(&path, N1N2TransferResult::Idle);
             assert_eq!(world.session().sm.ran, expected.1);
         }
     }
@@ -75,7 +75,12 @@ fn lost_tunnel_of_idle_ue_pages_on_data() {
 #[test]
 fn idle_answer_of_amf_is_read_by_smf() {
     let supi: Supi = "999700000000001".parse().unwrap();
-    for result in [Transferred::Idle, Transferred::Initiated, Transferred::Unreachable, Transferred::Unknown] {
+    for result in [
+        N1N2TransferResult::Idle,
+        N1N2TransferResult::Initiated,
+        N1N2TransferResult::Unreachable,
+        N1N2TransferResult::Unknown,
+    ] {
         let reply = transfer_reply("http://amf", (supi, 7), result);
         let json = Message::of_json(reply.message.encode("application/json").1);
         let read = wire::transferred(Ok(Reply { message: json, ..reply.clone() }));
@@ -83,6 +88,6 @@ fn idle_answer_of_amf_is_read_by_smf() {
     }
     let cause = |cause: &str| vireo_sbi::common::ProblemDetails::new(409, cause, "");
     let read = |problem| wire::transferred(Ok(Reply { status: 409, ..Reply::problem(&problem) }));
-    assert_eq!(read(cause("UE_IN_CM_IDLE_STATE")), Transferred::Idle);
-    assert_eq!(read(cause("TEMPORARY_REJECT_HANDOVER_ONGOING")), Transferred::Unreachable);
+    assert_eq!(read(cause("UE_IN_CM_IDLE_STATE")), N1N2TransferResult::Idle);
+    assert_eq!(read(cause("TEMPORARY_REJECT_HANDOVER_ONGOING")), N1N2TransferResult::Unreachable);
 }

@@ -1,10 +1,12 @@
-use crate::database::{Database, Done, Job, Pending};
+use crate::database::{Database, DatabaseJob, OperationResult, Pending};
 use crate::metrics::{Metrics, StateFunction};
-use crate::sbi::smf::found;
+use crate::sbi::smf::recovery;
 use crossbeam_channel::never;
 use std::sync::{Arc, LazyLock, Mutex};
 use vireo_store::Version;
-use vireo_store::records::{Change, Codec, Found, LIFE, MemoryRecords, Name, Operations, RecordError, Records};
+use vireo_store::records::{
+    Change, Codec, LIFE, MemoryRecords, Name, Operations, RecordError, RecordStore, StoredRecord,
+};
 use vireo_types::Ltmsi;
 
 /// Nobody reads them.
@@ -20,20 +22,21 @@ impl Memory {
     }
 
     /// What becomes of a job, as the SMF's thread of its database does it.
-    pub(super) fn carry_out(&self, codec: Codec, job: Job) -> (Ltmsi, Done) {
+    pub(super) fn carry_out(&self, codec: Codec, job: DatabaseJob) -> (Ltmsi, OperationResult) {
         let (metrics, stop) = (Arc::clone(&METRICS), Arc::default());
-        let (records, function, node) = (Box::new(self.clone()), StateFunction::Smf, found::NODE);
+        let (records, function, node) = (Box::new(self.clone()), StateFunction::Smf, recovery::NODE);
         let mut database = Database { records, codec, jobs: never(), metrics, stop, function, node };
         let mut answers = Vec::new();
-        let works =
-            database.go(&mut [Pending::new(job)].into(), &mut |name, done| answers.push((found::ltmsi(name), done)));
+        let works = database.run_pending(&mut [Pending::new(job)].into(), &mut |name, done| {
+            answers.push((recovery::ltmsi(name), done))
+        });
         assert!(works && answers.len() == 1, "memory is always there");
         answers.remove(0)
     }
 }
 
-impl Records for Memory {
-    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<Found>>, RecordError> {
+impl RecordStore for Memory {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
         self.0.lock().unwrap().load(names)
     }
 
@@ -41,8 +44,8 @@ impl Records for Memory {
         self.0.lock().unwrap().change(changes)
     }
 
-    fn numbers(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
-        self.0.lock().unwrap().numbers(collection)
+    fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        self.0.lock().unwrap().list_ids(collection)
     }
 
     fn operations(&self) -> Operations {

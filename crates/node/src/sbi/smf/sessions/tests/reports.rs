@@ -20,7 +20,7 @@ fn report_of_another_upf_changes_nothing() {
 #[test]
 fn a_packet_for_an_idle_ue_is_told_and_the_ue_comes_back() {
     for start in PLACES {
-        for result in [Transferred::Attempting, Transferred::Initiated, Transferred::Unreachable] {
+        for result in [N1N2TransferResult::Attempting, N1N2TransferResult::Initiated, N1N2TransferResult::Unreachable] {
             let mut world = start();
             let path = world.active();
             world.state(&path, UpCnxState::Deactivated);
@@ -30,7 +30,7 @@ fn a_packet_for_an_idle_ue_is_told_and_the_ue_comes_back() {
             world.transferred(&path, result);
             match result {
                 // The RAN was given it: it answers.
-                Transferred::Initiated => assert_eq!(world.ran_up(&path), SmContextUpdatedData::default()),
+                N1N2TransferResult::Initiated => assert_eq!(world.ran_up(&path), SmContextUpdatedData::default()),
                 _ => {
                     let back = world.state(&path, UpCnxState::Activating);
                     assert_eq!(back.n2_sm_info_type, Some(N2SmInfoType::PduResSetupReq), "{result:?}");
@@ -38,7 +38,7 @@ fn a_packet_for_an_idle_ue_is_told_and_the_ue_comes_back() {
                 }
             }
             let session = world.session();
-            assert!(session.sm.downlink.is_some() && session.sm.n4 == N4::Told, "{result:?}");
+            assert!(session.sm.downlink.is_some() && session.sm.n4 == N4State::Told, "{result:?}");
         }
         // The UE's own service request is faster than the word that it is paged.
         let mut world = start();
@@ -46,7 +46,7 @@ fn a_packet_for_an_idle_ue_is_told_and_the_ue_comes_back() {
         world.state(&path, UpCnxState::Deactivated);
         world.downlink_packet(&path);
         assert!(world.state(&path, UpCnxState::Activating).n2_sm_info_type.is_some());
-        world.transferred(&path, Transferred::Attempting);
+        world.transferred(&path, N1N2TransferResult::Attempting);
         world.ran_up(&path);
         assert!(world.session().sm.downlink.is_some());
     }

@@ -1,9 +1,9 @@
 //! UEs' records that AMF and SMF share: the test is the AMF, whose part goes with all that it asks.
 
 use super::*;
-use crate::nf::central;
 use crate::sbi::translate;
-use crate::shared::{self, Head, Travels, UpHead};
+use crate::shared_record::{self, AmfPartHeader, DelegatedCommit, UpfPartHeader};
+use crate::worker::context_database;
 use vireo_core::context::{self, UeContext};
 
 /// The number of the UE's record.
@@ -23,11 +23,11 @@ pub(super) struct Amf {
 
 fn part(owner: u64, step: u64) -> Vec<u8> {
     let context = context::encode(&UeContext::new(Ltmsi::from_raw(5)), Vec::new()).unwrap();
-    central::Stored { owner, step, context, ..central::Stored::default() }.encode().unwrap()
+    context_database::UeRecord { owner, step, context, ..context_database::UeRecord::default() }.encode().unwrap()
 }
 
 fn up_part(seid: u64, step: u64) -> Vec<u8> {
-    postcard::to_stdvec(&(UpHead { seid, step }, "what the UPF has")).unwrap()
+    postcard::to_stdvec(&(UpfPartHeader { seid, step }, "what the UPF has")).unwrap()
 }
 
 impl World {
@@ -42,26 +42,26 @@ impl World {
     }
 
     pub(super) fn scope(&self) -> StateScope {
-        if let Keeper::Database(storing) = self.keeper { storing.scope } else { StateScope::Function }
+        if let SessionStorage::Database(storing) = self.keeper { storing.scope } else { StateScope::Function }
     }
 
     fn shared_in(scope: StateScope, format: Format) -> Self {
-        let (persist, codec) = (StatePersist::Transaction, Codec { format, manner: Manner::Update });
-        let storing = Storing { persist, codec, scope, octets: format, patience: PATIENCE };
-        let mut world = World::over(Some(Memory::new()), Keeper::Database(storing));
+        let (persist, codec) = (StatePersist::Transaction, Codec { format, manner: UpdateMode::Update });
+        let storing = StorageConfig { persist, codec, scope, octets: format, patience: PATIENCE };
+        let mut world = World::over(Some(Memory::new()), SessionStorage::Database(storing));
         world.amf = Some(Amf { owner: 1, step: 0, commits_in: None, upf: scope.is_of_all().then_some(0) });
         world.amf_commits();
         world
     }
 
-    fn record(&mut self) -> Option<Found> {
-        self.records.as_mut()?.load(&[shared::name(RECORD)]).unwrap().remove(0)
+    fn record(&mut self) -> Option<StoredRecord> {
+        self.records.as_mut()?.load(&[shared_record::name(RECORD)]).unwrap().remove(0)
     }
 
     /// What the record has of the AMF.
-    fn head(&mut self) -> Head {
+    fn head(&mut self) -> AmfPartHeader {
         let format = self.codec().format;
-        Head::kept(format, &self.record().unwrap()).unwrap()
+        AmfPartHeader::kept(format, &self.record().unwrap()).unwrap()
     }
 
     /// The AMF commits a step of its own.
@@ -69,11 +69,11 @@ impl World {
         let Some(amf) = &mut self.amf else { return };
         amf.step += 1;
         let part = part(amf.owner, amf.step);
-        let octets = central::kept(self.codec().format, &part).unwrap();
+        let octets = context_database::kept(self.codec().format, &part).unwrap();
         let expected = self.record().map_or(0, |found| found.version);
-        let parts = [vireo_store::records::Part { name: shared::AMF, octets: &octets }];
+        let parts = [vireo_store::records::RecordPart { name: shared_record::AMF, octets: &octets }];
         let change = Change::Update { expected, parts: &parts };
-        self.records.as_mut().unwrap().change(&[(shared::name(RECORD), change)]).remove(0).unwrap();
+        self.records.as_mut().unwrap().change(&[(shared_record::name(RECORD), change)]).remove(0).unwrap();
     }
 
     /// Whether it does so before the SMF's next operation.
@@ -88,36 +88,36 @@ impl World {
 
     /// What the AMF asks, with its next step.
     pub(super) fn with_part(&mut self, message: Message) -> Message {
-        let asks = message.parts.iter().any(|part| part.content == Content::AmfContext);
+        let asks = message.parts.iter().any(|part| part.content == PartContent::AmfContext);
         let Some(amf) = self.amf.as_mut().filter(|_| !asks) else { return message };
         amf.step += 1;
-        let travels = Travels { record: RECORD, part: Some(part(amf.owner, amf.step)) };
+        let travels = DelegatedCommit { record: RECORD, part: Some(part(amf.owner, amf.step)) };
         translate::with_travels(message, Some(&travels))
     }
 
     /// The UPF's answer has what that has of the session then, if it shares the record.
     pub(super) fn upf_has(&mut self, request: &[u8], kind: pfcp::MessageType, answer: &mut Vec<u8>) {
-        let place = shared::place(request);
+        let place = shared_record::place(request);
         let Some(step) = self.amf.as_mut().and_then(|amf| amf.upf.as_mut()) else { return assert_eq!(place, None) };
         assert_eq!(place.map(|(record, _)| record), Some(RECORD));
         *step += 1;
         let gone = kind == pfcp::MessageType::SESSION_DELETION_RESPONSE;
         let part = if gone { Vec::new() } else { up_part(99, *step) };
-        assert!(shared::with_part(answer, &part));
+        assert!(shared_record::with_part(answer, &part));
     }
 
     /// What the record has of the UPF.
-    fn up_head(&mut self) -> Option<UpHead> {
+    fn up_head(&mut self) -> Option<UpfPartHeader> {
         let (format, parts) = (self.codec().format, self.record().unwrap().parts);
-        let (_, kept) = parts.iter().find(|(name, _)| shared::up_of(name).is_some())?;
-        UpHead::of(&shared::opened(format, kept).unwrap())
+        let (_, kept) = parts.iter().find(|(name, _)| shared_record::up_of(name).is_some())?;
+        UpfPartHeader::of(&shared_record::opened(format, kept).unwrap())
     }
 
     /// The SM contexts in the record.
     pub(super) fn shared_sessions(&mut self) -> Vec<Session> {
         let format = self.codec().format;
         let parts = self.record().map_or(Vec::new(), |found| found.parts);
-        let all = parts.iter().filter(|(name, _)| shared::sm_of(name).is_some());
+        let all = parts.iter().filter(|(name, _)| shared_record::sm_of(name).is_some());
         all.map(|(_, octets)| *Session::of_part(format, octets).unwrap()).collect()
     }
 }
@@ -144,7 +144,7 @@ fn one_write_commits(mut world: World) {
         let amf = world.amf.unwrap();
         assert_eq!(head.step, amf.step, "what the AMF has asked with is there");
         if let (Some(step), false) = (amf.upf, world.shared_sessions().is_empty()) {
-            assert_eq!(world.up_head(), Some(UpHead { seid: 99, step }), "and what the UPF has answered with");
+            assert_eq!(world.up_head(), Some(UpfPartHeader { seid: 99, step }), "and what the UPF has answered with");
         }
         before = count(world);
     };
@@ -178,7 +178,7 @@ fn what_the_amf_commits_meanwhile_stays() {
             world.amf.as_mut().unwrap().commits_in = Some(commits_in);
             whole_life(&mut world);
             let amf = world.amf.unwrap();
-            assert_eq!(world.head(), Head { owner: amf.owner, step: amf.step, gone: false });
+            assert_eq!(world.head(), AmfPartHeader { owner: amf.owner, step: amf.step, gone: false });
             if amf.commits_in.is_some() {
                 break;
             }
@@ -219,20 +219,20 @@ fn an_amf_that_was_taken_over_from_changes_nothing() {
 fn what_cannot_be_committed_with_an_sm_context_is_said() {
     let mut world = World::shared(Format::Json);
     // The second one begins as a part does, and has no more of it.
-    let head = postcard::to_stdvec(&Head { owner: 1, step: 9, gone: false }).unwrap();
-    for broken in [vec![1], Travels { record: RECORD, part: Some(head) }.encode()] {
-        world.call(SM_CONTEXTS, Message::default().with("x", Content::AmfContext, broken));
+    let head = postcard::to_stdvec(&AmfPartHeader { owner: 1, step: 9, gone: false }).unwrap();
+    for broken in [vec![1], DelegatedCommit { record: RECORD, part: Some(head) }.encode()] {
+        world.call(SM_CONTEXTS, Message::default().with("x", PartContent::AmfContext, broken));
         assert_eq!(world.last().status, 400);
     }
     let mut world = World::shared(Format::Binary);
-    let elsewhere = Travels { record: RECORD + 1, part: Some(part(1, 9)) };
+    let elsewhere = DelegatedCommit { record: RECORD + 1, part: Some(part(1, 9)) };
     world.call(SM_CONTEXTS, translate::with_travels(create_message(&data()), Some(&elsewhere)));
     assert_eq!(world.last().status, 404, "there is no such UE");
     assert!(world.is_empty());
     // An AMF that shares nothing has an SM context in a record of its own.
     world.amf = None;
     world.create();
-    assert_eq!(world.records.as_mut().unwrap().numbers("smf").unwrap().len(), 1);
+    assert_eq!(world.records.as_mut().unwrap().list_ids("smf").unwrap().len(), 1);
     assert_eq!(world.session().record, None);
 }
 
@@ -243,17 +243,17 @@ fn an_earlier_part_of_the_upf_is_never_put_over_a_later_one() {
     let path = world.active();
     world.upf_answers = false;
     world.state(&path, UpCnxState::Deactivated);
-    let name = shared::up(wire::seid_of(path.rsplit('/').next().unwrap()).unwrap().ltmsi().get());
+    let name = shared_record::upf_part_name(wire::seid_of(path.rsplit('/').next().unwrap()).unwrap().ltmsi().get());
     let put = |world: &mut World, seid, step| {
-        let octets = shared::kept(Format::Json, up_part(seid, step));
-        let parts = [vireo_store::records::Part { name: &name, octets: &octets }];
+        let octets = shared_record::kept(Format::Json, up_part(seid, step));
+        let parts = [vireo_store::records::RecordPart { name: &name, octets: &octets }];
         let change = Change::Update { expected: world.record().unwrap().version, parts: &parts };
-        world.records.as_mut().unwrap().change(&[(shared::name(RECORD), change)]).remove(0).unwrap();
+        world.records.as_mut().unwrap().change(&[(shared_record::name(RECORD), change)]).remove(0).unwrap();
     };
     put(&mut world, 99, 50);
     world.upf();
-    assert_eq!(world.up_head(), Some(UpHead { seid: 99, step: 50 }));
-    assert_eq!(world.session().sm.n4, N4::Told, "the answer counts all the same");
+    assert_eq!(world.up_head(), Some(UpfPartHeader { seid: 99, step: 50 }));
+    assert_eq!(world.session().sm.n4, N4State::Told, "the answer counts all the same");
     // Of a session that was set up anew there is nothing later.
     put(&mut world, 7, 60);
     world.state(&path, UpCnxState::Activating);
@@ -268,8 +268,10 @@ fn with_the_last_session_of_a_ue_that_is_gone_the_record_goes() {
     let mut world = World::shared(Format::Json);
     let path = world.active();
     let step = world.amf.unwrap().step + 1;
-    let gone = central::Stored { owner: 1, step, gone: true, ..central::Stored::default() }.encode().unwrap();
-    let travels = Travels { record: RECORD, part: Some(gone) };
+    let gone = context_database::UeRecord { owner: 1, step, gone: true, ..context_database::UeRecord::default() }
+        .encode()
+        .unwrap();
+    let travels = DelegatedCommit { record: RECORD, part: Some(gone) };
     let release = Message::of(smf::SmContextReleaseData::default());
     world.call(&format!("{path}/release"), translate::with_travels(release, Some(&travels)));
     assert_eq!((world.last().status, world.record().is_none()), (204, true));

@@ -1,0 +1,302 @@
+//! What the hosts of a cluster have reported of their loads, as a balancer keeps it. Reports are moving averages that come
+//! every few hundred milliseconds (seed 1, 5.1); what the balancer itself has sent since is added, or all that arrives between
+//! two reports would go to the host that looked best at the first.
+
+use super::HostId;
+use crate::schedule::estimate::ServiceTime;
+use vireo_types::{Duration, Instant};
+
+/// A moving average of which each new value is one half, as in seed 1's artefact.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MovingAverage(Option<f64>);
+
+impl MovingAverage {
+    /// Takes a value.
+    pub fn take(&mut self, value: f64) {
+        self.0 = Some(self.0.map_or(value, |old| (old + value) / 2.0));
+    }
+
+    /// The average; 0 before the first value.
+    pub fn get(self) -> f64 {
+        self.0.unwrap_or_default()
+    }
+}
+
+/// How a host's load is known between two of its reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Estimate {
+    /// What the balancer itself has under way there: it knows of each procedure when it begins and when it ends, so that this is
+    /// never old. It needs [`LoadTable::ended`].
+    #[default]
+    UnderWay,
+    /// What was reported, and what was sent there since, but for what the host has done meanwhile.
+    Corrected,
+    /// What was reported, until the next report: seed 1 as it is written.
+    Reported,
+}
+
+/// What a host says of a pool of NFs: those of one slice for one kind of procedure.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PoolReport {
+    /// The least `q_i / c_i` of its NFs, of moving averages.
+    pub backlog: f64,
+    /// The parts of a core of its NFs, in all. A pool that has none serves nobody.
+    pub share: f64,
+}
+
+/// A host's load at this instant, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HostLoad {
+    /// The part of its processors that is in use: 0 to 1.
+    pub cpu: f64,
+    /// `q / c` of the NF that would be the first to finish.
+    pub backlog: f64,
+    /// Nanoseconds of a core that what is under way there takes, of all pools; what the backlog takes where that is all that is
+    /// known.
+    pub work: f64,
+}
+
+impl HostLoad {
+    /// When a procedure would be complete there: `T = (q / c + 1) T_t`.
+    pub fn completion(&self, time: ServiceTime) -> Duration {
+        // rounded up, and a float beyond the range of the integer becomes its maximum
+        Duration(((self.backlog + 1.0) * time.nanos() as f64 / 1000.0).ceil() as u64)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    report: PoolReport,
+    /// Procedures that were sent there since.
+    sent: u32,
+    /// Procedures that were sent there and have not ended.
+    under_way: u32,
+}
+
+/// The loads of all hosts.
+#[derive(Clone, Debug)]
+pub struct LoadTable {
+    pools: usize,
+    stale: Duration,
+    estimate: Estimate,
+    /// Of each host its CPU and when it said so.
+    hosts: Vec<Option<(f64, Instant)>>,
+    entries: Vec<Entry>,
+    /// Nanoseconds of a core that procedures under way at each host take.
+    work: Vec<u64>,
+    /// The CPU of all hosts that are known, and their number.
+    in_use: f64,
+    known: usize,
+}
+
+impl LoadTable {
+    /// A board for so many pools, on which a report is worth nothing after so long.
+    pub fn new(pools: usize, stale: Duration) -> Self {
+        LoadTable {
+            pools,
+            stale,
+            estimate: Estimate::default(),
+            hosts: Vec::new(),
+            entries: Vec::new(),
+            work: Vec::new(),
+            in_use: 0.0,
+            known: 0,
+        }
+    }
+
+    /// The same board with another way to know loads between reports.
+    #[must_use]
+    pub fn with(mut self, estimate: Estimate) -> Self {
+        self.estimate = estimate;
+        self
+    }
+
+    /// A host reports its CPU (0 to 1) and its pools, in the order in which they are numbered.
+    pub fn report(&mut self, host: HostId, cpu: f64, pools: &[PoolReport], now: Instant) {
+        let at = host.index();
+        if self.hosts.len() <= at {
+            self.hosts.resize(at + 1, None);
+            self.entries.resize((at + 1) * self.pools, Entry::default());
+            self.work.resize(at + 1, 0);
+        }
+        self.unknown(host);
+        self.hosts[at] = Some((cpu, now));
+        self.in_use += cpu;
+        self.known += 1;
+        let own = &mut self.entries[at * self.pools..(at + 1) * self.pools];
+        for (n, entry) in own.iter_mut().enumerate() {
+            (entry.report, entry.sent) = (pools.get(n).copied().unwrap_or_default(), 0);
+        }
+    }
+
+    /// A host is gone: what was under way there ends elsewhere.
+    pub fn forget(&mut self, host: HostId) {
+        self.unknown(host);
+        if let Some(work) = self.work.get_mut(host.index()) {
+            *work = 0;
+            let at = host.index() * self.pools;
+            self.entries[at..at + self.pools].fill(Entry::default());
+        }
+    }
+
+    fn unknown(&mut self, host: HostId) {
+        if let Some((cpu, _)) = self.hosts.get_mut(host.index()).and_then(Option::take) {
+            self.known -= 1;
+            // what rounding has left over must not stay for ever
+            self.in_use = if self.known == 0 { 0.0 } else { self.in_use - cpu };
+        }
+    }
+
+    /// Whether one host fewer would do: the others would have this part of their processors in use at most.
+    #[inline]
+    pub fn can_remove_host(&self, most: f64) -> bool {
+        self.known > 1 && self.in_use <= most * (self.known - 1) as f64
+    }
+
+    /// A procedure that takes so long was sent to a host's pool.
+    #[inline]
+    pub fn sent(&mut self, host: HostId, pool: usize, time: ServiceTime) {
+        if let Some(at) = self.entry(host, pool) {
+            let entry = &mut self.entries[at];
+            (entry.sent, entry.under_way) = (entry.sent.saturating_add(1), entry.under_way.saturating_add(1));
+            self.work[host.index()] = self.work[host.index()].saturating_add(time.nanos());
+        }
+    }
+
+    /// A procedure that was [`LoadTable::sent`] with this time has ended, or has gone elsewhere.
+    #[inline]
+    pub fn ended(&mut self, host: HostId, pool: usize, time: ServiceTime) {
+        if let Some(at) = self.entry(host, pool) {
+            self.entries[at].under_way = self.entries[at].under_way.saturating_sub(1);
+            self.work[host.index()] = self.work[host.index()].saturating_sub(time.nanos());
+        }
+    }
+
+    /// The load of a host for procedures of a pool; `None` if it has not said anything for too long or has no such NFs.
+    #[inline]
+    pub fn load(&self, host: HostId, pool: usize, time: ServiceTime, now: Instant) -> Option<HostLoad> {
+        let (cpu, at) = (*self.hosts.get(host.index())?)?;
+        let since = now.0.saturating_sub(at.0);
+        let Entry { report, sent, under_way } = self.entries[self.entry(host, pool)?];
+        if since > self.stale.0 || report.share.is_nan() || report.share <= 0.0 {
+            return None;
+        }
+        let reported = report.backlog.max(0.0);
+        let backlog = match self.estimate {
+            Estimate::UnderWay => {
+                let work = self.work[host.index()] as f64;
+                return Some(HostLoad { cpu, backlog: f64::from(under_way) / report.share, work });
+            }
+            Estimate::Reported => reported,
+            // what came since waits in line, but for what the pool has done meanwhile
+            Estimate::Corrected => {
+                let done = since as f64 * 1000.0 / time.nanos() as f64;
+                reported + (f64::from(sent) / report.share - done).max(0.0)
+            }
+        };
+        Some(HostLoad { cpu, backlog, work: backlog * time.nanos() as f64 })
+    }
+
+    #[inline]
+    fn entry(&self, host: HostId, pool: usize) -> Option<usize> {
+        (pool < self.pools && host.index() < self.hosts.len()).then(|| host.index() * self.pools + pool)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: HostId = HostId(3);
+    const MS: u64 = 1_000;
+    const MILLISECOND: ServiceTime = ServiceTime::new(1_000_000);
+
+    fn backlog(board: &LoadTable, now: u64) -> Option<f64> {
+        board.load(HOST, 1, MILLISECOND, Instant(now)).map(|load| load.backlog)
+    }
+
+    fn board() -> LoadTable {
+        let mut board = LoadTable::new(2, Duration::from_millis(600)).with(Estimate::Corrected);
+        let pools = [PoolReport::default(), PoolReport { backlog: 4.0, share: 0.5 }];
+        board.report(HOST, 0.7, &pools, Instant(1_000 * MS));
+        board
+    }
+
+    #[test]
+    fn what_was_sent_since_a_report_counts_until_it_is_done() {
+        let mut board = board();
+        assert_eq!(backlog(&board, 1_000 * MS), Some(4.0));
+        (0..10).for_each(|_| board.sent(HOST, 1, MILLISECOND));
+        assert_eq!(backlog(&board, 1_000 * MS), Some(24.0), "10 of 1 ms at half a core are 20 ms");
+        assert_eq!(backlog(&board, 1_015 * MS), Some(9.0));
+        assert_eq!(backlog(&board, 1_100 * MS), Some(4.0), "never less than was reported");
+        board.report(HOST, 0.7, &[PoolReport::default(), PoolReport { backlog: 1.0, share: 0.5 }], Instant(1_200 * MS));
+        assert_eq!(backlog(&board, 1_200 * MS), Some(1.0));
+    }
+
+    #[test]
+    fn a_host_can_be_spared_where_the_others_have_room() {
+        let mut board = LoadTable::new(0, Duration::from_millis(600));
+        let mut report = |host, cpu| {
+            board.report(HostId(host), cpu, &[], Instant(0));
+            board.can_remove_host(0.7)
+        };
+        assert!(!report(0, 0.1), "one alone cannot");
+        assert!(report(1, 0.5) && report(2, 0.7));
+        assert!(!report(0, 0.3), "1.5 on two hosts");
+        board.forget(HostId(2));
+        assert!(!board.can_remove_host(0.7) && board.can_remove_host(0.8));
+        (0..3).for_each(|host| board.forget(HostId(host)));
+        assert!(!board.can_remove_host(1.0));
+    }
+
+    #[test]
+    fn what_is_under_way_counts_until_it_ends_whatever_is_reported() {
+        let mut board = board().with(Estimate::UnderWay);
+        let pools = [PoolReport { backlog: 0.0, share: 1.0 }, PoolReport { backlog: 9.0, share: 0.5 }];
+        board.report(HOST, 0.5, &pools, Instant(1_000 * MS));
+        (0..4).for_each(|_| board.sent(HOST, 1, MILLISECOND));
+        board.sent(HOST, 0, ServiceTime::new(3_000_000));
+        let load =
+            |board: &LoadTable| board.load(HOST, 1, MILLISECOND, Instant(1_100 * MS)).map(|l| (l.backlog, l.work));
+        assert_eq!(load(&board), Some((8.0, 7e6)), "all pools are work, but only one's own wait in line");
+        board.report(HOST, 0.5, &pools, Instant(1_100 * MS));
+        board.ended(HOST, 1, MILLISECOND);
+        assert_eq!(load(&board), Some((6.0, 6e6)));
+        board.forget(HOST);
+        board.report(HOST, 0.5, &pools, Instant(1_100 * MS));
+        board.ended(HOST, 1, MILLISECOND);
+        assert_eq!(load(&board), Some((0.0, 0.0)), "what was at a host that went is not there any more");
+    }
+
+    #[test]
+    fn by_reports_alone_nothing_changes_until_the_next() {
+        let mut board = board().with(Estimate::Reported);
+        (0..10).for_each(|_| board.sent(HOST, 1, MILLISECOND));
+        assert_eq!(backlog(&board, 1_015 * MS), Some(4.0));
+    }
+
+    #[test]
+    fn old_reports_and_pools_without_a_share_say_nothing() {
+        let mut board = board();
+        let time = MILLISECOND;
+        assert_eq!(board.load(HOST, 0, time, Instant(1_000 * MS)), None, "no NF");
+        assert_eq!(board.load(HOST, 2, time, Instant(1_000 * MS)), None, "no such pool");
+        assert_eq!(board.load(HostId(9), 1, time, Instant(1_000 * MS)), None, "no such host");
+        assert!(backlog(&board, 1_600 * MS).is_some());
+        assert_eq!(backlog(&board, 1_601 * MS), None);
+        assert!(backlog(&board, 900 * MS).is_some(), "a clock that is behind is no age");
+        board.sent(HostId(9), 1, time);
+        board.ended(HostId(9), 1, time);
+        board.forget(HOST);
+        assert_eq!(backlog(&board, 1_000 * MS), None);
+    }
+
+    #[test]
+    fn averages_follow() {
+        let mut average = MovingAverage::default();
+        assert_eq!(average.get(), 0.0);
+        [8.0, 4.0, 2.0].into_iter().for_each(|value| average.take(value));
+        assert_eq!(average.get(), 4.0);
+    }
+}

@@ -1,0 +1,668 @@
+//! The flat record of one direction of a session: rule, rate and counters in one cache line.
+//!
+//! `bpf/entry.h` has the same layout. Whoever decides on packets reads a record without a lock while its owner changes
+//! it; the *sequence* word is odd from the first change on until [`UplinkEntry::end_write`], and packets of such a record
+//! wait for the change. What is read and written by packets (`EntryCounters`) is not under the sequence word: each of its words is
+//! right by itself.
+
+mod lean;
+mod promote;
+
+use crate::counters::Volume;
+use crate::fast::{Locking, SpinWait};
+use crate::rate::{Policer, Rate};
+use crate::rule::{Action, DownlinkRule, Tunnel, UplinkRule};
+use crate::sys::shared::Plain;
+use crate::tunnel_target::TunnelTarget;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+use vireo_types::{Instant, SessionAddress, Teid};
+
+/// What packets leave behind.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct EntryCounters {
+    pub(crate) policer: Policer,
+    packets: AtomicU64,
+    octets: AtomicU64,
+}
+
+impl EntryCounters {
+    /// Counts a packet; gives the octets before it.
+    #[inline]
+    pub(crate) fn count(&self, octets: usize) -> u64 {
+        self.packets.fetch_add(1, Relaxed);
+        self.octets.fetch_add(octets as u64, Relaxed)
+    }
+
+    /// The same where nobody else counts at the same time: an addition that no other processor may see halfway costs as
+    /// much as the rest of a decision.
+    #[inline]
+    pub(crate) fn count_alone(&self, octets: usize) -> u64 {
+        let before = self.octets.load(Relaxed);
+        self.packets.store(self.packets.load(Relaxed).wrapping_add(1), Relaxed);
+        self.octets.store(before.wrapping_add(octets as u64), Relaxed);
+        before
+    }
+
+    pub(crate) fn volume(&self) -> Volume {
+        Volume { packets: self.packets.load(Relaxed), octets: self.octets.load(Relaxed) }
+    }
+
+    fn clear(&self) {
+        self.policer.set(0);
+        self.packets.store(0, Relaxed);
+        self.octets.store(0, Relaxed);
+    }
+}
+
+/// A sequence word. With [`Locking::SharedWriter`] it is a lock beside: one bit says that a packet's decision holds it.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+struct SeqLock(AtomicU32);
+
+/// A decision on a packet has the record to itself.
+const HELD: u32 = 1 << 31;
+
+impl SeqLock {
+    /// From now on nobody but us changes the record, and nobody goes by what it says.
+    fn open(&self) {
+        let mut now = self.0.load(Relaxed) & !HELD;
+        let mut pause = SpinWait::default();
+        while now & 1 == 0 {
+            match self.0.compare_exchange_weak(now, now | 1, Acquire, Relaxed) {
+                Ok(_) => break,
+                Err(seen) => now = seen & !HELD,
+            }
+            pause.once();
+        }
+        // the odd number is seen before any of what is written next
+        fence(Release);
+    }
+
+    fn settle(&self) {
+        let now = self.0.load(Relaxed);
+        if now & 1 == 1 {
+            self.0.store(now.wrapping_add(1) & !HELD, Release);
+        }
+    }
+
+    /// Begins to read; `None` while the record changes.
+    #[inline]
+    fn look(&self, locking: Locking) -> Option<SeqRead<'_>> {
+        let held = locking == Locking::SharedWriter;
+        let seen = if held { self.hold()? } else { self.0.load(Acquire) };
+        (seen & 1 == 0).then_some(SeqRead { sequence: self, seen, held })
+    }
+
+    /// Waits until no other decision holds the record, and holds it.
+    fn hold(&self) -> Option<u32> {
+        let mut pause = SpinWait::default();
+        loop {
+            let now = self.0.load(Relaxed) & !HELD;
+            if now & 1 == 1 {
+                return None;
+            }
+            if self.0.compare_exchange_weak(now, now | HELD, Acquire, Relaxed).is_ok() {
+                return Some(now);
+            }
+            pause.once();
+        }
+    }
+}
+
+/// A record that is being read.
+#[derive(Debug)]
+pub(crate) struct SeqRead<'a> {
+    sequence: &'a SeqLock,
+    seen: u32,
+    held: bool,
+}
+
+impl SeqRead<'_> {
+    /// Whether what was read so far is of one moment.
+    #[inline]
+    pub(crate) fn is_consistent(&self) -> bool {
+        fence(Acquire);
+        self.held || self.sequence.0.load(Relaxed) == self.seen
+    }
+}
+
+impl Drop for SeqRead<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.held {
+            self.sequence.0.store(self.seen, Release);
+        }
+    }
+}
+
+/// What holds for the packets that come in by one TEID.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct UplinkEntry {
+    sequence: SeqLock,
+    /// 0 = there is no such tunnel.
+    teid: AtomicU32,
+    /// The UE's address, its octets as on the wire.
+    ipv4: AtomicU32,
+    flags: AtomicU32,
+    /// The UE's prefix, its octets as on the wire.
+    prefix: AtomicU64,
+    flows: AtomicU64,
+    /// [`Rate`], or the list that it leads to.
+    cost: AtomicU64,
+    pub(crate) state: EntryCounters,
+}
+
+const UP_FORWARD: u32 = 1;
+const UP_GATE: u32 = 1 << 1;
+const UP_IPV4: u32 = 1 << 2;
+const UP_IPV6: u32 = 1 << 3;
+/// The session's packets are decided on by [`crate::flow_rules`], and `cost` is the first cell of the list that the kernel's
+/// program goes by; 0 = it leaves them to user space.
+const UP_OVERFLOW: u32 = 1 << 4;
+/// Its packets are not counted one by one, and no rate holds: see `lean`.
+const UP_LEAN: u32 = 1 << 5;
+/// Six bits: see [`watched`].
+const UP_WATCH_SHIFT: u32 = 8;
+/// 15 bits: where packets must come from, as a place in the table of addresses ([`crate::access`]).
+const UP_PEER_SHIFT: u32 = 16;
+const PEER: u32 = 0x7fff;
+
+/// No place: user space knows where packets may come from.
+pub(crate) const NO_PEER: u32 = 0;
+/// Every known address is right.
+pub(crate) const ANY_PEER: u32 = PEER;
+
+/// The bits that say how finely the owner wants to know of a count: each time it passes a multiple of 2^n octets, so
+/// that no packet costs more than a comparison, and no count has a limit beside it. 0 = never.
+pub(crate) const WATCH: u32 = 0x3f;
+
+/// Whether a count that was `before` has passed what is watched.
+#[inline]
+pub(crate) fn watched(watch: u32, before: u64, octets: usize) -> bool {
+    watch != 0 && (before ^ before.wrapping_add(octets as u64)) >> (watch & WATCH) != 0
+}
+
+/// How finely to watch so that of `counts` counts together no `octets` are added without a word; 0 octets are not
+/// watched.
+pub fn watch_for(octets: u64, counts: u64) -> u32 {
+    match octets {
+        0 => 0,
+        octets => (octets / counts.max(1)).max(2).ilog2().min(WATCH),
+    }
+}
+
+fn set_watch(flags: &AtomicU32, shift: u32, watch: u32) {
+    let others = flags.load(Relaxed) & !(WATCH << shift);
+    flags.store(others | (watch & WATCH) << shift, Relaxed);
+}
+
+/// Marks as one whose session has rules in [`crate::flow_rules`], which begin at a cell.
+fn set_rule_list(sequence: &SeqLock, flags: &AtomicU32, bit: u32, cost: &AtomicU64, list: u32) {
+    sequence.open();
+    flags.store(flags.load(Relaxed) | bit, Relaxed);
+    cost.store(list.into(), Relaxed);
+}
+
+/// Ends that; it has a rate of its own again.
+fn clear_rule_list(sequence: &SeqLock, flags: &AtomicU32, bit: u32, cost: &AtomicU64, mbr: Rate) {
+    sequence.open();
+    flags.store(flags.load(Relaxed) & !bit, Relaxed);
+    cost.store(mbr.cost(), Relaxed);
+}
+
+/// The rate of a record; a marked one has none.
+fn mbr(marked: bool, cost: &AtomicU64) -> Rate {
+    if marked { Rate::UNLIMITED } else { Rate::from_cost(cost.load(Relaxed)) }
+}
+
+/// What another rule does not change.
+const UP_KEPT: u32 = UP_OVERFLOW | UP_LEAN | WATCH << UP_WATCH_SHIFT | PEER << UP_PEER_SHIFT;
+
+impl UplinkEntry {
+    /// Makes it a tunnel's, with nothing counted.
+    pub(crate) fn begin(&self, teid: Teid, rule: &UplinkRule) {
+        self.sequence.open();
+        self.flags.store(0, Relaxed);
+        self.set(rule);
+        self.teid.store(teid.0, Relaxed);
+        self.state.clear();
+    }
+
+    pub(crate) fn set(&self, rule: &UplinkRule) {
+        self.sequence.open();
+        let SessionAddress { ipv4, ipv6_prefix } = rule.ue;
+        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
+        let flags = flag(rule.forward, UP_FORWARD) | flag(rule.gate_open, UP_GATE);
+        let flags = flags | self.flags.load(Relaxed) & UP_KEPT;
+        self.flags.store(flags | flag(ipv4.is_some(), UP_IPV4) | flag(ipv6_prefix.is_some(), UP_IPV6), Relaxed);
+        self.ipv4.store(ipv4.map_or(0, wire), Relaxed);
+        self.prefix.store(ipv6_prefix.map_or(0, |prefix| words(prefix)[0]), Relaxed);
+        self.flows.store(rule.flows, Relaxed);
+        if !self.overflows() {
+            self.cost.store(rule.mbr.cost(), Relaxed);
+        }
+    }
+
+    /// Marks it as one whose session has rules in [`crate::flow_rules`], which begin at this cell.
+    pub(crate) fn set_rule_list(&self, list: u32) {
+        set_rule_list(&self.sequence, &self.flags, UP_OVERFLOW, &self.cost, list);
+    }
+
+    /// Ends that; it has a rate of its own again.
+    pub(crate) fn clear_rule_list(&self, mbr: Rate) {
+        clear_rule_list(&self.sequence, &self.flags, UP_OVERFLOW, &self.cost, mbr);
+    }
+
+    /// Where the rules begin.
+    pub(crate) fn list(&self) -> Option<u32> {
+        self.overflows().then(|| self.cost.load(Relaxed) as u32)
+    }
+
+    /// Says how finely the owner wants to know of the octets. Not under the sequence word: it is one word, and right
+    /// with the rule of either side of a change.
+    pub(crate) fn set_watch(&self, watch: u32) {
+        set_watch(&self.flags, UP_WATCH_SHIFT, watch);
+    }
+
+    #[inline]
+    pub(crate) fn watch(&self) -> u32 {
+        self.flags.load(Relaxed) >> UP_WATCH_SHIFT & WATCH
+    }
+
+    /// Says where packets must come from. One word, as [`UplinkEntry::set_watch`].
+    pub(crate) fn set_peer(&self, place: u32) {
+        let others = self.flags.load(Relaxed) & !(PEER << UP_PEER_SHIFT);
+        self.flags.store(others | (place & PEER) << UP_PEER_SHIFT, Relaxed);
+    }
+
+    /// Where packets must come from.
+    #[inline]
+    pub(crate) fn peer(&self) -> u32 {
+        self.flags.load(Relaxed) >> UP_PEER_SHIFT & PEER
+    }
+
+    #[inline]
+    pub(crate) fn overflows(&self) -> bool {
+        self.flags.load(Relaxed) & UP_OVERFLOW != 0
+    }
+
+    /// Makes it nobody's.
+    pub(crate) fn end(&self) {
+        self.sequence.open();
+        self.teid.store(0, Relaxed);
+        self.flags.store(0, Relaxed);
+    }
+
+    /// Has its packets wait for what is done with it until it is settled.
+    pub(crate) fn begin_write(&self) {
+        self.sequence.open();
+    }
+
+    /// Lets packets go by it again.
+    pub(crate) fn end_write(&self) {
+        self.sequence.settle();
+    }
+
+    /// Begins to read it; `None` while it changes.
+    #[inline]
+    pub(crate) fn begin_read(&self, locking: Locking) -> Option<SeqRead<'_>> {
+        self.sequence.look(locking)
+    }
+
+    #[inline]
+    pub(crate) fn teid(&self) -> Teid {
+        Teid(self.teid.load(Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn rule(&self) -> UplinkRule {
+        let flags = self.flags.load(Relaxed);
+        let ipv4 = (flags & UP_IPV4 != 0).then(|| Ipv4Addr::from(self.ipv4.load(Relaxed).to_ne_bytes()));
+        let ipv6_prefix = (flags & UP_IPV6 != 0).then(|| address([self.prefix.load(Relaxed), 0]));
+        UplinkRule {
+            ue: SessionAddress { ipv4, ipv6_prefix },
+            flows: self.flows.load(Relaxed),
+            gate_open: flags & UP_GATE != 0,
+            forward: flags & UP_FORWARD != 0,
+            mbr: mbr(flags & UP_OVERFLOW != 0, &self.cost),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn conforms(&self, mbr: Rate, octets: usize, now: Instant) -> bool {
+        self.state.policer.allow(mbr, octets, now)
+    }
+}
+
+/// What holds for the packets that go to one UE; without what only reports need.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct DownlinkEntry {
+    sequence: SeqLock,
+    flags: AtomicU32,
+    /// The tunnel's.
+    teid: AtomicU32,
+    /// [`DATA`] and [`TUNNEL_ERROR`].
+    reported: AtomicU32,
+    /// The tunnel's address, its octets as on the wire; an IPv4 one takes the first four.
+    address: [AtomicU64; 2],
+    /// [`Rate`], or the list that it leads to.
+    cost: AtomicU64,
+    pub(crate) state: EntryCounters,
+}
+
+/// Downlink data was reported.
+pub(crate) const DATA: u32 = 1;
+/// An error of the tunnel was reported.
+pub(crate) const TUNNEL_ERROR: u32 = 2;
+
+const ACTION: u32 = 3;
+pub(crate) const ACTION_DROP: u32 = 0;
+pub(crate) const ACTION_FORWARD: u32 = 1;
+pub(crate) const ACTION_BUFFER: u32 = 2;
+const ACTION_BUFFER_AND_NOTIFY: u32 = 3;
+pub(crate) const DOWN_GATE: u32 = 1 << 2;
+pub(crate) const DOWN_RQI: u32 = 1 << 3;
+pub(crate) const DOWN_QFI: u32 = 1 << 4;
+pub(crate) const DOWN_IPV4: u32 = 1 << 5;
+pub(crate) const DOWN_IPV6: u32 = 1 << 6;
+/// As [`UP_OVERFLOW`].
+const DOWN_OVERFLOW: u32 = 1 << 7;
+pub(crate) const QFI_SHIFT: u32 = 8;
+/// As [`UP_LEAN`].
+const DOWN_LEAN: u32 = 1 << 15;
+const GENERATION_SHIFT: u32 = 16;
+/// As [`UP_WATCH_SHIFT`].
+const DOWN_WATCH_SHIFT: u32 = 24;
+
+impl DownlinkEntry {
+    /// Makes it a UE's, with nothing counted. The generation is that of the index.
+    pub(crate) fn begin(&self, generation: u8, rule: &DownlinkRule) {
+        self.sequence.open();
+        self.flags.store(u32::from(generation) << GENERATION_SHIFT, Relaxed);
+        self.set(rule);
+        self.reported.store(0, Relaxed);
+        self.state.clear();
+    }
+
+    pub(crate) fn set(&self, rule: &DownlinkRule) {
+        self.sequence.open();
+        let action = match rule.action {
+            Action::Drop => ACTION_DROP,
+            Action::Forward => ACTION_FORWARD,
+            Action::Buffer { notify: false } => ACTION_BUFFER,
+            Action::Buffer { notify: true } => ACTION_BUFFER_AND_NOTIFY,
+        };
+        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
+        let mut flags = self.flags.load(Relaxed)
+            & (0xff << GENERATION_SHIFT | DOWN_OVERFLOW | DOWN_LEAN | WATCH << DOWN_WATCH_SHIFT);
+        flags |= action;
+        flags |= flag(rule.gate_open, DOWN_GATE) | flag(rule.rqi, DOWN_RQI);
+        flags |= rule.qfi.map_or(0, |qfi| DOWN_QFI | u32::from(qfi & 0x3f) << QFI_SHIFT);
+        let (family, [first, second]) = match rule.tunnel.map(|tunnel| tunnel.address) {
+            None => (0, [0, 0]),
+            Some(IpAddr::V4(v4)) => (DOWN_IPV4, words(v4.to_ipv6_leading())),
+            Some(IpAddr::V6(v6)) => (DOWN_IPV6, words(v6)),
+        };
+        self.flags.store(flags | family, Relaxed);
+        self.teid.store(rule.tunnel.map_or(0, |tunnel| tunnel.teid.0), Relaxed);
+        self.address[0].store(first, Relaxed);
+        self.address[1].store(second, Relaxed);
+        if !self.overflows() {
+            self.cost.store(rule.mbr.cost(), Relaxed);
+        }
+    }
+
+    /// Marks it as one whose session has rules in [`crate::flow_rules`], which begin at this cell.
+    pub(crate) fn set_rule_list(&self, list: u32) {
+        set_rule_list(&self.sequence, &self.flags, DOWN_OVERFLOW, &self.cost, list);
+    }
+
+    /// Ends that; it has a rate of its own again.
+    pub(crate) fn clear_rule_list(&self, mbr: Rate) {
+        clear_rule_list(&self.sequence, &self.flags, DOWN_OVERFLOW, &self.cost, mbr);
+    }
+
+    /// Where the rules begin.
+    pub(crate) fn list(&self) -> Option<u32> {
+        self.overflows().then(|| self.cost.load(Relaxed) as u32)
+    }
+
+    /// As [`UplinkEntry::set_watch`].
+    pub(crate) fn set_watch(&self, watch: u32) {
+        set_watch(&self.flags, DOWN_WATCH_SHIFT, watch);
+    }
+
+    #[inline]
+    pub(crate) fn watch(&self) -> u32 {
+        self.flags.load(Relaxed) >> DOWN_WATCH_SHIFT & WATCH
+    }
+
+    #[inline]
+    pub(crate) fn overflows(&self) -> bool {
+        self.flags.load(Relaxed) & DOWN_OVERFLOW != 0
+    }
+
+    /// Makes it nobody's.
+    pub(crate) fn end(&self) {
+        self.sequence.open();
+        self.flags.store(0, Relaxed);
+    }
+
+    /// Has its packets wait for what is done with it until it is settled.
+    pub(crate) fn open(&self) {
+        self.sequence.open();
+    }
+
+    /// Lets packets go by it again.
+    pub(crate) fn settle(&self) {
+        self.sequence.settle();
+    }
+
+    /// Begins to read it; `None` while it changes.
+    #[inline]
+    pub(crate) fn look(&self, locking: Locking) -> Option<SeqRead<'_>> {
+        self.sequence.look(locking)
+    }
+
+    /// Where its packets go, and how they are marked.
+    #[inline(always)]
+    pub(crate) fn toward(&self) -> Option<TunnelTarget> {
+        let flags = self.flags.load(Relaxed);
+        let v6 = flags & DOWN_IPV6 != 0;
+        let [first, second] = &self.address;
+        let second = if v6 { second.load(Relaxed) } else { 0 };
+        let toward = TunnelTarget::words(Teid(self.teid.load(Relaxed)), v6, [first.load(Relaxed), second]);
+        let toward = match flags & DOWN_QFI {
+            0 => toward,
+            _ => toward.of_flow(flags >> QFI_SHIFT, flags & DOWN_RQI != 0),
+        };
+        (flags & (DOWN_IPV4 | DOWN_IPV6) != 0).then_some(toward)
+    }
+
+    /// Where its packets go.
+    pub(crate) fn tunnel(&self) -> Option<Tunnel> {
+        self.rule(0, 0).tunnel
+    }
+
+    /// Of its index.
+    pub(crate) fn generation(&self) -> u8 {
+        (self.flags.load(Relaxed) >> GENERATION_SHIFT) as u8
+    }
+
+    /// The rule of the record; `session` and `pdr` are kept elsewhere.
+    #[inline]
+    pub(crate) fn rule(&self, session: u64, pdr: u16) -> DownlinkRule {
+        let flags = self.flags.load(Relaxed);
+        let octets = || address([self.address[0].load(Relaxed), self.address[1].load(Relaxed)]);
+        let address = match flags & (DOWN_IPV4 | DOWN_IPV6) {
+            DOWN_IPV4 => {
+                let [a, b, c, d, ..] = self.address[0].load(Relaxed).to_ne_bytes();
+                Some(IpAddr::from([a, b, c, d]))
+            }
+            DOWN_IPV6 => Some(IpAddr::V6(octets())),
+            _ => None,
+        };
+        DownlinkRule {
+            session,
+            pdr,
+            qfi: (flags & DOWN_QFI != 0).then_some((flags >> QFI_SHIFT & 0x3f) as u8),
+            rqi: flags & DOWN_RQI != 0,
+            gate_open: flags & DOWN_GATE != 0,
+            action: match flags & ACTION {
+                ACTION_FORWARD => Action::Forward,
+                ACTION_BUFFER => Action::Buffer { notify: false },
+                ACTION_BUFFER_AND_NOTIFY => Action::Buffer { notify: true },
+                _ => Action::Drop,
+            },
+            tunnel: address.map(|address| Tunnel { teid: Teid(self.teid.load(Relaxed)), address }),
+            mbr: mbr(flags & DOWN_OVERFLOW != 0, &self.cost),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn conforms(&self, mbr: Rate, octets: usize, now: Instant) -> bool {
+        self.state.policer.allow(mbr, octets, now)
+    }
+
+    /// Marks `what` as reported; `false` if it was already.
+    pub(crate) fn report_once(&self, what: u32) -> bool {
+        self.reported.fetch_or(what, Relaxed) & what == 0
+    }
+
+    pub(crate) fn report_again(&self, what: u32) {
+        self.reported.fetch_and(!what, Relaxed);
+    }
+}
+
+// SAFETY: atomics alone, 64 octets without padding (below), and all bits are valid
+unsafe impl Plain for UplinkEntry {}
+// SAFETY: as above
+unsafe impl Plain for DownlinkEntry {}
+
+const _: () = assert!(size_of::<UplinkEntry>() == 64 && size_of::<DownlinkEntry>() == 64);
+const _: () = assert!(std::mem::offset_of!(UplinkEntry, state) == 40);
+const _: () = assert!(std::mem::offset_of!(DownlinkEntry, state) == 40);
+
+/// The octets of an IPv4 address as they lie in a packet.
+pub(crate) fn wire(address: Ipv4Addr) -> u32 {
+    u32::from_ne_bytes(address.octets())
+}
+
+/// The octets of an address as they lie in a packet.
+fn words(address: Ipv6Addr) -> [u64; 2] {
+    let bits = address.to_bits();
+    [((bits >> 64) as u64).to_be(), (bits as u64).to_be()]
+}
+
+fn address([first, second]: [u64; 2]) -> Ipv6Addr {
+    Ipv6Addr::from_bits(u128::from(u64::from_be(first)) << 64 | u128::from(u64::from_be(second)))
+}
+
+trait Ipv6Prefix64 {
+    fn to_ipv6_leading(self) -> Ipv6Addr;
+}
+
+impl Ipv6Prefix64 for Ipv4Addr {
+    /// An IPv4 address as the first four octets of sixteen.
+    fn to_ipv6_leading(self) -> Ipv6Addr {
+        Ipv6Addr::from_bits(u128::from(self.to_bits()) << 96)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ALL_FLOWS;
+    use proptest::prelude::*;
+
+    fn rate() -> impl Strategy<Value = Rate> {
+        prop_oneof![Just(Rate::UNLIMITED), (0..u64::MAX >> 24).prop_map(Rate::from_kbps)]
+    }
+
+    proptest! {
+        #[test]
+        fn an_uplink_rule_is_read_as_it_was_written(
+            v4: Option<u32>, v6: Option<u64>, flows: u64, gate_open: bool, forward: bool, mbr in rate(),
+        ) {
+            let ue = SessionAddress {
+                ipv4: v4.map(Ipv4Addr::from_bits),
+                ipv6_prefix: v6.map(|v6| Ipv6Addr::from_bits(u128::from(v6) << 64)),
+            };
+            let rule = UplinkRule { ue, flows, gate_open, forward, mbr };
+            let record = UplinkEntry::default();
+            record.begin(Teid(7), &UplinkRule { flows: ALL_FLOWS, ..rule });
+            record.set(&rule);
+            prop_assert_eq!((record.rule(), record.teid()), (rule, Teid(7)));
+        }
+
+        #[test]
+        fn a_downlink_rule_is_read_as_it_was_written(
+            qfi in proptest::option::of(0..64_u8), rqi: bool, gate_open: bool, action in 0..4, teid: u32,
+            v4: Option<u32>, v6: Option<u128>, generation: u8, mbr in rate(),
+        ) {
+            let v4 = v4.map(|v4| IpAddr::V4(Ipv4Addr::from_bits(v4)));
+            let address = v4.or(v6.map(|v6| IpAddr::V6(Ipv6Addr::from_bits(v6))));
+            let rule = DownlinkRule {
+                session: 5,
+                pdr: 6,
+                qfi,
+                rqi,
+                gate_open,
+                action: match action {
+                    0 => Action::Drop,
+                    1 => Action::Forward,
+                    n => Action::Buffer { notify: n == 3 },
+                },
+                tunnel: address.map(|address| Tunnel { teid: Teid(teid), address }),
+                mbr,
+            };
+            let record = DownlinkEntry::default();
+            record.begin(generation, &DownlinkRule { qfi: Some(63), tunnel: None, ..rule });
+            record.set(&rule);
+            prop_assert_eq!(record.rule(5, 6), rule);
+            let marked = qfi.map(|qfi| vireo_wire::gtpu::PduSession::Downlink { qfi, rqi });
+            prop_assert_eq!(record.toward(), rule.tunnel.map(|tunnel| TunnelTarget::new(tunnel, marked)));
+            prop_assert_eq!((record.flags.load(Relaxed) >> GENERATION_SHIFT) as u8, generation);
+        }
+    }
+
+    #[test]
+    fn a_watched_count_is_told_before_it_has_grown_by_its_limit() {
+        for (limit, counts) in [(1, 1), (2, 1), (3, 2), (1_000, 2), (5_000_000_000, 3), (u64::MAX, 1)] {
+            let watch = watch_for(limit, counts);
+            assert!(watch > 0 && 1 << watch <= (limit / counts).max(2), "{limit} {counts} {watch}");
+        }
+        assert_eq!((watch_for(0, 1), watched(0, 0, 9_999)), (0, false));
+        assert!(watched(10, 1_000, 24) && !watched(10, 1_000, 23) && !watched(10, 1_024, 1_023));
+        let record = UplinkEntry::default();
+        let ue = SessionAddress::default();
+        let rule = UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr: Rate::UNLIMITED };
+        record.begin(Teid(1), &rule);
+        record.set_watch(12);
+        record.set(&rule);
+        record.set_rule_list(5);
+        record.set(&UplinkRule { mbr: Rate::from_kbps(9), ..rule });
+        assert_eq!((record.watch(), record.rule(), record.list()), (12, rule, Some(5)), "a change leaves it");
+        record.clear_rule_list(Rate::from_kbps(9));
+        assert_eq!((record.rule().mbr, record.list()), (Rate::from_kbps(9), None));
+        record.begin(Teid(2), &rule);
+        assert_eq!((record.watch(), record.overflows()), (0, false));
+    }
+
+    #[test]
+    fn the_sequence_is_odd_while_a_record_changes() {
+        let record = UplinkEntry::default();
+        let sequence = || record.sequence.0.load(Relaxed);
+        record.end();
+        record.end();
+        assert_eq!(sequence(), 1);
+        record.end_write();
+        record.end_write();
+        assert_eq!(sequence(), 2);
+    }
+}

@@ -1,0 +1,164 @@
+//! Memory in pieces of a cache line, of which lists of rules and what their packets leave behind are made. With a
+//! program in the kernel it is the program's too.
+
+use crate::sys::shared::Shared;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// `struct cell` of `bpf/entry.h`.
+pub(crate) type Cell = [AtomicU64; 8];
+
+/// There are at most so many, which take 256 MiB. `CELL` of `bpf/entry.h` could name four times as many.
+pub(crate) const MOST: usize = 1 << 22;
+
+/// Where a cell is: shared with the program, or our own.
+#[derive(Clone, Debug)]
+pub(super) enum CellRef {
+    Shared(u32),
+    Own(Arc<Cell>),
+}
+
+impl CellRef {
+    pub(super) fn shared(&self) -> Option<u32> {
+        match self {
+            CellRef::Shared(cell) => Some(*cell),
+            CellRef::Own(_) => None,
+        }
+    }
+}
+
+/// The cells that the program shares, none where there is no program.
+#[derive(Debug)]
+pub(crate) struct Cells {
+    cells: Shared<Cell>,
+    /// All from here on were never used.
+    fresh: u32,
+    free: Vec<u32>,
+    /// Given back in this round, and in the round before: a program that runs may still be reading them.
+    resting: [Vec<u32>; 2],
+}
+
+impl Cells {
+    pub(crate) fn new(cells: Shared<Cell>) -> Self {
+        // 0 stands for none
+        Cells { cells, fresh: 1, free: vec![], resting: [vec![], vec![]] }
+    }
+
+    /// Whether there is a program to share them with.
+    pub(super) fn are_shared(&self) -> bool {
+        !self.cells.is_empty()
+    }
+
+    /// A cell of zeros.
+    pub(super) fn take(&mut self) -> Option<u32> {
+        let cell = match self.free.pop() {
+            Some(cell) => cell,
+            None if (self.fresh as usize) < self.cells.len() => {
+                self.fresh += 1;
+                self.fresh - 1
+            }
+            None => return None,
+        };
+        self.write(cell, [0; 8]);
+        Some(cell)
+    }
+
+    /// As many cells, or none.
+    pub(super) fn take_all(&mut self, count: usize) -> Option<Vec<u32>> {
+        let mut taken = Vec::with_capacity(count);
+        for _ in 0..count {
+            match self.take() {
+                Some(cell) => taken.push(cell),
+                None => {
+                    // nobody has seen them
+                    self.free.append(&mut taken);
+                    return None;
+                }
+            }
+        }
+        Some(taken)
+    }
+
+    /// The cell is not needed any more, once no program reads it.
+    pub(super) fn give_back(&mut self, cell: u32) {
+        self.resting[0].push(cell);
+    }
+
+    /// Lets cells that were given back before the last call be used again: a second later or more, when this is called
+    /// once a second. A program runs for some microseconds.
+    pub(super) fn turn(&mut self) {
+        self.free.append(&mut self.resting[1]);
+        self.resting.swap(0, 1);
+    }
+
+    pub(super) fn write(&self, cell: u32, words: [u64; 8]) {
+        if let Some(cell) = self.cells.get(cell as usize) {
+            cell.iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
+        }
+    }
+
+    /// A cell for counts.
+    pub(super) fn place(&mut self) -> CellRef {
+        self.take().map_or_else(|| CellRef::Own(Arc::default()), CellRef::Shared)
+    }
+
+    /// Moves what only we have to where the program has it too, if there is room.
+    pub(super) fn share(&mut self, place: CellRef) -> CellRef {
+        match place {
+            CellRef::Own(own) => match self.take() {
+                Some(cell) => {
+                    self.write(cell, std::array::from_fn(|n| own[n].load(Relaxed)));
+                    CellRef::Shared(cell)
+                }
+                None => CellRef::Own(own),
+            },
+            shared => shared,
+        }
+    }
+
+    #[inline]
+    pub(super) fn at<'a>(&'a self, place: &'a CellRef) -> &'a Cell {
+        match place {
+            CellRef::Shared(cell) => &self.cells[*cell as usize],
+            CellRef::Own(own) => own,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_rests_before_it_is_another() {
+        let mut cells = Cells::new(Shared::private(4));
+        assert_eq!(cells.take_all(4), None, "there are three");
+        let mut all = cells.take_all(3).expect("room");
+        all.sort_unstable();
+        assert_eq!((all, cells.take()), (vec![1, 2, 3], None));
+        cells.write(2, [7; 8]);
+        cells.give_back(2);
+        cells.turn();
+        assert_eq!(cells.take(), None);
+        cells.turn();
+        assert_eq!(cells.take(), Some(2));
+        assert!(cells.at(&CellRef::Shared(2)).iter().all(|word| word.load(Relaxed) == 0));
+    }
+
+    #[test]
+    fn what_found_no_room_is_shared_later() {
+        let mut cells = Cells::new(Shared::private(2));
+        let first = cells.place();
+        let own = cells.place();
+        assert_eq!((first.shared(), own.shared()), (Some(1), None));
+        cells.at(&own)[3].store(9, Relaxed);
+        let own = cells.share(own);
+        assert_eq!(own.shared(), None);
+        cells.give_back(1);
+        cells.turn();
+        cells.turn();
+        let shared = cells.share(own);
+        assert_eq!((shared.shared(), cells.at(&shared)[3].load(Relaxed)), (Some(1), 9));
+        assert!(!Cells::new(Shared::private(0)).are_shared());
+    }
+}

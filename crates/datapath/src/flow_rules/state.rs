@@ -1,0 +1,213 @@
+//! What the packets of a session's rules leave behind: the counts of its URRs and the words of its QERs' rates. Each
+//! stays where it is as long as its URR or QER is there, however the rules change: a program in the kernel that still
+//! goes by the old rules counts in the same place.
+
+use super::cells::{Cell, CellRef, Cells};
+use super::{FlowRule, Metered, Quota, SessionFlows};
+use crate::counters::Volume;
+use crate::entry::{WATCH, watched};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// `NO_QUOTA` of `bpf/entry.h`.
+const NO_QUOTA: u64 = u64::MAX;
+/// `METER_TOLD`.
+const TOLD: u64 = 1 << 32;
+/// `METER_WATCH`.
+const WATCHED: u64 = WATCH as u64;
+
+/// One URR's counts: `struct meter` of `bpf/entry.h`.
+#[derive(Clone, Copy)]
+pub(super) struct Meter<'a> {
+    packets: [&'a AtomicU64; 2],
+    octets: [&'a AtomicU64; 2],
+    quota: [&'a AtomicU64; 2],
+    total: &'a AtomicU64,
+    /// How finely the owner watches the counts, as that of records, and [`TOLD`].
+    state: &'a AtomicU64,
+}
+
+impl<'a> Meter<'a> {
+    fn of([p0, p1, o0, o1, q0, q1, total, state]: &'a Cell) -> Self {
+        Meter { packets: [p0, p1], octets: [o0, o1], quota: [q0, q1], total, state }
+    }
+
+    fn set_quota(self, quota: Quota) {
+        let limit = |quota: Option<u64>| quota.unwrap_or(NO_QUOTA);
+        self.quota[0].store(limit(quota.downlink), Relaxed);
+        self.quota[1].store(limit(quota.uplink), Relaxed);
+        self.total.store(limit(quota.total), Relaxed);
+        self.state.fetch_and(!TOLD, Relaxed);
+    }
+
+    pub(super) fn set_watch(self, watch: u32) {
+        self.state.fetch_and(TOLD, Relaxed);
+        self.state.fetch_or(u64::from(watch) & WATCHED, Relaxed);
+    }
+
+    pub(super) fn spent(self, uplink: bool) -> bool {
+        let reached = |quota: &AtomicU64, octets: u64| match quota.load(Relaxed) {
+            NO_QUOTA => false,
+            quota => octets >= quota,
+        };
+        let [down, up] = self.octets.map(|octets| octets.load(Relaxed));
+        reached(self.total, down + up) || reached(self.quota[usize::from(uplink)], if uplink { up } else { down })
+    }
+
+    /// Marks that the owner knows that the quota is used up; `false` if it did already.
+    pub(super) fn tell(self) -> bool {
+        self.state.fetch_or(TOLD, Relaxed) & TOLD == 0
+    }
+
+    /// Counts a packet; says whether the owner must know.
+    pub(super) fn count(self, uplink: bool, octets: usize) -> bool {
+        self.packets[usize::from(uplink)].fetch_add(1, Relaxed);
+        let before = self.octets[usize::from(uplink)].fetch_add(octets as u64, Relaxed);
+        watched((self.state.load(Relaxed) & WATCHED) as u32, before, octets)
+    }
+
+    pub(super) fn metered(self) -> Metered {
+        let volume = |n: usize| Volume { packets: self.packets[n].load(Relaxed), octets: self.octets[n].load(Relaxed) };
+        Metered { uplink: volume(1), downlink: volume(0) }
+    }
+}
+
+/// The word of one QER and direction.
+#[derive(Clone, Debug)]
+struct PolicerSlot {
+    qer: u32,
+    uplink: bool,
+    place: CellRef,
+    word: usize,
+}
+
+/// All of a session's.
+#[derive(Debug, Default)]
+pub(super) struct FlowState {
+    meters: Vec<(u32, CellRef)>,
+    words: Vec<PolicerSlot>,
+    /// The cells that the words are in.
+    words_in: Vec<CellRef>,
+}
+
+impl FlowState {
+    /// What these rules need, of what was there before as far as it was.
+    pub(super) fn new(flows: &SessionFlows, before: Option<FlowState>, cells: &mut Cells) -> Self {
+        let mut state = before.unwrap_or_default();
+        let mut meters = Vec::with_capacity(flows.meters.len());
+        for (urr, quota) in &flows.meters {
+            let place = match state.meters.iter().position(|(old, _)| old == urr) {
+                Some(n) => cells.share(state.meters.swap_remove(n).1),
+                None => cells.place(),
+            };
+            Meter::of(cells.at(&place)).set_quota(*quota);
+            meters.push((*urr, place));
+        }
+        let unused = std::mem::replace(&mut state.meters, meters);
+        unused.iter().filter_map(|(_, place)| place.shared()).for_each(|cell| cells.give_back(cell));
+        state.follow_rates(&flows.rules, cells);
+        state
+    }
+
+    /// Whether these are the URRs that it counts for.
+    pub(super) fn counts(&self, meters: &[(u32, Quota)]) -> bool {
+        self.meters.iter().map(|(urr, _)| urr).eq(meters.iter().map(|(urr, _)| urr))
+    }
+
+    /// Moves what only we have to where the program has it too, as far as there is room.
+    pub(super) fn share(&mut self, cells: &mut Cells) {
+        for (_, place) in &mut self.meters {
+            *place = cells.share(place.clone());
+        }
+        self.share_words(cells);
+    }
+
+    fn follow_rates(&mut self, rules: &[FlowRule], cells: &mut Cells) {
+        let named = |qer: u32, uplink: bool| {
+            rules.iter().any(|rule| rule.uplink == uplink && rule.rates.iter().any(|(id, _)| *id == qer))
+        };
+        self.words.retain(|word| named(word.qer, word.uplink));
+        self.share_words(cells);
+        for rule in rules {
+            for (qer, _) in &rule.rates {
+                if !self.words.iter().any(|word| (word.qer, word.uplink) == (*qer, rule.uplink)) {
+                    let (place, word) = self.free_word(cells);
+                    cells.at(&place)[word].store(0, Relaxed);
+                    self.words.push(PolicerSlot { qer: *qer, uplink: rule.uplink, place, word });
+                }
+            }
+        }
+        let words = &self.words;
+        self.words_in.retain(|place| {
+            let used = words.iter().any(|word| is_same(&word.place, place));
+            if let (false, Some(cell)) = (used, place.shared()) {
+                cells.give_back(cell);
+            }
+            used
+        });
+    }
+
+    fn free_word(&mut self, cells: &mut Cells) -> (CellRef, usize) {
+        for place in &self.words_in {
+            let used = |n: usize| self.words.iter().any(|word| word.word == n && is_same(&word.place, place));
+            if let Some(word) = (0..8).find(|n| !used(*n)) {
+                return (place.clone(), word);
+            }
+        }
+        let place = cells.place();
+        self.words_in.push(place.clone());
+        (place, 0)
+    }
+
+    fn share_words(&mut self, cells: &mut Cells) {
+        for place in self.words_in.iter_mut().filter(|place| place.shared().is_none()) {
+            let shared = cells.share(place.clone());
+            let here = self.words.iter_mut().filter(|word| is_same(&word.place, place));
+            here.for_each(|word| word.place = shared.clone());
+            *place = shared;
+        }
+    }
+
+    /// Gives all cells back.
+    pub(super) fn end(self, cells: &mut Cells) {
+        let places = self.meters.iter().map(|(_, place)| place).chain(&self.words_in);
+        places.filter_map(CellRef::shared).for_each(|cell| cells.give_back(cell));
+    }
+
+    pub(super) fn meters<'a>(&'a self, cells: &'a Cells) -> impl Iterator<Item = (u32, Meter<'a>)> {
+        self.meters.iter().map(|(urr, place)| (*urr, Meter::of(cells.at(place))))
+    }
+
+    /// The cells of these URRs, in the order of all; `None` if the program does not have them.
+    pub(super) fn meter_cells(&self, urrs: &[u32]) -> Option<Vec<u32>> {
+        self.meters.iter().filter(|(urr, _)| urrs.contains(urr)).map(|(_, place)| place.shared()).collect()
+    }
+
+    /// Whether the program has all of it.
+    pub(super) fn is_shared(&self) -> bool {
+        self.meters.iter().map(|(_, place)| place).chain(&self.words_in).all(|place| place.shared().is_some())
+    }
+
+    /// The state of a QER's rate.
+    pub(super) fn policer<'a>(&'a self, qer: u32, uplink: bool, cells: &'a Cells) -> Option<&'a AtomicU64> {
+        let PolicerSlot { place, word, .. } = self.word(qer, uplink)?;
+        Some(&cells.at(place)[*word])
+    }
+
+    /// The same as the program names it.
+    pub(super) fn policer_word(&self, qer: u32, uplink: bool) -> Option<u32> {
+        let PolicerSlot { place, word, .. } = self.word(qer, uplink)?;
+        Some(place.shared()? * 8 + *word as u32)
+    }
+
+    fn word(&self, qer: u32, uplink: bool) -> Option<&PolicerSlot> {
+        self.words.iter().find(|word| (word.qer, word.uplink) == (qer, uplink))
+    }
+}
+
+fn is_same(a: &CellRef, b: &CellRef) -> bool {
+    match (a, b) {
+        (CellRef::Shared(a), CellRef::Shared(b)) => a == b,
+        (CellRef::Own(a), CellRef::Own(b)) => std::sync::Arc::ptr_eq(a, b),
+        _ => false,
+    }
+}

@@ -1,0 +1,271 @@
+//! The driver of AF_PACKET: a receive ring (TPACKET_V3) of each interface for each worker, joined by PACKET_FANOUT, and
+//! frames sent in batches from where they lie in the ring.
+//!
+//! The kernel hands a block of frames over when it is full or after a millisecond, whichever comes first: what a light
+//! load pays for few wake-ups.
+
+use super::{Engine, Fanout, FrameVerdict, Frames, Kernel, layout};
+use crate::counters::{DropReason, Stats};
+use crate::fast::{self, Classifier, PuntBatch, WorkerEnv};
+use crate::os_setup::StartError;
+use crate::processes::{PuntChannel, RingPosition};
+use crate::sockets::{Clock, STOP};
+use crate::sys::link::{Arrays, Link, Outbox};
+use crate::sys::poll::Poller;
+use crate::sys::ring::{FanoutMode, Group, Ring, Span};
+use crate::sys::udp::BATCH;
+use crate::verdict::Event;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use tracing::{debug, warn};
+use vireo_types::Instant;
+
+/// What one worker receives and sends by, for each interface.
+pub(crate) struct Ports {
+    rings: Vec<Ring>,
+    links: Vec<Link>,
+}
+
+/// Rings and sockets of all workers, which receive nothing yet.
+pub(crate) fn open(interfaces: &[(String, u32)], workers: usize) -> Result<Vec<Ports>, StartError> {
+    let refused = |source: io::Error| match source.kind() {
+        io::ErrorKind::PermissionDenied => StartError::FramesPermission,
+        _ => StartError::Ring(source),
+    };
+    let ports = (0..workers).map(|_| {
+        let rings = interfaces.iter().map(|_| Ring::open(layout::ROOM));
+        let links = interfaces.iter().map(|(_, index)| Link::sender(*index));
+        Ok(Ports { rings: rings.collect::<Result<_, _>>()?, links: links.collect::<Result<_, _>>()? })
+    });
+    ports.collect::<Result<_, io::Error>>().map_err(refused)
+}
+
+impl Ports {
+    /// Their descriptors, for a worker that is a process of its own: those of the rings, then those that send.
+    pub(crate) fn files(&self) -> io::Result<Vec<OwnedFd>> {
+        let rings = self.rings.iter().map(|ring| ring.link().as_fd());
+        rings.chain(self.links.iter().map(Link::as_fd)).map(|fd| fd.try_clone_to_owned()).collect()
+    }
+
+    /// From such descriptors: each ring goes on where its mark says.
+    pub(crate) fn of(
+        files: &mut impl Iterator<Item = OwnedFd>,
+        mark: impl Fn(usize) -> RingPosition,
+    ) -> io::Result<Self> {
+        let mut files: Vec<_> = files.collect();
+        let links = files.split_off(files.len() / 2).into_iter().map(Link::from).collect();
+        let rings = files.into_iter().enumerate().map(|(n, file)| Ring::again(file.into(), mark(n)));
+        Ok(Ports { rings: rings.collect::<Result<_, _>>()?, links })
+    }
+}
+
+/// The sockets that receive.
+pub(crate) fn sockets(ports: &[Ports]) -> impl Iterator<Item = &Link> {
+    ports.iter().flat_map(|ports| ports.rings.iter().map(Ring::link))
+}
+
+/// The sockets of the rings once more, each with the number of its worker: to ask what was dropped.
+pub(crate) fn rings(ports: &[Ports]) -> io::Result<Vec<(usize, Link)>> {
+    let all = ports.iter().enumerate().flat_map(|(n, ports)| ports.rings.iter().map(move |ring| (n, ring)));
+    all.map(|(n, ring)| Ok((n, ring.link().again()?))).collect()
+}
+
+/// Begins to receive: the rings of an interface form a group, whose frames are divided by a program if there is one.
+pub(crate) fn bind(
+    ports: &[Ports],
+    interfaces: &[(String, u32)],
+    fanout: Fanout,
+    program: Option<BorrowedFd<'_>>,
+) -> Result<(), StartError> {
+    let by = match fanout {
+        _ if program.is_some() => FanoutMode::Program,
+        Fanout::Hash => FanoutMode::Hash,
+        Fanout::Queue => FanoutMode::Queue,
+    };
+    let group = Group { by, id: 0 };
+    for (n, (_, index)) in interfaces.iter().enumerate() {
+        let mut group = (ports.len() > 1).then_some(group);
+        for ports in ports {
+            group = ports.rings[n].bind(*index, group).map_err(StartError::Ring)?;
+        }
+        if let (Some(program), [first, _, ..]) = (program, ports) {
+            first.rings[n].divide_by(program).map_err(StartError::Ring)?;
+        }
+    }
+    Ok(())
+}
+
+/// A batch in a block.
+struct Batch<'a> {
+    octets: &'a mut [u8],
+    spans: &'a [Span],
+}
+
+impl Frames for Batch<'_> {
+    #[inline]
+    fn count(&self) -> usize {
+        self.spans.len()
+    }
+
+    #[inline]
+    fn frame(&mut self, n: usize) -> (&mut [u8], usize, usize) {
+        let Span { room, start, end, .. } = self.spans[n];
+        (&mut self.octets[room..end], start - room, end - room)
+    }
+
+    #[inline]
+    fn lacks_checksum(&self, n: usize) -> bool {
+        self.spans[n].lacks_checksum
+    }
+}
+
+pub(crate) struct Worker {
+    pub(crate) engine: Engine<Kernel>,
+    pub(crate) ports: Ports,
+    pub(crate) clock: Clock,
+}
+
+impl Worker {
+    pub(crate) fn poller(&self, stop: BorrowedFd<'_>) -> io::Result<Poller> {
+        let poller = Poller::new()?;
+        poller.add(stop, STOP)?;
+        for (token, ring) in (0..).zip(&self.ports.rings) {
+            poller.add(ring.link().as_fd(), token)?;
+        }
+        Ok(poller)
+    }
+
+    /// Runs until it is told to stop. The waker stays readable, so that every worker sees it.
+    pub(crate) fn run(mut self, place: &impl WorkerEnv, poller: &Poller) -> io::Result<()> {
+        let mut stats = Stats::default();
+        let mut outbox: Vec<Arrays> = self.ports.links.iter().map(|_| Arrays::new()).collect();
+        let mut ready = Vec::with_capacity(1 + self.ports.rings.len());
+        loop {
+            ready.clear();
+            poller.wait(None, |token| ready.push(token))?;
+            for token in &ready {
+                if *token == STOP {
+                    return Ok(());
+                }
+                let ring = &mut self.ports.rings[*token as usize];
+                let (links, clock) = (&self.ports.links, self.clock);
+                if receive(place, &mut self.engine, ring, (links, &mut outbox), clock, &mut stats) {
+                    continue;
+                }
+                match ring.link().take_error() {
+                    // it receives again when the interface is up again
+                    Some(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {
+                        warn!("an interface of the user plane is down");
+                    }
+                    Some(error) => debug!("receiving frames: {error}"),
+                    None => {}
+                }
+            }
+            place.flush(&mut stats);
+        }
+    }
+}
+
+/// Handles a block of frames; `false` if there is none.
+fn receive(
+    place: &impl WorkerEnv,
+    engine: &mut Engine<Kernel>,
+    ring: &mut Ring,
+    (links, outbox): (&[Link], &mut [Arrays]),
+    clock: Clock,
+    stats: &mut Stats,
+) -> bool {
+    let Some(mut block) = ring.block() else { return false };
+    let mut spans = [Span::default(); BATCH];
+    let mut fates = [FrameVerdict::Done; BATCH];
+    loop {
+        place.hold(BATCH);
+        let count = block.next(&mut spans);
+        place.hold(count);
+        if count == 0 {
+            return true;
+        }
+        let batch = Batch { octets: block.octets(), spans: &spans[..count] };
+        let fates = &mut fates;
+        place.decide(&mut Work { engine, batch, fates, links, outbox, stats, now: clock.now() });
+    }
+}
+
+/// A batch and where it goes.
+struct Work<'a, 'b> {
+    engine: &'a mut Engine<Kernel>,
+    batch: Batch<'b>,
+    fates: &'a mut [FrameVerdict; BATCH],
+    links: &'a [Link],
+    outbox: &'a mut [Arrays],
+    stats: &'a mut Stats,
+    now: Instant,
+}
+
+impl fast::Batch for Work<'_, '_> {
+    #[inline]
+    fn count(&self) -> usize {
+        self.batch.spans.len()
+    }
+
+    #[inline]
+    fn decide(&mut self, by: &impl Classifier, from: usize) -> usize {
+        let Work { engine, batch, fates, links, outbox, stats, now } = self;
+        let to = engine.process(by, batch, from, fates, (*now, stats));
+        // what a change sends afterwards must come after these
+        for (port, (link, arrays)) in links.iter().zip(outbox.iter_mut()).enumerate() {
+            flush(batch.octets, &batch.spans[from..to], &fates[from..to], port, (link, arrays), stats);
+        }
+        to
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.engine.tell(event);
+    }
+}
+
+impl PuntBatch for Work<'_, '_> {
+    fn hand_over(&mut self, from: usize, desk: &PuntChannel) {
+        for n in from..self.batch.spans.len() {
+            self.engine.hand_over(&mut self.batch, n, |came, octets| desk.put(n - from, came, octets));
+        }
+    }
+}
+
+/// Sends what leaves by one interface.
+fn flush(
+    octets: &[u8],
+    spans: &[Span],
+    fates: &[FrameVerdict],
+    port: usize,
+    (link, arrays): (&Link, &mut Arrays),
+    stats: &mut Stats,
+) {
+    let mut outbox: Outbox<'_> = arrays.outbox();
+    let mut sent = [(false, 0); BATCH];
+    let mut count = 0;
+    for (span, fate) in spans.iter().zip(fates) {
+        if let FrameVerdict::Send { port: to, start, end, uplink, octets: length } = *fate
+            && to == port
+        {
+            outbox.push(&octets[span.room + start..span.room + end]);
+            sent[count] = (uplink, length);
+            count += 1;
+            let volume = if uplink { &mut stats.uplink } else { &mut stats.downlink };
+            volume.add(length);
+        }
+    }
+    if count == 0 {
+        return;
+    }
+    outbox.send(link, |n| {
+        let (uplink, length) = sent[n];
+        let (volume, reason) = match uplink {
+            true => (&mut stats.uplink, DropReason::N6Send),
+            false => (&mut stats.downlink, DropReason::N3Send),
+        };
+        volume.packets -= 1;
+        volume.octets -= length as u64;
+        stats.drop(reason);
+    });
+}

@@ -1,0 +1,274 @@
+//! The driver of AF_XDP: a program hands over frames by queue (`steer`), and one worker for each queue handles those of
+//! all interfaces in one memory, so that a frame leaves by another interface without being copied where the network
+//! drivers can do that.
+
+use super::steer::Steer;
+use super::{Engine, FrameVerdict, Frames, Kernel, layout};
+use crate::counters::{DropReason, Stats};
+use crate::fast::{self, Classifier, Reader};
+use crate::os_setup::StartError;
+use crate::sockets::{Clock, STOP, StatsHandle};
+use crate::sys::ethtool;
+use crate::sys::poll::{Poller, Waker};
+use crate::sys::udp::BATCH;
+use crate::sys::xsk::{Descriptor, ENTRIES, QueueBinding, Umem, Xsk};
+use crate::verdict::Event;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+use tracing::info;
+use vireo_types::Instant;
+
+/// Octets before a frame that the kernel takes for itself.
+const HEADROOM: usize = 256;
+/// Octets of the chunks for ordinary and for jumbo frames.
+const CHUNKS: [usize; 2] = [2048, 4096];
+const ETHERNET: usize = layout::ETHERNET;
+
+/// Batches of each interface between two looks at everything else.
+const ROUNDS: usize = 64;
+
+/// What one worker receives and sends by: the same queue of each interface.
+pub(crate) struct Ports {
+    umem: Umem,
+    sockets: Vec<Xsk>,
+    free: Vec<u64>,
+}
+
+/// Opens the sockets of all queues of these interfaces and tells the program of them.
+pub(crate) fn open(
+    steer: &mut Steer,
+    which: std::ops::Range<usize>,
+    workers: usize,
+    generic: bool,
+) -> Result<Vec<Ports>, StartError> {
+    let first = which.start;
+    let interfaces = steer.interfaces[which].to_vec();
+    let chunk = chunk(&interfaces)?;
+    for (name, _) in &interfaces {
+        if let Some(queues) = ethtool::receive_queues(name).filter(|queues| *queues as usize != workers) {
+            return Err(StartError::XskQueues { interface: name.clone(), queues, workers });
+        }
+    }
+    let mut all = vec![];
+    for queue in 0..workers as u32 {
+        // where one of the interfaces cannot share memory with its network driver, the kernel copies for all of them
+        let ports = match generic {
+            true => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
+            false => open_queue(&interfaces, queue, chunk, false),
+        };
+        let ports = match ports {
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => open_queue(&interfaces, queue, chunk, true),
+            other => other,
+        };
+        let ports = ports.map_err(|source| refused(source, queue))?;
+        for (place, socket) in ports.sockets.iter().enumerate() {
+            steer.redirect(first + place, queue, socket)?;
+        }
+        all.push(ports);
+    }
+    if let Some(ports) = all.first() {
+        let copies = if ports.sockets.iter().all(Xsk::zero_copy) { "without copying" } else { "copying" };
+        let pages = if ports.umem.huge { "huge" } else { "ordinary" };
+        info!("AF_XDP: {workers} queues, {copies}, memory in {pages} pages");
+    }
+    Ok(all)
+}
+
+/// The least chunk that the longest frames fit into.
+fn chunk(interfaces: &[(String, u32)]) -> Result<usize, StartError> {
+    let routes = crate::sys::route::Routes::open()?;
+    let mut needed = 0;
+    for (name, _) in interfaces {
+        let refused = |source| StartError::FramesNotEthernet { interface: name.clone(), source };
+        let mtu = routes.interface(name).map_err(refused)?.mtu as usize;
+        // the headers of a tunnel are written before the frame, never behind it
+        let octets = HEADROOM + layout::ROOM + ETHERNET + mtu;
+        if octets > CHUNKS[1] {
+            let most = CHUNKS[1] - HEADROOM - layout::ROOM - ETHERNET;
+            return Err(StartError::XskMtu { interface: name.clone(), most });
+        }
+        needed = needed.max(octets);
+    }
+    Ok(if needed <= CHUNKS[0] { CHUNKS[0] } else { CHUNKS[1] })
+}
+
+fn open_queue(interfaces: &[(String, u32)], queue: u32, chunk: usize, copy: bool) -> io::Result<Ports> {
+    // as many as rings to fill and rings to send hold
+    let umem = Umem::new(interfaces.len() * 2 * ENTRIES as usize, chunk)?;
+    let mut sockets: Vec<Xsk> = vec![];
+    for (name, interface) in interfaces {
+        let virtual_link = ethtool::driver(name).is_some_and(|driver| driver == "veth" || driver == "netkit");
+        let place = QueueBinding { interface: *interface, queue, copy, virtual_link };
+        let socket = Xsk::open(&umem, layout::ROOM, place, sockets.first())?;
+        sockets.push(socket);
+    }
+    let mut free: Vec<u64> = umem.chunks().collect();
+    for socket in &mut sockets {
+        socket.fill(&mut free);
+    }
+    Ok(Ports { umem, sockets, free })
+}
+
+fn refused(source: io::Error, queue: u32) -> StartError {
+    match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => StartError::FramesPermission,
+        Some(libc::EAFNOSUPPORT) => StartError::NoXsk,
+        Some(libc::EBUSY) => StartError::XskBusy(queue),
+        _ => StartError::Xsk(source),
+    }
+}
+
+/// A batch in the memory.
+struct Batch<'a> {
+    umem: &'a mut Umem,
+    frames: &'a [Descriptor],
+}
+
+impl Frames for Batch<'_> {
+    #[inline]
+    fn count(&self) -> usize {
+        self.frames.len()
+    }
+
+    #[inline]
+    fn frame(&mut self, n: usize) -> (&mut [u8], usize, usize) {
+        let Descriptor { addr, len, .. } = self.frames[n];
+        let chunk = self.umem.chunk_of(addr);
+        let octets = self.umem.chunk(chunk);
+        let start = (addr - chunk) as usize;
+        let end = (start + len as usize).min(octets.len());
+        (octets, start, end)
+    }
+
+    /// Nobody says: on a wire they are whole, and virtual links must be told to send them so.
+    #[inline]
+    fn lacks_checksum(&self, _: usize) -> bool {
+        false
+    }
+}
+
+pub(crate) struct Worker {
+    pub(crate) view: StatsHandle,
+    pub(crate) engine: Engine<Kernel>,
+    pub(crate) ports: Ports,
+    pub(crate) clock: Clock,
+}
+
+impl Worker {
+    pub(crate) fn poller(&self, stop: &Waker) -> io::Result<Poller> {
+        let poller = Poller::new()?;
+        poller.add(stop.as_fd(), STOP)?;
+        for (token, socket) in (0..).zip(&self.ports.sockets) {
+            poller.add(socket.as_fd(), token)?;
+        }
+        Ok(poller)
+    }
+
+    /// Runs until it is told to stop. The waker stays readable, so that every worker sees it.
+    pub(crate) fn run(mut self, poller: &Poller) -> io::Result<()> {
+        let reader = self.view.tables.reader();
+        let mut stats = Stats::default();
+        loop {
+            let mut stop = false;
+            // what is being sent is free in a moment, and nothing tells
+            let sending = self.ports.sockets.iter().any(Xsk::is_sending);
+            poller.wait(sending.then_some(Duration::from_millis(10)), |token| stop |= token == STOP)?;
+            if stop {
+                return Ok(());
+            }
+            // a ring each in turn, until all are empty: waiting costs more than looking
+            for _ in 0..ROUNDS {
+                let mut any = false;
+                for port in 0..self.ports.sockets.len() {
+                    any |= self.receive(&reader, port, &mut stats);
+                }
+                if !any {
+                    break;
+                }
+            }
+            self.reclaim();
+            self.view.counters.flush(&mut stats);
+        }
+    }
+
+    /// Handles a batch of one interface; `false` if there is none.
+    fn receive(&mut self, reader: &Reader, port: usize, stats: &mut Stats) -> bool {
+        let mut frames = [Descriptor { addr: 0, len: 0, options: 0 }; BATCH];
+        let Ports { umem, sockets, free } = &mut self.ports;
+        let count = sockets[port].receive(&mut frames);
+        if count == 0 {
+            return false;
+        }
+        let batch = Batch { umem, frames: &frames[..count] };
+        let (engine, fates, now) = (&mut self.engine, [FrameVerdict::Done; BATCH], self.clock.now());
+        reader.decide(&mut Work { engine, batch, fates, sockets, free, stats, now });
+        sockets[port].fill(free);
+        true
+    }
+
+    /// Takes back what has been sent and gives it to whoever receives.
+    fn reclaim(&mut self) {
+        let Ports { umem, sockets, free } = &mut self.ports;
+        for socket in sockets.iter_mut() {
+            socket.reclaim(umem, free);
+        }
+        for socket in sockets.iter_mut() {
+            socket.fill(free);
+        }
+    }
+}
+
+/// A batch and where it goes.
+struct Work<'a> {
+    engine: &'a mut Engine<Kernel>,
+    batch: Batch<'a>,
+    fates: [FrameVerdict; BATCH],
+    sockets: &'a mut [Xsk],
+    free: &'a mut Vec<u64>,
+    stats: &'a mut Stats,
+    now: Instant,
+}
+
+impl fast::Batch for Work<'_> {
+    #[inline]
+    fn count(&self) -> usize {
+        self.batch.frames.len()
+    }
+
+    #[inline]
+    fn decide(&mut self, by: &impl Classifier, from: usize) -> usize {
+        let Work { engine, batch, fates, sockets, free, stats, now } = self;
+        let to = engine.process(by, batch, from, fates, (*now, stats));
+        let Batch { umem, frames } = batch;
+        let mut used = 0_u64;
+        for (frame, fate) in frames[from..to].iter().zip(&fates[from..to]) {
+            let chunk = umem.chunk_of(frame.addr);
+            let FrameVerdict::Send { port, start, end, uplink, octets } = *fate else {
+                free.push(chunk);
+                continue;
+            };
+            let descriptor = Descriptor { addr: chunk + start as u64, len: (end - start) as u32, options: 0 };
+            if sockets[port].queue(descriptor) {
+                used |= 1 << port;
+                let volume = if uplink { &mut stats.uplink } else { &mut stats.downlink };
+                volume.add(octets);
+            } else {
+                free.push(chunk);
+                stats.drop(if uplink { DropReason::N6Send } else { DropReason::N3Send });
+            }
+        }
+        // what a change sends afterwards must come after these
+        for (port, socket) in sockets.iter_mut().enumerate() {
+            if used >> port & 1 == 1 {
+                socket.send();
+                socket.reclaim(umem, free);
+            }
+        }
+        to
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.engine.tell(event);
+    }
+}

@@ -1,0 +1,85 @@
+//! Whose packets a worker handles: a word for each index of a TEID and for each UE address in the arrays of addresses.
+//! The kernel's programs read the same words (`bpf/slices.h`).
+
+use crate::index::{self, AddressKey, Range};
+use crate::slices::steer::LARGEST;
+use crate::sys::shared::Shared;
+use crate::tables::{Pool, keys};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use vireo_types::{SessionAddress, Teid};
+
+/// The words. Anybody may write them at any time: a packet goes by the old or by the new one, and is handled alike.
+#[derive(Debug)]
+pub struct WorkerMap {
+    tunnels: Shared<AtomicU8>,
+    addresses: Shared<AtomicU8>,
+    ranges: Vec<Range>,
+}
+
+impl Default for WorkerMap {
+    /// Of a user plane without slices: there are no words.
+    fn default() -> Self {
+        WorkerMap { tunnels: Shared::private(0), addresses: Shared::private(0), ranges: vec![] }
+    }
+}
+
+impl WorkerMap {
+    /// In memory of our own, for so many tunnels.
+    pub(crate) fn private(tunnels: usize, pools: &[Pool]) -> Self {
+        let ranges = index::ranges(pools, LARGEST);
+        WorkerMap::over(Shared::private(tunnels), Shared::private(index::entries(&ranges)), ranges)
+    }
+
+    /// Over this memory; `addresses` has an octet for each entry of the ranges.
+    pub(crate) fn over(tunnels: Shared<AtomicU8>, addresses: Shared<AtomicU8>, ranges: Vec<Range>) -> Self {
+        WorkerMap { tunnels, addresses, ranges }
+    }
+
+    /// Gives the packets of these tunnels and addresses to a worker.
+    pub fn give(&self, tunnels: &[Teid], addresses: impl Iterator<Item = SessionAddress>, worker: u8) {
+        if self.ranges.is_empty() {
+            return;
+        }
+        let tunnels = tunnels.iter().filter_map(|teid| self.tunnels.get(teid.index() as usize));
+        let addresses = addresses.flat_map(keys).filter_map(|key| self.addresses.get(self.position(key)?));
+        tunnels.chain(addresses).for_each(|word| word.store(worker, Relaxed));
+    }
+
+    fn position(&self, key: AddressKey) -> Option<usize> {
+        self.ranges.iter().find_map(|range| range.entry(key))
+    }
+
+    /// The worker of a TEID, as the kernel's programs find it.
+    pub fn of_tunnel(&self, teid: Teid) -> u8 {
+        self.tunnels.get(teid.index() as usize).map_or(0, |word| word.load(Relaxed))
+    }
+
+    /// The worker of an address, likewise: the first one's where it is in no array.
+    pub fn of_address(&self, ue: SessionAddress) -> u8 {
+        let word = keys(ue).find_map(|key| self.addresses.get(self.position(key)?));
+        word.map_or(0, |word| word.load(Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn a_user_is_found_by_tunnel_and_address() {
+        let pools = [Pool { ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 24)), ..Pool::default() }];
+        let owners = WorkerMap::private(4, &pools);
+        let ue = |last| SessionAddress { ipv4: Some(Ipv4Addr::new(10, 45, 0, last)), ipv6_prefix: None };
+        let teid = |index| Teid::from_index(index, 7);
+        owners.give(&[teid(2), teid(3), teid(4)], [ue(9), ue(255)].into_iter(), 5);
+        assert_eq!([1, 2, 3, 4].map(|index| owners.of_tunnel(teid(index))), [0, 5, 5, 0], "the last is in no array");
+        assert_eq!([8, 9, 255].map(|last| owners.of_address(ue(last))), [0, 5, 5]);
+        let elsewhere = SessionAddress { ipv4: Some(Ipv4Addr::new(10, 46, 0, 9)), ipv6_prefix: None };
+        owners.give(&[], [elsewhere].into_iter(), 5);
+        assert_eq!(owners.of_address(elsewhere), 0);
+        let none = WorkerMap::default();
+        none.give(&[teid(2)], [ue(9)].into_iter(), 5);
+        assert_eq!((none.of_tunnel(teid(2)), none.of_address(ue(9))), (0, 0));
+    }
+}

@@ -1,0 +1,176 @@
+//! What a UE of a steady load does when there is no answer, or a wrong one: it tries again, goes home, or registers
+//! anew because the network has lost it.
+
+use super::slot::{ProcedureState, SlotState, flag};
+use super::timers::Kind;
+use super::worker::Worker;
+use crate::mix::{Activity, RestState, SECOND_PSI};
+use crate::options::Retry;
+use crate::scenario::Step;
+use crate::ue::{MmState, Registration};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// After so many attempts a UE gives up (TS 24.501 5.5.1.2.7, 5.6.1.7, 6.4.1.6).
+const ATTEMPTS: u8 = 5;
+/// The same for a UE that never gives up while it was registered, for its first registration.
+const FIRST_ATTEMPTS: u8 = 30;
+
+/// Timers of TS 24.501 10.2 and 10.3.
+const T3510: Duration = Duration::from_secs(15);
+const T3517: Duration = Duration::from_secs(15);
+const T3521: Duration = Duration::from_secs(15);
+const T3580: Duration = Duration::from_secs(16);
+const T3582: Duration = Duration::from_secs(16);
+/// A gNB's own patience for handovers and releases, which is not standardised.
+const GNB: Duration = Duration::from_secs(5);
+
+impl Worker<'_> {
+    /// How long an answer to a step is waited for.
+    pub(super) fn response_timeout(&self, owner: u32, step: Step) -> Duration {
+        if self.steady.is_none() {
+            return self.options.timeout;
+        }
+        match self.options.retry {
+            Retry::Never => self.options.timeout,
+            Retry::After { retry, .. } if !self.begins(owner, step) => retry,
+            Retry::After { .. } | Retry::Standard => match step {
+                Step::Register(_) => T3510,
+                Step::Service | Step::Connect => T3517,
+                Step::Deregister | Step::SwitchOff | Step::Leave => T3521,
+                Step::Establish { .. } => T3580,
+                Step::Release { .. } => T3582,
+                _ => GNB,
+            },
+        }
+    }
+
+    /// Whether the UE registers, or has registered just now and sets its session up. It does not begin that anew while it is
+    /// under way but by T3510 and T3580, however slow the core is: it would be the more work for it the slower it is.
+    fn begins(&self, owner: u32, step: Step) -> bool {
+        let slot = &self.slots[owner as usize];
+        let comes = slot.activity.is_none() || slot.fate == ProcedureState::Lost;
+        matches!(step, Step::Register(_)) || comes && matches!(step, Step::Establish { .. })
+    }
+
+    /// The current step of a steady load had no answer in time.
+    pub(super) fn on_unanswered(&mut self, owner: u32, what: String) {
+        if matches!(self.step(owner), Some(Step::Idle | Step::Released)) {
+            // the gNB's own affair: it lets go of the UE and asks for the release again
+            self.stats.report.steady.retries += 1;
+            self.abandon(owner);
+            return self.settle(owner);
+        }
+        let now_us = self.now_us;
+        let slot = &mut self.slots[owner as usize];
+        slot.attempts = slot.attempts.saturating_add(1);
+        let waited = Duration::from_micros(now_us.saturating_sub(slot.sent_us));
+        let arriving = slot.activity.is_none();
+        let (attempts, fate) = (slot.attempts, slot.fate);
+        match self.options.retry {
+            Retry::Never => self.on_procedure_failed(owner, what),
+            Retry::Standard if attempts >= ATTEMPTS => self.on_procedure_failed(owner, what),
+            Retry::After { .. } if arriving && attempts >= FIRST_ATTEMPTS => self.on_procedure_failed(owner, what),
+            // the timer of the attempt may have been a moment early
+            Retry::After { retry, reattach }
+                if !arriving && fate == ProcedureState::Ok && waited + retry / 10 >= reattach =>
+            {
+                self.procedure_failed(owner, what);
+                self.lose(owner);
+            }
+            _ => self.repeat(owner),
+        }
+    }
+
+    /// Starts the script again.
+    fn repeat(&mut self, owner: u32) {
+        self.stats.report.steady.retries += 1;
+        self.abandon(owner);
+        let slot = &mut self.slots[owner as usize];
+        if matches!(slot.script.first(), Some(Step::Register(Registration::Fresh | Registration::Initial))) {
+            slot.ue.detach();
+        }
+        if slot.activity == Some(Activity::Session) {
+            slot.ue.forget_session(SECOND_PSI);
+        }
+        (slot.step, slot.flags) = (0, 0);
+        self.advance(owner, None);
+    }
+
+    /// The procedure cannot go on: the UE goes home, by a new registration if it has to.
+    pub(super) fn on_procedure_failed(&mut self, owner: u32, what: String) {
+        let slot = &self.slots[owner as usize];
+        if slot.life != SlotState::Running || slot.has(flag::RESUMING) {
+            return;
+        }
+        let home = self.steady.as_ref().map_or(RestState::Off, |run| run.home(slot.group));
+        match (slot.activity, slot.fate) {
+            (None, _) => self.give_up(owner, what),
+            (Some(_), ProcedureState::Lost) if slot.attempts < ATTEMPTS => {
+                // the new registration was refused: again, after a while
+                self.stats.reason(what);
+                let slot = &mut self.slots[owner as usize];
+                slot.sequence = slot.sequence.wrapping_add(1);
+                let (sequence, patience) =
+                    (slot.sequence, self.response_timeout(owner, Step::Register(Registration::Initial)));
+                self.timers.set(self.now_us + patience.as_micros() as u64, owner, sequence, Kind::Guard);
+            }
+            (Some(_), ProcedureState::Lost) => self.give_up(owner, what),
+            (Some(_), ProcedureState::Failed) => {
+                self.stats.reason(what);
+                self.lose(owner);
+            }
+            (Some(_), ProcedureState::Ok) => {
+                let gone = slot.ue.mm() == MmState::Deregistered;
+                self.procedure_failed(owner, what);
+                if gone && home != RestState::Off {
+                    return self.lose(owner);
+                }
+                self.abandon(owner);
+                self.slots[owner as usize].fate = ProcedureState::Failed;
+                self.resume(owner, home.return_to());
+            }
+        }
+    }
+
+    fn procedure_failed(&mut self, owner: u32, what: String) {
+        let slot = &self.slots[owner as usize];
+        if let Some(activity) = slot.activity {
+            self.stats.fail_procedure(activity.procedure(), slot.born_us);
+        }
+        self.stats.reason(what);
+    }
+
+    /// The UE was registered and has to register again.
+    fn lose(&mut self, owner: u32) {
+        let slot = &self.slots[owner as usize];
+        self.stats.lose(slot.activity.map(Activity::procedure), slot.born_us);
+        self.counters.lost.fetch_add(1, Ordering::Relaxed);
+        self.abandon(owner);
+        let slot = &mut self.slots[owner as usize];
+        slot.ue.detach();
+        (slot.fate, slot.attempts) = (ProcedureState::Lost, 0);
+        let home = self.steady.as_ref().map_or(RestState::Off, |run| run.home(self.slots[owner as usize].group));
+        self.resume(owner, home.reattach());
+    }
+
+    /// Lets another script begin with the next turn: this may be in the midst of the old one.
+    fn resume(&mut self, owner: u32, script: &'static [Step]) {
+        let slot = &mut self.slots[owner as usize];
+        (slot.script, slot.step, slot.flags) = (script, 0, flag::RESUMING);
+        slot.sequence = slot.sequence.wrapping_add(1);
+        self.timers.set(self.now_us, owner, slot.sequence, Kind::Resume);
+    }
+
+    /// Lets go of the UE's NG connection at once; the gNB asks the core to do so too as soon as it can.
+    fn abandon(&mut self, owner: u32) {
+        let slot = &mut self.slots[owner as usize];
+        // also where the message found no cell, and there is none
+        slot.ue.connection_released();
+        let Some(ran) = slot.ran.take() else { return };
+        let link = &mut self.links[usize::from(slot.link)];
+        if let Err(error) = link.gnb.abandon(ran, &mut link.outbox) {
+            self.stats.violation(format!("the gNB could not ask for a release: {error}"));
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The user plane of the UEs: echoes to the data network, and the packets that idle UEs are paged for.
+
+use super::slot::{Flow, UeSlot, flag};
+use super::timers::Kind;
+use super::worker::Worker;
+use crate::gnb::downlink_owner;
+use crate::mix::Data;
+use crate::report::{Procedure, Times};
+use crate::scenario::Step;
+use crate::traffic::{self, Echo, Mark, Received, ipv6};
+use std::net::IpAddr;
+use vireo_types::Teid;
+use vireo_wire::gtpu::ErrorIndication;
+
+/// A UE that is to be paged gets its packet again if this has passed.
+const PROVOKE_AGAIN_US: u64 = 500_000;
+/// A tunnel that the core does not know any more is released at the gNB within this.
+const RELEASED_WITHIN_US: u64 = 1_000_000;
+/// Such tunnels at a time.
+const RELEASES: usize = 1024;
+/// A violation.
+const UNKNOWN_TUNNEL: &str = "GTP-U error indication of the core for a tunnel in use";
+
+impl Worker<'_> {
+    /// Has the network answer an idle UE: sends an echo into the tunnel that it had, as a gNB may that is late.
+    pub(super) fn trigger_paging(&mut self, owner: u32) {
+        let echoes = &self.options.echoes;
+        let slot = &mut self.slots[owner as usize];
+        let source = slot.ue.sessions().iter().find_map(|session| session.address.ipv4);
+        let (Some(source), Some(target), Some((n3, tunnel))) = (source, echoes.v4, self.late.get(&owner)) else {
+            return self.fail(owner, "no session that a packet could come for: give --echo-v4".into());
+        };
+        let mark = Mark { identifier: 0x4000 | (owner as u16 & 0x3fff), sequence: u16::MAX };
+        let echo = Echo { kind: echoes.kind, mark, octets: echoes.octets };
+        let write = |frame: &mut Vec<u8>| traffic::write_echo(echo, IpAddr::V4(source), IpAddr::V4(target), frame);
+        if self.n3.send(*n3, tunnel, write).is_none() {
+            return self.fail(owner, "an echo could not be written: check --echo-octets".into());
+        }
+        // paging is timed from the first packet
+        if !slot.has(flag::CALLED) {
+            slot.flags |= flag::CALLED;
+            slot.step_us = self.now_us;
+        }
+        self.timers.set(self.now_us + PROVOKE_AGAIN_US, owner, slot.sequence, Kind::Pause);
+    }
+
+    /// What a UE sends when its user plane has come up in a steady load.
+    pub(super) fn data(&self, owner: u32) -> Data {
+        let group = usize::from(self.slots[owner as usize].group);
+        let steady = self.options.steady.as_ref().filter(|_| self.options.has_traffic());
+        steady.and_then(|steady| steady.groups.get(group)).map_or(Data::default(), |group| group.data)
+    }
+
+    pub(super) fn start_traffic(&mut self, owner: u32) {
+        let echoes = &self.options.echoes;
+        let data = self.data(owner);
+        let remaining = if data.echoes > 0 { data.echoes } else { echoes.count };
+        let slot = &mut self.slots[owner as usize];
+        let new = |psi, source, target, soliciting| Flow {
+            psi,
+            source,
+            target,
+            soliciting,
+            remaining,
+            sequence: 0,
+            sent_us: 0,
+            tries: 0,
+        };
+        let mut flows = Vec::new();
+        for session in slot.ue.sessions() {
+            if let (Some(own), Some(target)) = (session.address.ipv4, echoes.v4) {
+                flows.push(new(session.psi, IpAddr::V4(own), IpAddr::V4(target), None));
+            }
+            if let (Some(own), Some(target)) = (session.address.interface, echoes.v6) {
+                flows.push(new(session.psi, IpAddr::V6(ipv6::link_local(own)), IpAddr::V6(target), Some(own)));
+            }
+        }
+        if flows.is_empty() {
+            return self.fail(owner, "no echo target of the sessions' IP version: give --echo".into());
+        }
+        let count = flows.len() as u8;
+        slot.flows = flows;
+        for flow in 0..count {
+            self.send_flow(owner, flow);
+        }
+    }
+
+    /// Sends what the flow waits for: a Router Solicitation or an echo.
+    fn send_flow(&mut self, owner: u32, index: u8) {
+        let patience = self.options.echoes.patience.as_micros() as u64;
+        let echoes = &self.options.echoes;
+        let octets = match self.data(owner).octets {
+            0 => echoes.octets,
+            octets => usize::from(octets),
+        };
+        let slot = &mut self.slots[owner as usize];
+        let link = &self.links[usize::from(slot.link)];
+        let Some(flow) = slot.flows.get_mut(usize::from(index)) else { return };
+        let tunnels = slot.ran.map_or(&[][..], |ran| link.gnb.tunnels(ran));
+        let Some(tunnel) = tunnels.iter().find(|tunnel| tunnel.psi == flow.psi) else {
+            return self.fail(owner, "no tunnel for the session".into());
+        };
+        if flow.tries == 0 {
+            flow.sent_us = self.now_us;
+            self.n3.counts.echoes += u64::from(flow.soliciting.is_none());
+        }
+        self.n3.counts.resent += u64::from(flow.tries > 0);
+        flow.tries += 1;
+        let mark = Mark { identifier: 0x4000 | (owner as u16 & 0x3fff), sequence: flow.sequence };
+        let echo = Echo { kind: echoes.kind, mark, octets };
+        let sent = self.n3.send(link.gnb.config().n3, tunnel, |frame| match flow.soliciting {
+            Some(interface) => ipv6::write_solicitation(interface, frame),
+            None => traffic::write_echo(echo, flow.source, flow.target, frame),
+        });
+        if sent.is_none() {
+            return self.fail(owner, "an echo could not be written: check --echo-octets".into());
+        }
+        self.timers.set(self.now_us + patience, owner, slot.sequence, Kind::Echo(index));
+    }
+
+    pub(super) fn on_echo_due(&mut self, owner: u32, index: u8) {
+        let patience = self.options.echoes.patience.as_micros() as u64;
+        let Some(flow) = self.slots[owner as usize].flows.get(usize::from(index)) else { return };
+        let waited = self.now_us.saturating_sub(flow.sent_us);
+        if flow.remaining == 0 || waited < patience * u64::from(flow.tries) {
+            return;
+        }
+        if flow.tries < self.options.echoes.tries {
+            return self.send_flow(owner, index);
+        }
+        let what = if flow.soliciting.is_some() { "no router advertisement" } else { "an echo was not answered" };
+        self.n3.counts.echoes_lost += 1;
+        self.fail(owner, what.into());
+    }
+
+    /// Its gNB loses the tunnel of the UE's session; a packet for the UE shows it.
+    pub(super) fn lose_tunnel(&mut self, owner: u32) {
+        let slot = &self.slots[owner as usize];
+        let gnb = &mut self.links[usize::from(slot.link)].gnb;
+        match slot.ran.and_then(|ran| gnb.lose_tunnel(ran)) {
+            Some(tunnel) => {
+                self.late.insert(owner, (gnb.config().n3, tunnel));
+                self.trigger_paging(owner);
+            }
+            None => self.fail(owner, "no tunnel that the gNB could lose".into()),
+        }
+    }
+
+    /// The core has had the gNB release the resources of a session.
+    pub(super) fn on_tunnel_down(&mut self, owner: u32) {
+        if self.step(owner) == Some(Step::LoseTunnel) {
+            self.slots[owner as usize].flags |= flag::LOST;
+            // the next packet is kept, and brings the user plane back
+            return self.trigger_paging(owner);
+        }
+        self.settle(owner);
+    }
+
+    /// The core says that it does not know its end of a tunnel. That is right of one that is being released; a UE that uses it
+    /// has been wronged.
+    pub(super) fn on_error_indication(&mut self, error: Option<ErrorIndication>) {
+        let Some(ErrorIndication { teid, peer }) = error else {
+            return self.stats.violation("a GTP-U error indication of the core without a tunnel".into());
+        };
+        match self.user_of((peer, teid)).map(|(slot, psi)| slot.flows.iter().any(|flow| flow.psi == psi)) {
+            Some(true) => self.stats.violation(UNKNOWN_TUNNEL.into()),
+            Some(false) if self.released.len() < RELEASES => {
+                self.released.push_back((self.now_us + RELEASED_WITHIN_US, (peer, teid)));
+            }
+            Some(false) => self.stats.violation("too many GTP-U error indications of the core".into()),
+            None => self.n3.counts.late_errors += 1,
+        }
+    }
+
+    /// Looks whether the tunnels that the core did not know have been released by now.
+    pub(super) fn check_released(&mut self, now_us: u64) {
+        while let Some((_, end)) = self.released.pop_front_if(|(until, _)| *until <= now_us) {
+            match self.user_of(end) {
+                Some(_) => self.stats.violation(UNKNOWN_TUNNEL.into()),
+                None => self.n3.counts.late_errors += 1,
+            }
+        }
+    }
+
+    /// Who sends into this end of a tunnel at the core, and for which session.
+    fn user_of(&self, (upf, teid): (IpAddr, Teid)) -> Option<(&UeSlot, u8)> {
+        self.slots.iter().find_map(|slot| {
+            let tunnels = slot.ran.map_or(&[][..], |ran| self.links[usize::from(slot.link)].gnb.tunnels(ran));
+            let tunnel = tunnels.iter().find(|tunnel| (tunnel.upf, tunnel.uplink) == (upf, teid))?;
+            Some((slot, tunnel.psi))
+        })
+    }
+
+    pub(super) fn on_packet(&mut self, teid: Teid, range: std::ops::Range<usize>) {
+        let (owner, psi) = downlink_owner(teid);
+        let Some(slot) = self.slots.get_mut(owner as usize) else {
+            self.n3.counts.bad_packets += 1;
+            return;
+        };
+        let link = &self.links[usize::from(slot.link)];
+        let tunnels = slot.ran.map_or(&[][..], |ran| link.gnb.tunnels(ran));
+        if !tunnels.iter().any(|tunnel| tunnel.downlink == teid) {
+            self.n3.counts.late_packets += 1;
+            let lost = self.late.get(&owner).filter(|(_, tunnel)| tunnel.downlink == teid);
+            if let (Some((n3, tunnel)), Some(Step::LoseTunnel)) = (lost, self.step(owner)) {
+                self.n3.indicate_error((*n3, teid), tunnel.upf);
+            }
+            return;
+        }
+        let version = self.n3.buffer.get(range.start).map_or(0, |octet| octet >> 4);
+        let flow = slot
+            .flows
+            .iter_mut()
+            .zip(0u8..)
+            .find(|(flow, _)| flow.psi == psi && (version == 4) == flow.source.is_ipv4() && flow.remaining > 0);
+        // what comes between traffic steps (router advertisements, late answers) is nobody's
+        let Some((flow, index)) = flow else { return };
+        match traffic::read(&self.n3.buffer[range], &[flow.source]) {
+            Received::Echo { from, mark } if from == flow.target && mark.sequence == flow.sequence => {
+                self.n3.counts.echoes_answered += 1;
+                let times = Times { intended_us: flow.sent_us, began_us: flow.sent_us, ended_us: self.now_us };
+                self.stats.record(Procedure::Echo, times);
+                flow.remaining -= 1;
+                flow.sequence = flow.sequence.wrapping_add(1);
+            }
+            Received::Prefix(prefix) if flow.soliciting.is_some() => {
+                let interface = flow.soliciting.take().unwrap_or_default();
+                flow.source = IpAddr::V6(ipv6::address(prefix, interface));
+            }
+            Received::Bad => {
+                self.n3.counts.bad_packets += 1;
+                return;
+            }
+            // an answer to an echo that was sent again, or traffic of others
+            _ => return,
+        }
+        flow.tries = 0;
+        if flow.remaining > 0 {
+            return self.send_flow(owner, index);
+        }
+        if slot.flows.iter().all(|flow| flow.remaining == 0) {
+            slot.flows.clear();
+            self.settle(owner);
+        }
+    }
+}

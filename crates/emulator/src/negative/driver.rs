@@ -1,0 +1,384 @@
+//! The hands of the misbehaviour cases: associations on which anything can be sent, and UEs driven step by step.
+
+use super::Outcome;
+use crate::engine::{EndpointFactory, Error, gnb_config};
+use crate::gnb::{self, Gnb, Inbox, NgState, Outbox, PPID};
+use crate::options::Options;
+use crate::ue::{self, MmState, Registration, SessionState, Ue};
+use crate::usim::Usim;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+use vireo_sctp::{Endpoint, Event};
+use vireo_types::{AssocId, PduSessionType, RanUeNgapId};
+use vireo_wire::ngap::{Cause, NGAP_PDU, NgapPduKind, RRCEstablishmentCause, ie};
+
+/// How long an answer is waited for where there must be one.
+pub(super) const ANSWER: Duration = Duration::from_secs(2);
+/// How long nothing must come for silence.
+pub(super) const SILENCE: Duration = Duration::from_millis(300);
+
+/// What a core answered to a bad message.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Answer {
+    /// ERROR INDICATION with its cause, and whether it has Criticality Diagnostics.
+    ErrorIndication(Option<Cause>, bool),
+    /// NG SETUP RESPONSE.
+    SetupResponse,
+    /// NG SETUP FAILURE.
+    SetupFailure(Option<Cause>),
+    /// NAS for the UE: its message type if it is plain, else `None`.
+    Nas(Option<u8>),
+    /// UE CONTEXT RELEASE COMMAND.
+    Release,
+    /// A successful outcome; the procedure.
+    Acknowledge(String),
+    /// Another PDU.
+    Other(String),
+}
+
+impl Answer {
+    fn read(pdu: &[u8]) -> Answer {
+        use NgapPduKind as Kind;
+        let Ok(pdu) = NGAP_PDU::decode(pdu) else { return Answer::Other("octets that do not decode".into()) };
+        let cause = pdu.ie::<ie::Cause>().and_then(Result::ok);
+        match pdu.kind() {
+            Kind::Initiating_ErrorIndication => {
+                Answer::ErrorIndication(cause, pdu.ie::<ie::CriticalityDiagnostics>().is_some())
+            }
+            Kind::Successful_NGSetup => Answer::SetupResponse,
+            Kind::Unsuccessful_NGSetup => Answer::SetupFailure(cause),
+            Kind::Initiating_DownlinkNASTransport => {
+                let nas = pdu.ie::<ie::NAS_PDU>().and_then(Result::ok);
+                Answer::Nas(nas.filter(|nas| nas.0.get(1) == Some(&0)).and_then(|nas| nas.0.get(2).copied()))
+            }
+            Kind::Initiating_UEContextRelease => Answer::Release,
+            Kind::Successful_NGReset => Answer::Acknowledge("NGReset".into()),
+            Kind::Successful_RANConfigurationUpdate => Answer::Acknowledge("RANConfigurationUpdate".into()),
+            _ => Answer::Other(pdu.procedure_name().into()),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Answer::ErrorIndication(Some(cause), _) => format!("ERROR INDICATION {cause:?}"),
+            Answer::ErrorIndication(None, _) => "ERROR INDICATION".into(),
+            Answer::SetupResponse => "NG SETUP RESPONSE".into(),
+            Answer::SetupFailure(Some(cause)) => format!("NG SETUP FAILURE {cause:?}"),
+            Answer::SetupFailure(None) => "NG SETUP FAILURE".into(),
+            Answer::Nas(Some(kind)) => format!("NAS {kind:#04x}"),
+            Answer::Nas(None) => "protected NAS".into(),
+            Answer::Release => "UE CONTEXT RELEASE COMMAND".into(),
+            Answer::Acknowledge(name) => format!("{name} acknowledged"),
+            Answer::Other(name) => name.clone(),
+        }
+    }
+}
+
+/// One gNB of a case.
+struct Peer {
+    gnb: Gnb,
+    assoc: AssocId,
+    up: bool,
+    streams: u16,
+    received: VecDeque<Vec<u8>>,
+}
+
+/// A UE that the cases drive.
+pub(super) struct Device {
+    pub(super) ue: Ue,
+    pub(super) ran: Option<RanUeNgapId>,
+    /// The NAS messages it sent, newest last.
+    pub(super) sent: Vec<Vec<u8>>,
+    trouble: Option<String>,
+    out: ue::UeOutput,
+}
+
+impl Device {
+    /// The UE of subscriber `index`, or of an earlier one if there are not so many.
+    pub(super) fn new(options: &Options, index: u32) -> Result<Self, Error> {
+        let subscriber = options.subscribers.get(index).or_else(|| options.subscribers.get(0));
+        let (supi, keys) = subscriber.ok_or_else(|| Error::Options("there are no subscribers".into()))?;
+        let ue = Ue::new(Usim::new(supi, keys));
+        Ok(Device { ue, ran: None, sent: Vec::new(), trouble: None, out: ue::UeOutput::default() })
+    }
+
+    /// Its NG connection was reset.
+    pub(super) fn disconnected(&mut self) {
+        self.ran = None;
+        self.ue.connection_released();
+    }
+
+    /// The REGISTRATION REQUEST that starts its registration.
+    pub(super) fn registration_request(&mut self, options: &Options) -> Result<Vec<u8>, String> {
+        self.out.clear();
+        let commanded = self.ue.register(&options.profile, Registration::Fresh, &mut self.out);
+        commanded.map_err(|error| error.to_string())?;
+        self.out.messages().next().map(<[u8]>::to_vec).ok_or_else(|| "the UE said nothing".into())
+    }
+}
+
+/// The endpoint with the gNBs of a case.
+pub(super) struct CaseDriver<'a> {
+    pub(super) options: &'a Options,
+    endpoint: Box<dyn Endpoint>,
+    peers: Vec<Peer>,
+    inbox: Inbox,
+    outbox: Outbox,
+}
+
+impl<'a> CaseDriver<'a> {
+    pub(super) fn new(options: &'a Options, open: EndpointFactory<'_>) -> Result<Self, Error> {
+        let endpoint = open(0).map_err(Error::Sctp)?;
+        Ok(CaseDriver { options, endpoint, peers: Vec::new(), inbox: Inbox::default(), outbox: Outbox::default() })
+    }
+
+    pub(super) fn driver(&self) -> String {
+        self.endpoint.driver().into()
+    }
+
+    /// Brings an association up, without NG SETUP. Gives the peer's index.
+    pub(super) fn connect(&mut self, gnb_id: u32) -> Result<usize, Error> {
+        let core = self.options.core[0];
+        let mut config = gnb_config(self.options, 0);
+        config.id.id = gnb_id & 0x00ff_ffff;
+        config.name = format!("gnb-{gnb_id}");
+        let assoc = self.endpoint.connect(core).map_err(Error::io("connecting to the core"))?;
+        let (gnb, received) = (Gnb::new(config), VecDeque::new());
+        self.peers.push(Peer { gnb, assoc, up: false, streams: 2, received });
+        let index = self.peers.len() - 1;
+        let deadline = Instant::now() + self.options.timeout;
+        while !self.peers[index].up {
+            if Instant::now() > deadline {
+                let why = "no association: is it running and reachable?".into();
+                return Err(Error::NgSetup { core, gnb: gnb_id, why });
+            }
+            self.pump(Duration::from_millis(20))?;
+        }
+        Ok(index)
+    }
+
+    /// NG SETUP of a well-behaved gNB.
+    pub(super) fn set_up(&mut self, peer: usize) -> Result<(), Error> {
+        let streams = self.peers[peer].streams;
+        let core = self.options.core[0];
+        let failed = |why: String| Error::NgSetup { core, gnb: 0, why };
+        self.outbox.clear();
+        self.peers[peer].gnb.set_up(streams, &mut self.outbox).map_err(|error| failed(error.to_string()))?;
+        self.flush(peer).map_err(failed)?;
+        let deadline = Instant::now() + self.options.timeout;
+        while self.peers[peer].gnb.state() != NgState::Up {
+            if Instant::now() > deadline || !self.peers[peer].up {
+                return Err(failed("NG SETUP was not answered".into()));
+            }
+            self.pump(Duration::from_millis(20))?;
+            self.take_in(peer, None).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_up(&self, peer: usize) -> bool {
+        self.peers[peer].up
+    }
+
+    pub(super) fn gnb(&mut self, peer: usize) -> &mut Gnb {
+        &mut self.peers[peer].gnb
+    }
+
+    pub(super) fn close(&mut self, peer: usize) {
+        let Peer { assoc, up, .. } = self.peers[peer];
+        if up {
+            self.endpoint.shutdown(assoc);
+        }
+    }
+
+    fn pump(&mut self, wait: Duration) -> Result<(), Error> {
+        let peers = &mut self.peers;
+        let mut sink = |event: Event<'_>| {
+            let mut on = |assoc: AssocId, then: &mut dyn FnMut(&mut Peer)| {
+                if let Some(peer) = peers.iter_mut().find(|peer| peer.assoc == assoc) {
+                    then(peer);
+                }
+            };
+            match event {
+                Event::Up { assoc, outbound_streams, .. } => {
+                    on(assoc, &mut |peer| (peer.up, peer.streams) = (true, outbound_streams));
+                }
+                Event::Down { assoc, .. } | Event::Restarted { assoc } => on(assoc, &mut |peer| peer.up = false),
+                Event::Message { assoc, data, .. } => on(assoc, &mut |peer| peer.received.push_back(data.to_vec())),
+                _ => {}
+            }
+        };
+        self.endpoint.poll(Some(wait), &mut sink).map_err(Error::io("polling SCTP"))?;
+        Ok(())
+    }
+
+    /// Sends octets as they are. What a full association does not take is lost.
+    pub(super) fn send(&mut self, peer: usize, stream: u16, ppid: u32, octets: &[u8], outcome: &mut Outcome) {
+        outcome.sent += 1;
+        for _ in 0..200 {
+            match self.endpoint.send(self.peers[peer].assoc, stream, ppid, octets) {
+                Err(vireo_sctp::SendError::Full) => {
+                    let _ = self.pump(Duration::from_millis(10));
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn flush(&mut self, peer: usize) -> Result<(), String> {
+        let assoc = self.peers[peer].assoc;
+        for (stream, pdu) in self.outbox.pdus() {
+            self.endpoint.send(assoc, stream, PPID, pdu).map_err(|error| error.to_string())?;
+        }
+        self.outbox.clear();
+        Ok(())
+    }
+
+    /// The next answer within `wait`, noted in the outcome.
+    pub(super) fn answer(&mut self, peer: usize, wait: Duration, outcome: &mut Outcome) -> Option<Answer> {
+        let deadline = Instant::now() + wait;
+        loop {
+            if let Some(pdu) = self.peers[peer].received.pop_front() {
+                let answer = Answer::read(&pdu);
+                *outcome.answers.entry(answer.name()).or_default() += 1;
+                return Some(answer);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() && wait.is_zero() {
+                // a look at what is there already
+                self.pump(Duration::ZERO).ok()?;
+                let pdu = self.peers[peer].received.pop_front()?;
+                let answer = Answer::read(&pdu);
+                *outcome.answers.entry(answer.name()).or_default() += 1;
+                return Some(answer);
+            }
+            if left.is_zero() || !self.peers[peer].up || self.pump(left.min(Duration::from_millis(50))).is_err() {
+                return None;
+            }
+        }
+    }
+
+    /// All answers until nothing comes for [`SILENCE`].
+    pub(super) fn answers(&mut self, peer: usize, outcome: &mut Outcome) -> Vec<Answer> {
+        std::iter::from_fn(|| self.answer(peer, SILENCE, outcome)).take(1_000_000).collect()
+    }
+
+    /// Gives what came to the gNB and, where it is the UE's, to the device.
+    fn take_in(&mut self, peer: usize, mut device: Option<&mut Device>) -> Result<(), String> {
+        while let Some(pdu) = self.peers[peer].received.pop_front() {
+            self.inbox.clear();
+            let gnb = &mut self.peers[peer].gnb;
+            gnb.receive(&pdu, &mut self.inbox, &mut self.outbox).map_err(|error| error.to_string())?;
+            for event in &self.inbox.events {
+                match (event, &mut device) {
+                    (gnb::Event::SetupFailed(cause), _) => return Err(format!("NG SETUP FAILURE {cause:?}")),
+                    (gnb::Event::Nas { range, .. }, Some(device)) => {
+                        device.out.clear();
+                        device.ue.receive(&self.options.profile, &self.inbox.nas[range.clone()], &mut device.out);
+                        speak(gnb, device, &mut self.outbox)?;
+                    }
+                    (gnb::Event::Released { .. }, Some(device)) => {
+                        device.ran = None;
+                        device.ue.connection_released();
+                    }
+                    _ => {}
+                }
+            }
+            self.flush(peer)?;
+        }
+        Ok(())
+    }
+
+    /// Drives the device until `done`.
+    pub(super) fn drive(&mut self, peer: usize, device: &mut Device, done: fn(&Device) -> bool) -> Result<(), String> {
+        let deadline = Instant::now() + self.options.timeout;
+        loop {
+            self.take_in(peer, Some(device))?;
+            if let Some(trouble) = device.trouble.take() {
+                return Err(trouble);
+            }
+            if done(device) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(format!("not served within {:?}", self.options.timeout));
+            }
+            self.pump(Duration::from_millis(20)).map_err(|error| error.to_string())?;
+        }
+    }
+
+    /// Lets the device say what its last command made of it.
+    pub(super) fn speak(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {
+        speak(&mut self.peers[peer].gnb, device, &mut self.outbox)?;
+        self.flush(peer)
+    }
+
+    pub(super) fn register(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {
+        device.out.clear();
+        let commanded = device.ue.register(&self.options.profile, Registration::Fresh, &mut device.out);
+        commanded.map_err(|error| error.to_string())?;
+        self.speak(peer, device)?;
+        self.drive(peer, device, |device| device.ue.mm() == MmState::Registered)
+    }
+
+    /// Brings an idle device back by a mobility registration update, after which it stays connected.
+    pub(super) fn update(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {
+        device.out.clear();
+        let commanded = device.ue.register(&self.options.profile, Registration::Mobility, &mut device.out);
+        commanded.map_err(|error| error.to_string())?;
+        self.speak(peer, device)?;
+        self.drive(peer, device, |device| device.ue.mm() == MmState::Registered)
+    }
+
+    /// Lets the gNB start a procedure of its own.
+    pub(super) fn start(
+        &mut self,
+        peer: usize,
+        what: impl FnOnce(&mut Gnb, &mut Outbox) -> Result<(), gnb::SendError>,
+    ) -> Result<(), String> {
+        what(&mut self.peers[peer].gnb, &mut self.outbox).map_err(|error| error.to_string())?;
+        self.flush(peer)
+    }
+
+    pub(super) fn establish(&mut self, peer: usize, device: &mut Device) -> Result<(), String> {
+        device.out.clear();
+        let commanded = device.ue.establish(&self.options.profile, 1, PduSessionType::Ipv4, &mut device.out);
+        commanded.map_err(|error| error.to_string())?;
+        self.speak(peer, device)?;
+        self.drive(peer, device, |d| d.ue.sessions().iter().any(|s| s.psi == 1 && s.state == SessionState::Active))
+    }
+
+    /// Deregisters the device as well as it can.
+    pub(super) fn leave(&mut self, peer: usize, device: &mut Device) {
+        device.out.clear();
+        if device.ue.deregister(&self.options.profile, true, &mut device.out).is_ok()
+            && self.speak(peer, device).is_ok()
+        {
+            let _ = self.drive(peer, device, |device| device.ran.is_none());
+        }
+    }
+}
+
+fn speak(gnb: &mut Gnb, device: &mut Device, outbox: &mut Outbox) -> Result<(), String> {
+    for nas in device.out.messages() {
+        device.sent.push(nas.to_vec());
+        let sent = match device.ran {
+            Some(ran) => gnb.uplink_nas(ran, nas, outbox),
+            None => {
+                let cause = RRCEstablishmentCause::mo_Signalling;
+                gnb.initial_ue(0, nas, device.ue.guti(), cause, outbox).map(|ran| device.ran = Some(ran))
+            }
+        };
+        sent.map_err(|error| error.to_string())?;
+    }
+    for event in device.out.events.drain(..) {
+        device.trouble = match event {
+            ue::Event::RegistrationRejected { cause, .. } => Some(format!("registration rejected, cause #{cause}")),
+            ue::Event::AuthenticationRejected => Some("authentication rejected".into()),
+            ue::Event::SessionRejected { cause, .. } => Some(format!("PDU session rejected, {cause}")),
+            ue::Event::Violation(violation) => Some(violation.to_string()),
+            _ => device.trouble.take(),
+        };
+    }
+    Ok(())
+}

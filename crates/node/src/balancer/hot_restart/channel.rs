@@ -1,0 +1,262 @@
+//! One end of a unix socket, over which messages and descriptors go, each within a time.
+
+use crate::cluster::ProgressCounter;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg, sockopt,
+};
+use rustix::process::Pid;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Octets of a message at most.
+pub(super) const MOST: usize = 256 << 20;
+/// Descriptors that go with one octet: fewer than the system allows.
+const AT_ONCE: usize = 64;
+/// Descriptors in all: more than there are connections to a balancer.
+const SOCKETS: usize = 4096;
+/// How long the thread that waits shows no sign of life.
+const SIGN: Duration = Duration::from_millis(50);
+
+/// An end.
+#[derive(Debug)]
+pub(super) struct HotRestartChannel {
+    socket: UnixStream,
+    until: Instant,
+    /// Of the thread that waits here.
+    turns: ProgressCounter,
+}
+
+impl HotRestartChannel {
+    /// One on which something has to be said within a time.
+    pub(super) fn new(socket: UnixStream, within: Duration, turns: ProgressCounter) -> io::Result<Self> {
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(SIGN))?;
+        socket.set_write_timeout(Some(SIGN))?;
+        Ok(HotRestartChannel { socket, until: Instant::now() + within, turns })
+    }
+
+    /// For the next step there is so much time again; this thread waits.
+    pub(super) fn within(&mut self, within: Duration, turns: &ProgressCounter) {
+        (self.until, self.turns) = (Instant::now() + within, turns.clone());
+    }
+
+    /// Who is at the other end: its process, and whether it is the same user's, or the administrator's.
+    pub(super) fn peer(&self) -> io::Result<(Pid, bool)> {
+        let peer = sockopt::socket_peercred(&self.socket)?;
+        let own = rustix::process::geteuid();
+        Ok((peer.pid, peer.uid == own || peer.uid.is_root()))
+    }
+
+    /// Something has to be tried again: whether there is time.
+    fn again(&self, error: io::Error) -> io::Result<()> {
+        self.turns.turn();
+        match error.kind() {
+            ErrorKind::Interrupted => Ok(()),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut if Instant::now() < self.until => Ok(()),
+            ErrorKind::WouldBlock => Err(ErrorKind::TimedOut.into()),
+            _ => Err(error),
+        }
+    }
+
+    /// Says something.
+    ///
+    /// # Errors
+    ///
+    /// When the other end does not take it in time, or is gone.
+    pub(super) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+        self.put_octets(&encoded(message)?)
+    }
+
+    /// Says what is encoded already.
+    ///
+    /// # Errors
+    ///
+    /// As [`HotRestartChannel::send`].
+    pub(super) fn put_octets(&mut self, octets: &[u8]) -> io::Result<()> {
+        self.write(&(octets.len() as u32).to_be_bytes())?;
+        self.write(octets)
+    }
+
+    fn write(&mut self, mut octets: &[u8]) -> io::Result<()> {
+        while !octets.is_empty() {
+            match self.socket.write(octets) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => octets = &octets[written..],
+                Err(error) => self.again(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What the other end says next.
+    ///
+    /// # Errors
+    ///
+    /// When it says nothing in time, or nothing that this end understands, or is gone ([`ErrorKind::UnexpectedEof`]).
+    pub(super) fn receive<T: DeserializeOwned>(&mut self) -> io::Result<T> {
+        let mut length = [0; 4];
+        self.read(&mut length)?;
+        let length = u32::from_be_bytes(length) as usize;
+        if length > MOST {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let mut octets = vec![0; length];
+        self.read(&mut octets)?;
+        match postcard::take_from_bytes(&octets) {
+            Ok((message, [])) => Ok(message),
+            _ => Err(ErrorKind::InvalidData.into()),
+        }
+    }
+
+    fn read(&mut self, mut room: &mut [u8]) -> io::Result<()> {
+        while !room.is_empty() {
+            match self.socket.read(room) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(read) => room = &mut room[read..],
+                Err(error) => self.again(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives descriptors.
+    ///
+    /// # Errors
+    ///
+    /// As [`HotRestartChannel::send`].
+    pub(super) fn put_sockets(&mut self, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+        for sockets in sockets.chunks(AT_ONCE) {
+            loop {
+                let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
+                let mut control = SendAncillaryBuffer::new(&mut room);
+                control.push(SendAncillaryMessage::ScmRights(sockets));
+                match sendmsg(&self.socket, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL) {
+                    Ok(_) => break,
+                    Err(error) => self.again(error.into())?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes so many descriptors.
+    ///
+    /// # Errors
+    ///
+    /// As [`HotRestartChannel::receive`].
+    pub(super) fn take_sockets(&mut self, count: usize) -> io::Result<Vec<OwnedFd>> {
+        let mut taken = Vec::new();
+        if count > SOCKETS {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        while taken.len() < count {
+            let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
+            let mut control = RecvAncillaryBuffer::new(&mut room);
+            let (mut octet, before) = ([0], taken.len());
+            let mut vectors = [IoSliceMut::new(&mut octet)];
+            match recvmsg(self.socket.as_fd(), &mut vectors, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                Ok(received) if received.bytes == 0 => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) => {
+                    self.again(error.into())?;
+                    continue;
+                }
+            }
+            for message in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(sockets) = message {
+                    taken.extend(sockets);
+                }
+            }
+            if taken.len() == before {
+                return Err(ErrorKind::InvalidData.into());
+            }
+        }
+        Ok(taken)
+    }
+}
+
+/// A message in octets.
+///
+/// # Errors
+///
+/// When it is too long.
+pub(super) fn encoded(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let octets = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    if octets.len() > MOST {
+        return Err(io::Error::other(format!("{} octets are more than can be handed over, {MOST}", octets.len())));
+    }
+    Ok(octets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+
+    const WITHIN: Duration = Duration::from_secs(20);
+
+    fn lines() -> (HotRestartChannel, HotRestartChannel) {
+        let (one, other) = UnixStream::pair().expect("a pair");
+        let line = |socket| HotRestartChannel::new(socket, WITHIN, ProgressCounter::default()).expect("a line");
+        (line(one), line(other))
+    }
+
+    #[test]
+    fn sockets_are_the_same_at_the_other_end_and_messages_around_them_stay_whole() {
+        let (mut one, mut other) = lines();
+        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let mut peer = TcpStream::connect(listener.local_addr().expect("an address")).expect("it connects");
+        let (tcp, _) = listener.accept().expect("it is there");
+        // More than go at once.
+        let mut sockets = vec![udp.as_fd(), tcp.as_fd()];
+        sockets.extend((0..AT_ONCE).map(|_| listener.as_fd()));
+        one.send(&"before").expect("room");
+        one.put_sockets(&sockets).expect("room");
+        one.send(&vec![7_u8; 100_000]).expect("room");
+        assert_eq!(other.receive::<String>().expect("a message"), "before");
+        let mut taken = other.take_sockets(sockets.len()).expect("sockets").into_iter();
+        assert_eq!(other.receive::<Vec<u8>>().expect("a message"), [7; 100_000]);
+
+        let address = udp.local_addr().expect("an address");
+        drop((udp, tcp));
+        let udp = UdpSocket::from(taken.next().expect("a socket"));
+        assert_eq!(udp.local_addr().expect("an address"), address);
+        let mut tcp = TcpStream::from(taken.next().expect("a socket"));
+        tcp.write_all(b"it").expect("it is connected");
+        let mut read = [0; 2];
+        peer.read_exact(&mut read).expect("it is connected");
+        assert_eq!((&read, taken.len()), (b"it", AT_ONCE));
+    }
+
+    #[test]
+    fn who_is_gone_is_told_from_who_is_silent() {
+        let (mut one, other) = lines();
+        one.within(Duration::from_millis(1), &ProgressCounter::default());
+        assert_eq!(one.receive::<u8>().expect_err("silence").kind(), ErrorKind::TimedOut);
+        let (pid, same) = one.peer().expect("a peer");
+        assert_eq!((pid, same), (rustix::process::getpid(), true));
+        drop(other);
+        one.within(WITHIN, &ProgressCounter::default());
+        assert_eq!(one.receive::<u8>().expect_err("the end").kind(), ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        let (mut one, mut other) = lines();
+        one.write(&[0x7f, 0xff, 0xff, 0xff]).expect("room");
+        assert_eq!(other.receive::<u8>().expect_err("too long").kind(), ErrorKind::InvalidData);
+        one.put_octets(&[1, 2]).expect("room");
+        assert_eq!(other.receive::<u8>().expect_err("an octet too many").kind(), ErrorKind::InvalidData);
+        one.send(&0_u8).expect("room");
+        // Its length comes with no descriptor.
+        assert_eq!(other.take_sockets(1).expect_err("none").kind(), ErrorKind::InvalidData);
+        assert!(other.take_sockets(SOCKETS + 1).is_err());
+    }
+}

@@ -1,0 +1,156 @@
+//! Where a balancer is asked to hand over: a unix socket of its user's.
+
+use super::channel::HotRestartChannel;
+use super::{HotRestartError, PredecessorMessage, STEP, SuccessorMessage, WORDS};
+use crate::cluster::ProgressCounter;
+use crate::controller::EmbeddedController;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use vireo_sctp::Waker;
+
+/// Who may be asking at a time: more are turned away.
+const ASKING: usize = 4;
+
+/// It.
+#[derive(Debug)]
+pub(crate) struct HotRestartListener {
+    listener: UnixListener,
+    path: PathBuf,
+    /// What the status interface listens by, which goes along.
+    api: Option<OwnedFd>,
+    /// The controller of this process, if there is one, which goes along, too.
+    controller: Option<Arc<EmbeddedController>>,
+    /// Those whose words are waited for.
+    asking: Arc<AtomicUsize>,
+    asked: (Sender<HotRestartChannel>, Receiver<HotRestartChannel>),
+    /// The file is another process's now.
+    given: bool,
+}
+
+impl HotRestartListener {
+    /// Opens it at a path, where nobody else may be asked.
+    ///
+    /// # Errors
+    ///
+    /// When somebody is, or there can be no such file.
+    pub(crate) fn open(
+        path: &Path,
+        api: Option<OwnedFd>,
+        controller: Option<Arc<EmbeddedController>>,
+    ) -> Result<Self, HotRestartError> {
+        if UnixStream::connect(path).is_ok() {
+            return Err(HotRestartError::InUse(path.to_owned()));
+        }
+        let error = |error| HotRestartError::Path { path: path.to_owned(), error };
+        // What a process has left that is gone, and nothing else.
+        if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
+            fs::remove_file(path).map_err(error)?;
+        }
+        let listener = UnixListener::bind(path).map_err(error)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(error)?;
+        let mut desk = HotRestartListener::on(listener, path, (api, controller)).map_err(error)?;
+        desk.take_ownership();
+        Ok(desk)
+    }
+
+    /// One that another process has opened, and that is its until [`HotRestartListener::take_ownership`].
+    pub(super) fn on(
+        listener: UnixListener,
+        path: &Path,
+        (api, controller): (Option<OwnedFd>, Option<Arc<EmbeddedController>>),
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let (path, asking, asked) = (path.to_owned(), Arc::default(), bounded(1));
+        Ok(HotRestartListener { listener, path, api, controller, asking, asked, given: true })
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.listener.as_raw_fd()
+    }
+
+    /// What goes along: what it listens by, and the status interface if there is one.
+    pub(super) fn sockets(&self) -> (BorrowedFd<'_>, Option<BorrowedFd<'_>>) {
+        (self.listener.as_fd(), self.api.as_ref().map(AsFd::as_fd))
+    }
+
+    /// The controller of this process.
+    pub(super) fn controller(&self) -> Option<&EmbeddedController> {
+        self.controller.as_deref()
+    }
+
+    /// Somebody is there: what he wants is heard on a thread of its own, which wakes this one.
+    pub(in crate::balancer) fn accept(&self, waker: &Waker) {
+        while let Ok((socket, _)) = self.listener.accept() {
+            if self.asking.fetch_add(1, Ordering::Relaxed) >= ASKING {
+                self.asking.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let (asking, asked, waker) = (Arc::clone(&self.asking), self.asked.0.clone(), waker.clone());
+            let heard = std::thread::Builder::new().name("handover".into()).spawn(move || {
+                if let Err(error) = words(socket, &asked) {
+                    tracing::warn!(%error, "somebody has asked this balancer to hand over, and is not followed up");
+                }
+                asking.fetch_sub(1, Ordering::Relaxed);
+                waker.wake();
+            });
+            if let Err(error) = heard {
+                tracing::warn!(%error, "whoever asks this balancer to hand over is not heard");
+                self.asking.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Who wants to take over, if somebody does.
+    pub(super) fn next(&self) -> Option<HotRestartChannel> {
+        self.asked.1.try_recv().ok()
+    }
+
+    /// It is this process's.
+    pub(super) fn take_ownership(&mut self) {
+        self.given = false;
+    }
+
+    /// It is another process's.
+    pub(super) fn give(&mut self) {
+        self.given = true;
+    }
+}
+
+impl Drop for HotRestartListener {
+    fn drop(&mut self) {
+        if !self.given {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Hears what somebody wants, and passes it on.
+fn words(socket: UnixStream, asked: &Sender<HotRestartChannel>) -> io::Result<()> {
+    let mut line = HotRestartChannel::new(socket, STEP, ProgressCounter::default())?;
+    if !line.peer()?.1 {
+        return Err(io::Error::other("it is another user's process"));
+    }
+    let why = match line.receive()? {
+        SuccessorMessage::TakeOver { words: WORDS } => match asked.try_send(line) {
+            Ok(()) => return Ok(()),
+            Err(refused) => {
+                line = refused.into_inner();
+                "another process takes over already".to_owned()
+            }
+        },
+        SuccessorMessage::TakeOver { words } => {
+            format!(
+                "it hands over in the form {WORDS:?}, which is not the other's, {words:?}: the releases are too far apart"
+            )
+        }
+        SuccessorMessage::Ready | SuccessorMessage::Serving => return Err(io::ErrorKind::InvalidData.into()),
+    };
+    line.send(&PredecessorMessage::Refused(why))
+}

@@ -1,0 +1,461 @@
+//! A planned restart: a balancer hands its sockets and what it knows to a process that goes on in its place. RAN nodes, UPFs,
+//! hosts and the controller notice a pause of some ten milliseconds.
+//!
+//! ```text
+//! new                                   old
+//!  | -- TakeOver (form) ---------------> |  is asked at a unix socket of its user's
+//!  | <- Here, sockets, snapshot -------- |  does nothing any more
+//!  | -- Ready -------------------------> |  what is new can go on
+//!  | <- Yours -------------------------- |  is the balancer no longer
+//!  | -- Serves ------------------------> |  ends
+//! ```
+//!
+//! The sockets are the same ones for both (SCM_RIGHTS), and the old one changes nothing while it waits: when the new one dies,
+//! or is silent for [`STEP`], the old one goes on as if nothing had been. Before `Yours` the new one does nothing; one that is
+//! silent after it is killed first, so that two never serve at a time.
+
+mod channel;
+mod listener;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use listener::HotRestartListener;
+
+use super::fleet::snapshot::{FleetSnapshot as CarriedFleet, InputSnapshot};
+use super::fleet::{Fleet, FleetView};
+use super::{Association, Balancer, DESK_TOKEN, Hosts, StopHandle};
+use crate::clock;
+use crate::cluster::{ClusterConfig, ProgressCounter};
+use crate::config::{N2Config, SliceRuntime};
+use crate::controller::EmbeddedController;
+use crate::fabric::{Security, VERSION};
+use crate::metrics::Metrics;
+use crate::n4;
+use channel::{HotRestartChannel, encoded};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::io;
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use vireo_core::cluster::DurableState;
+use vireo_core::config::CoreConfig;
+use vireo_sctp::{AssociationTable, Endpoint, EndpointHandoff};
+use vireo_types::{AssocId, Instant};
+
+/// How long each end waits for what the other does next.
+const STEP: Duration = Duration::from_secs(1);
+/// In what form is handed over: that of the snapshot, which every change of it changes, and the fabric's version, in which the
+/// connections go on.
+const WORDS: (u16, u16) = (3, VERSION);
+
+/// Why a balancer is not handed over, or does not take over. The one that was there goes on.
+#[derive(Debug, thiserror::Error)]
+pub enum HotRestartError {
+    /// It is not said where.
+    #[error("cluster.handover says where a balancer is taken over from: set it, here and for the one that runs")]
+    NoPath,
+    /// Nobody is there.
+    #[error("no balancer hands over at {path}: {error}; check cluster.handover, or start without --take-over")]
+    Nobody {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Somebody is.
+    #[error("another balancer runs and hands over at {0}: follow it with --take-over, or change cluster.handover")]
+    InUse(PathBuf),
+    /// The file.
+    #[error("cluster.handover: there can be no socket at {path}: {error}")]
+    Path {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The SCTP driver.
+    #[error("cluster.handover: {0}")]
+    Sctp(#[from] vireo_sctp::HandoffError),
+    /// The user plane of the same process.
+    #[error(
+        "cluster.handover: the embedded UPF would end with the process: set upf.enabled = false, and run `vireo upf`"
+    )]
+    Upf,
+    /// One has a controller beside it, and the other has not.
+    #[error("cluster.controller is empty for one of the two balancers and not for the other: it is to stay as it was")]
+    Controller,
+    /// A connection that ends with the process.
+    #[error("connections with TLS end with their process and are not handed over")]
+    Tls,
+    /// It knows too much.
+    #[error("{0}")]
+    Large(String),
+    /// The other end says why not.
+    #[error("the balancer that runs does not hand over, and goes on: {0}")]
+    Refused(String),
+    /// The other end is gone, or silent, or says something odd.
+    #[error("the other process does not do its part: {0}")]
+    Line(#[from] io::Error),
+}
+
+/// What the old process is told.
+#[derive(Debug, Serialize, Deserialize)]
+enum SuccessorMessage {
+    TakeOver { words: (u16, u16) },
+    Ready,
+    Serving,
+}
+
+/// What the new process is told.
+#[derive(Debug, Serialize, Deserialize)]
+enum PredecessorMessage {
+    Refused(String),
+    /// So many sockets follow, and then the snapshot.
+    State {
+        sockets: u32,
+    },
+    Commit,
+}
+
+/// What a balancer knows.
+#[derive(Debug, Serialize, Deserialize)]
+struct BalancerSnapshot {
+    /// How far its time is from the machine's clock: what it remembers has times.
+    clock: u64,
+    sctp: AssociationTable,
+    /// Where its numbers of associations begin.
+    first: u32,
+    associations: Vec<AssociationSnapshot>,
+    held: Vec<InputSnapshot>,
+    n4: n4::N4Snapshot,
+    /// Whether what the status interface listens by is among the sockets.
+    api: bool,
+    /// What the controller of the process has to know, if there is one; then what it listens by is there, too.
+    controller: Option<DurableState>,
+    fleet: CarriedFleet,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct AssociationSnapshot {
+    assoc: AssocId,
+    streams: u16,
+    unsent: Vec<(u16, Vec<u8>)>,
+}
+
+impl Balancer {
+    /// From now on another process may take over that asks at this desk.
+    pub(crate) fn hand_over_at(&mut self, desk: HotRestartListener) -> io::Result<()> {
+        self.endpoint.watch(desk.fd(), DESK_TOKEN)?;
+        self.desk = Some(desk);
+        Ok(())
+    }
+
+    /// Hands over to whoever asks; whether another process is the balancer now.
+    pub(super) fn is_followed(&mut self) -> bool {
+        let Some(mut line) = self.desk.as_ref().and_then(HotRestartListener::next) else { return false };
+        let Hosts::Fabric(fleet) = &self.hosts else { return false };
+        let (turns, began) = (fleet.turns(), clock::clock());
+        // Of two controllers one at a time decides.
+        let controller = self.desk.as_ref().and_then(HotRestartListener::controller);
+        let record = controller.and_then(|controller| fleet.record(controller.leave()));
+        match self.hand_over(&mut line, record.clone(), &turns) {
+            Ok(()) => {
+                let paused_us = clock::clock().since(began).as_micros();
+                tracing::info!(
+                    associations = self.associations.len(),
+                    paused_us,
+                    "another process is this balancer now"
+                );
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "nobody takes over: this balancer goes on");
+                if let Some(Err(error)) = controller.map(|controller| controller.begin(record)) {
+                    tracing::error!(%error, "its controller does not go on");
+                }
+                line.within(STEP, &turns);
+                // Whoever is there still learns why.
+                let _ = line.send(&PredecessorMessage::Refused(error.to_string()));
+                false
+            }
+        }
+    }
+
+    fn hand_over(
+        &self,
+        line: &mut HotRestartChannel,
+        controller: Option<DurableState>,
+        turns: &ProgressCounter,
+    ) -> Result<(), HotRestartError> {
+        let (pid, _) = line.peer()?;
+        // Before it is told anything: the number is another process's once that one has ended.
+        let process = pidfd_open(pid, PidfdFlags::empty()).ok();
+        let (Some(desk), Hosts::Fabric(fleet)) = (&self.desk, &self.hosts) else { return Err(HotRestartError::NoPath) };
+        let EndpointHandoff { socket, known } = self.endpoint.hand_over()?;
+        let (listener, api) = desk.sockets();
+        let (carried, of_fleet) = fleet.snapshot().ok_or(HotRestartError::Tls)?;
+        let beside = desk.controller().filter(|_| controller.is_some()).map(EmbeddedController::listener);
+        let snapshot = self.snapshot(known, api.is_some(), controller, carried);
+        let snapshot = encoded(&snapshot).map_err(|error| HotRestartError::Large(error.to_string()))?;
+        let mut sockets = vec![listener, socket.as_fd(), self.n4.as_fd()];
+        sockets.extend(api);
+        sockets.extend(beside);
+        sockets.extend(of_fleet);
+        line.within(STEP, turns);
+        line.send(&PredecessorMessage::State { sockets: sockets.len() as u32 })?;
+        line.put_sockets(&sockets)?;
+        line.put_octets(&snapshot)?;
+        match line.receive()? {
+            SuccessorMessage::Ready => {}
+            _ => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
+        }
+        line.send(&PredecessorMessage::Commit)?;
+        line.within(STEP, turns);
+        match line.receive() {
+            Ok(SuccessorMessage::Serving) => Ok(()),
+            // It is dead: what it had is here, too.
+            Err(error) if error.kind() != io::ErrorKind::TimedOut => Err(error.into()),
+            silence => match process.filter(|_| pid != getpid()).map(|process| end(pid, &process)) {
+                Some(Ok(())) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+                // It has been told, and goes on when it is at work again.
+                _ => {
+                    tracing::warn!(?silence, "the process that takes over is silent, and cannot be ended: it has all");
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    fn snapshot(
+        &self,
+        sctp: AssociationTable,
+        api: bool,
+        controller: Option<DurableState>,
+        fleet: CarriedFleet,
+    ) -> BalancerSnapshot {
+        let associations = self.associations.iter().map(|(assoc, association)| AssociationSnapshot {
+            assoc: *assoc,
+            streams: association.streams,
+            unsent: association.unsent.iter().cloned().collect(),
+        });
+        let held = self.held.iter().filter_map(|input| InputSnapshot::new(0, Instant(0), input));
+        BalancerSnapshot {
+            clock: clock::offset(),
+            sctp,
+            first: self.edge.first(),
+            associations: associations.collect(),
+            held: held.collect(),
+            n4: self.n4.carry(),
+            api,
+            controller,
+            fleet,
+        }
+    }
+
+    /// Ends without a word: another process has all.
+    pub(super) fn leave(mut self) {
+        if let Some(desk) = &mut self.desk {
+            desk.give();
+        }
+        self.endpoint.let_go();
+        self.followed.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// Ends a process, and waits for its end.
+fn end(pid: Pid, process: &OwnedFd) -> io::Result<()> {
+    tracing::warn!(?pid, "the process that takes over is silent: it is killed");
+    pidfd_send_signal(process, Signal::KILL)?;
+    let wait = rustix::event::Timespec { tv_sec: STEP.as_secs() as _, tv_nsec: 0 };
+    match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&wait))? {
+        0 => Err(io::ErrorKind::TimedOut.into()),
+        _ => Ok(()),
+    }
+}
+
+/// A balancer that is taken over, until it serves.
+#[derive(Debug)]
+pub(crate) struct ReceivedState {
+    line: HotRestartChannel,
+    path: PathBuf,
+    listener: UnixListener,
+    n4: UdpSocket,
+    api: Option<TcpListener>,
+    controller: Option<TcpListener>,
+    sctp: Option<EndpointHandoff>,
+    snapshot: BalancerSnapshot,
+    /// Those of its hosts.
+    sockets: std::vec::IntoIter<OwnedFd>,
+}
+
+/// What a balancer that takes over goes by: the configuration, and the SCTP endpoint over the socket that it has taken.
+pub(crate) struct SuccessorConfig<'a> {
+    pub(crate) endpoint: Box<dyn Endpoint>,
+    pub(crate) n4: n4::Config,
+    pub(crate) core: &'a CoreConfig,
+    pub(crate) slices: &'a [SliceRuntime],
+    pub(crate) cluster: &'a ClusterConfig,
+    pub(crate) security: &'a Security,
+    pub(crate) n2: &'a N2Config,
+}
+
+impl ReceivedState {
+    /// Asks the balancer at a path, which does nothing from here on until it is told that this process is ready.
+    ///
+    /// # Errors
+    ///
+    /// When nobody is there, or it refuses.
+    pub(crate) fn ask(path: &Path) -> Result<Self, HotRestartError> {
+        let socket =
+            UnixStream::connect(path).map_err(|error| HotRestartError::Nobody { path: path.to_owned(), error })?;
+        let mut line = HotRestartChannel::new(socket, STEP, ProgressCounter::default())?;
+        if !line.peer()?.1 {
+            return Err(HotRestartError::Refused("it is another user's process".into()));
+        }
+        line.send(&SuccessorMessage::TakeOver { words: WORDS })?;
+        let sockets = match line.receive()? {
+            PredecessorMessage::State { sockets } => sockets as usize,
+            PredecessorMessage::Refused(why) => return Err(HotRestartError::Refused(why)),
+            PredecessorMessage::Commit => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
+        };
+        let mut sockets = line.take_sockets(sockets)?.into_iter();
+        let snapshot: BalancerSnapshot = line.receive()?;
+        // Before this process first asks what time it is.
+        clock::adopt(snapshot.clock);
+        let mut next = || sockets.next().ok_or(io::Error::from(io::ErrorKind::UnexpectedEof));
+        let (listener, socket, n4) = (UnixListener::from(next()?), next()?, UdpSocket::from(next()?));
+        let api = snapshot.api.then(&mut next).transpose()?.map(TcpListener::from);
+        let controller = snapshot.controller.is_some().then(&mut next).transpose()?.map(TcpListener::from);
+        let sctp = Some(EndpointHandoff { socket, known: snapshot.sctp.clone() });
+        Ok(ReceivedState { line, path: path.to_owned(), listener, n4, api, controller, sctp, snapshot, sockets })
+    }
+
+    /// The recovery time stamp of the cluster's N4.
+    pub(crate) fn recovery(&self) -> u32 {
+        self.snapshot.fleet.recovery()
+    }
+
+    /// The SCTP endpoint, once.
+    pub(crate) fn sctp(&mut self) -> Result<EndpointHandoff, HotRestartError> {
+        Ok(self.sctp.take().ok_or(vireo_sctp::HandoffError::InProcess)?)
+    }
+
+    /// What the status interface listened by, if there was one.
+    pub(crate) fn api(&mut self) -> Option<TcpListener> {
+        self.api.take()
+    }
+
+    /// What its controller listened by, if it had one, and what that has to know.
+    pub(crate) fn controller(&mut self) -> Option<(TcpListener, DurableState)> {
+        self.controller.take().zip(self.snapshot.controller.take())
+    }
+
+    /// The balancer, which does nothing before [`ResumableBalancer::serve`].
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses something.
+    pub(crate) fn resume(
+        self,
+        by: SuccessorConfig<'_>,
+        metrics: Arc<Metrics>,
+    ) -> Result<(ResumableBalancer, StopHandle), ResumeError> {
+        let ReceivedState { line, path, listener, n4, snapshot, mut sockets, .. } = self;
+        let n4 = n4::Endpoint::resume(n4, by.n4, snapshot.n4)?;
+        let config = (by.cluster, by.security, &by.n2.addresses[..]);
+        let mut fleet = Fleet::resume(snapshot.fleet, &mut sockets, config, by.core, by.slices, Arc::clone(&metrics))?;
+        let view = fleet.view();
+        if by.cluster.controllers.is_empty() {
+            fleet.is_only_balancer();
+        }
+        let (mut balancer, stopper) = Balancer::of_followed(by.endpoint, n4, fleet, snapshot.first, metrics)?;
+        balancer.associations = snapshot.associations.into_iter().map(Association::resumed).collect();
+        balancer.resume_admission(by.n2);
+        balancer.held = snapshot.held.iter().filter_map(InputSnapshot::input).collect();
+        Ok((ResumableBalancer { line, path, listener, view, balancer }, stopper))
+    }
+}
+
+/// Why a balancer is not resumed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResumeError {
+    #[error(transparent)]
+    Link(#[from] crate::cluster::LinkError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Association {
+    fn resumed(carried: AssociationSnapshot) -> (AssocId, Self) {
+        let unsent: VecDeque<_> = carried.unsent.into();
+        let unsent_octets = unsent.iter().map(|(_, pdu)| pdu.len()).sum();
+        (carried.assoc, Association { streams: carried.streams, peer: None, unsent, unsent_octets })
+    }
+}
+
+/// A balancer that can go on.
+#[derive(Debug)]
+pub(crate) struct ResumableBalancer {
+    line: HotRestartChannel,
+    path: PathBuf,
+    listener: UnixListener,
+    view: FleetView,
+    balancer: Balancer,
+}
+
+impl ResumableBalancer {
+    /// What is seen of its hosts from other threads.
+    pub(crate) fn view(&self) -> FleetView {
+        self.view.clone()
+    }
+
+    /// It goes on, from here on alone, and can be followed in its turn.
+    ///
+    /// # Errors
+    ///
+    /// When the one before is gone or has gone on itself.
+    pub(crate) fn serve(
+        self,
+        api: Option<OwnedFd>,
+        controller: Option<(Arc<EmbeddedController>, DurableState)>,
+    ) -> Result<Balancer, HotRestartError> {
+        let ResumableBalancer { mut line, path, listener, mut balancer, .. } = self;
+        let turns = ProgressCounter::default();
+        let (beside, record) = controller.unzip();
+        let desk = HotRestartListener::on(listener, &path, (api, beside.clone()))?;
+        balancer.hand_over_at(desk)?;
+        line.within(STEP, &turns);
+        let told = line.send(&SuccessorMessage::Ready).and_then(|()| line.receive());
+        let told = match told {
+            // Without its controller it is not what it was: the one before goes on then, for this one ends.
+            Ok(PredecessorMessage::Commit) => {
+                beside.map_or(Ok(()), |beside| beside.begin(record)).map_err(HotRestartError::from).map(|()| {
+                    if let Err(error) = line.send(&SuccessorMessage::Serving) {
+                        // It goes on itself only when this process is dead: so it is dead itself.
+                        tracing::warn!(%error, "the balancer before has ended early");
+                    }
+                })
+            }
+            Ok(PredecessorMessage::Refused(why)) => Err(HotRestartError::Refused(why)),
+            Ok(PredecessorMessage::State { .. }) => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
+            Err(error) => Err(error.into()),
+        };
+        match told {
+            Ok(()) => {
+                balancer.desk.iter_mut().for_each(HotRestartListener::take_ownership);
+                Ok(balancer)
+            }
+            Err(error) => {
+                // The one before has it all.
+                balancer.leave();
+                Err(error)
+            }
+        }
+    }
+}

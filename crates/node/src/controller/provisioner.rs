@@ -1,0 +1,139 @@
+//! What starts hosts that a cluster lacks. The controller asks for one at a time and waits until it has joined.
+
+use std::io;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a host may take to join until another one is asked for; doubled each time that none has come.
+const JOINS_WITHIN: Duration = Duration::from_secs(20);
+const AT_MOST: Duration = Duration::from_secs(600);
+/// Hosts in all, as what is started is told.
+const HOSTS: &str = "VIREO_HOSTS";
+
+/// Starts hosts.
+pub(super) trait HostLauncher: std::fmt::Debug {
+    /// Starts one more, so that there are so many in all.
+    fn start(&mut self, hosts: usize) -> io::Result<()>;
+}
+
+/// Starts a program of this machine: a host, or what has an orchestrator start one.
+#[derive(Debug)]
+pub(super) struct ProgramLauncher {
+    words: Vec<String>,
+    /// What it has started and has not ended.
+    running: Vec<Child>,
+}
+
+impl ProgramLauncher {
+    pub(super) fn new(words: Vec<String>) -> Self {
+        ProgramLauncher { words, running: Vec::new() }
+    }
+
+    /// Waits for what has ended, so that nothing is left of it.
+    fn reap(&mut self) {
+        self.running.retain_mut(|child| match child.try_wait() {
+            Ok(None) => true,
+            Ok(Some(status)) => {
+                if !status.success() {
+                    tracing::warn!(pid = child.id(), %status, "what scaling.start has started has failed");
+                }
+                false
+            }
+            Err(_) => false,
+        });
+    }
+}
+
+impl HostLauncher for ProgramLauncher {
+    fn start(&mut self, hosts: usize) -> io::Result<()> {
+        self.reap();
+        let Some((program, arguments)) = self.words.split_first() else { return Ok(()) };
+        let child = Command::new(program).args(arguments).env(HOSTS, hosts.to_string()).stdin(Stdio::null()).spawn()?;
+        tracing::info!(pid = child.id(), hosts, "a host is started: the cluster lacks one");
+        self.running.push(child);
+        Ok(())
+    }
+}
+
+/// Asks an executor for hosts.
+#[derive(Debug)]
+pub(super) struct HostProvisioner {
+    executor: Box<dyn HostLauncher>,
+    /// Until when one that was asked for may join, how many there were when it was, and how long the next may take.
+    asked: Option<(Instant, usize)>,
+    within: Duration,
+}
+
+impl HostProvisioner {
+    pub(super) fn new(executor: Box<dyn HostLauncher>) -> Self {
+        HostProvisioner { executor, asked: None, within: JOINS_WITHIN }
+    }
+
+    /// Of `all` hosts that there are to be, so many are missing.
+    pub(super) fn look(&mut self, (all, missing): (usize, usize), now: Instant) {
+        if let Some((until, before)) = self.asked {
+            if missing >= before && now < until {
+                return;
+            }
+            let joined = missing < before;
+            self.within = if joined { JOINS_WITHIN } else { (self.within * 2).min(AT_MOST) };
+            self.asked = None;
+        }
+        if missing == 0 {
+            return;
+        }
+        if let Err(error) = self.executor.start(all) {
+            tracing::error!(%error, "no host can be started: check scaling.start");
+        }
+        self.asked = Some((now + self.within, missing));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Debug, Default)]
+    struct Fake(Arc<Mutex<Vec<usize>>>);
+
+    impl HostLauncher for Fake {
+        fn start(&mut self, hosts: usize) -> io::Result<()> {
+            self.0.lock().unwrap().push(hosts);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn one_host_at_a_time_is_asked_for_and_more_slowly_when_none_comes() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let mut recruiter = HostProvisioner::new(Box::new(Fake(Arc::clone(&asked))));
+        let begin = Instant::now();
+        let mut at = |seconds: u64, lacks: (usize, usize)| {
+            recruiter.look(lacks, begin + Duration::from_secs(seconds));
+            asked.lock().unwrap().len()
+        };
+        assert_eq!(at(0, (3, 0)), 0);
+        assert_eq!((at(1, (3, 2)), at(2, (3, 2))), (1, 1), "the first has not joined yet");
+        assert_eq!((at(3, (3, 1)), at(4, (3, 0))), (2, 2));
+        assert_eq!(at(5, (4, 1)), 3);
+        assert_eq!((at(24, (4, 1)), at(26, (4, 1))), (3, 4), "it has not come");
+        assert_eq!((at(60, (4, 1)), at(67, (4, 1))), (4, 5), "nor has the next, which had twice the time");
+        assert_eq!(asked.lock().unwrap()[..], [3, 3, 4, 4, 4]);
+    }
+
+    #[test]
+    fn a_program_is_told_how_many_there_are_to_be() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("hosts");
+        let script = format!("echo $VIREO_HOSTS > {}", file.display());
+        let mut program = ProgramLauncher::new(vec!["sh".into(), "-c".into(), script]);
+        program.start(7).unwrap();
+        program.running.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
+        assert_eq!(std::fs::read_to_string(file).unwrap().trim(), "7");
+        program.reap();
+        assert!(program.running.is_empty());
+        let missing = ProgramLauncher::new(vec!["/nonexistent/vireo".into()]).start(1);
+        assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,259 @@
+//! Which of the addresses that UEs have taken along to other hosts are still theirs.
+//!
+//! A host to which a UE has brought an address of another's part tells that one when the UE has no more use for it. If it dies
+//! before that, or the balancer dies that passes it on, or the UE is lost with its host, nobody tells. So when a host or a
+//! balancer has gone, each host asks all others which addresses of its part they have, and those that nobody has are free.
+//! All say so of one epoch, and of a moment at which no UEs are on their way to or from them: as long as the epoch lasts, UEs
+//! stay where they are, so that none is counted nowhere. One that ends too early is begun again.
+
+use super::Host;
+use super::cluster::Cluster;
+use crate::balancer::Command;
+use crate::cluster::replicator::PeerMessage;
+use crate::fabric::message::ToReplica;
+use rustc_hash::{FxHashMap, FxHashSet};
+use vireo_core::balance::HostId;
+
+/// Addresses in one message.
+const PIECE: usize = 8192;
+
+/// A number of a table.
+pub(super) type Number = (u8, u32);
+
+/// What is asked and answered.
+#[derive(Debug, Default)]
+pub(super) struct AddressAudit {
+    /// Somebody has gone since the last one began.
+    due: bool,
+    /// The one that is under way: its epoch, who has not answered all, and what others have.
+    epoch: u64,
+    waits: FxHashSet<HostId>,
+    had: FxHashSet<Number>,
+    /// Who asks, and of which epoch.
+    questions: FxHashMap<HostId, u64>,
+}
+
+impl AddressAudit {
+    /// A new epoch, by which somebody may have gone.
+    pub(super) fn adopt(&mut self, gone: bool) {
+        self.due |= gone || !self.waits.is_empty();
+        self.waits.clear();
+    }
+
+    /// Whether one is to be begun.
+    pub(super) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// Others are asked; without others it is over at once.
+    pub(super) fn begin(&mut self, epoch: u64, others: impl IntoIterator<Item = HostId>) -> Option<FxHashSet<Number>> {
+        (self.due, self.epoch) = (false, epoch);
+        self.waits = others.into_iter().collect();
+        self.had.clear();
+        self.waits.is_empty().then(FxHashSet::default)
+    }
+
+    /// Nobody has to be asked.
+    pub(super) fn is_over(&mut self) {
+        self.due = false;
+    }
+
+    /// A host has these numbers of a table of an epoch, which may be the last that it has. All that others have, if that is
+    /// known now.
+    pub(super) fn has(
+        &mut self,
+        (from, epoch): (HostId, u64),
+        table: u8,
+        numbers: &[u32],
+        last: bool,
+    ) -> Option<FxHashSet<Number>> {
+        if epoch != self.epoch || !self.waits.contains(&from) {
+            return None;
+        }
+        self.had.extend(numbers.iter().map(|number| (table, *number)));
+        let over = last && self.waits.remove(&from) && self.waits.is_empty();
+        over.then(|| std::mem::take(&mut self.had))
+    }
+
+    /// A host asks what this one has of its part in an epoch.
+    pub(super) fn asked(&mut self, from: HostId, epoch: u64) {
+        self.questions.insert(from, epoch);
+    }
+
+    /// Whom to answer in this epoch. Those who are ahead wait, those who are behind will ask again.
+    fn answers(&mut self, epoch: u64) -> Vec<HostId> {
+        let now = self.questions.extract_if(|_, asked| *asked <= epoch);
+        now.filter(|(_, asked)| *asked == epoch).map(|(from, _)| from).collect()
+    }
+}
+
+/// What the controller is told of parts of the address pools whose hosts are gone.
+#[derive(Debug, Default)]
+pub(super) struct GoneParts {
+    /// Those of which no UE here has an address: to look for one takes long.
+    unused: FxHashSet<u16>,
+    /// Those of which the controller was told, of an epoch, that UEs here have some.
+    told: Option<(u64, Vec<u16>)>,
+}
+
+impl GoneParts {
+    /// A UE has come from another host with addresses of these parts.
+    pub(super) fn come(&mut self, parts: impl Iterator<Item = u16>) {
+        parts.for_each(|part| _ = self.unused.remove(&part));
+    }
+
+    /// Returns the used ones of these parts if the controller is to be told. `has` tells whether UEs here have addresses of one.
+    fn news(&mut self, epoch: u64, gone: &[u16], has: impl Fn(u16) -> bool) -> Option<Vec<u16>> {
+        // Nobody gives numbers of such a part, so without UEs that come it stays unused.
+        let is_unused = |part: &&u16| self.unused.contains(*part) || !has(**part);
+        let (unused, used): (Vec<u16>, Vec<u16>) = gone.iter().partition(is_unused);
+        self.unused = unused.into_iter().collect();
+        let is_news = self.told.as_ref().is_none_or(|(of, told)| (*of, told) != (epoch, &used));
+        is_news.then(|| self.told.insert((epoch, used)).1.clone())
+    }
+}
+
+impl Host {
+    /// What other hosts have said beside copies, and what is to be asked and answered of addresses.
+    pub(super) fn count_addresses(&mut self) {
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        let (mut all, mut others) = (None, Vec::new());
+        for said in cluster.member.replicator.take_peer_messages() {
+            match said {
+                PeerMessage::Asks { from, epoch } => cluster.census.asked(from, epoch),
+                PeerMessage::Has { from, epoch, table, numbers, last } => {
+                    all = cluster.census.has((from, epoch), table, &numbers, last).or(all);
+                }
+                PeerMessage::Others { from, number, ues } => others.push((from, number, ues)),
+            }
+        }
+        others.into_iter().for_each(|(from, number, ues)| self.has_others(from, number, &ues));
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        let Some(epoch) = cluster.primary.settled() else { return };
+        for to in cluster.census.answers(epoch) {
+            let part = cluster.part_of(to);
+            cluster.answer(to, epoch, self.ids.foreign_numbers(part, PIECE));
+        }
+        if cluster.census.is_due() {
+            if self.ids.lends() {
+                all = cluster.count(epoch).or(all);
+            } else {
+                cluster.census.is_over();
+            }
+        }
+        if let Some(all) = all {
+            let freed = self.ids.returned_but(&all);
+            tracing::info!(freed, lent = all.len(), "addresses that nobody has any more were counted");
+        }
+    }
+}
+
+impl Host {
+    /// Tells the controller of which parts, whose hosts are gone, UEs have addresses here: the last host that does so lets the part
+    /// be given again.
+    pub(super) fn tell_parts(&mut self) {
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        let Some(epoch) = cluster.primary.settled() else { return };
+        let gone: Vec<u16> = cluster.gone_parts().collect();
+        if let Some(parts) = cluster.parts.news(epoch, &gone, |part| self.ids.has_of(part)) {
+            self.egress.send(Command::PoolPartitions { epoch, parts });
+        }
+    }
+}
+
+impl Cluster {
+    /// Asks all others what they have of this host's part.
+    fn count(&mut self, epoch: u64) -> Option<FxHashSet<Number>> {
+        let own = self.primary.own();
+        let others: Vec<HostId> = self.primary.hosts().iter().copied().filter(|host| *host != own).collect();
+        for to in &others {
+            let number = self.primary.number(*to);
+            self.member.replicator.send(*to, number, &ToReplica::AddressAuditRequest { number, epoch });
+        }
+        self.census.begin(epoch, others)
+    }
+
+    /// Says what this host has of another's part, in pieces.
+    fn answer(&mut self, to: HostId, epoch: u64, mut pieces: Vec<(u8, Vec<u32>)>) {
+        if pieces.is_empty() {
+            pieces.push((0, Vec::new()));
+        }
+        let last = pieces.len() - 1;
+        for (n, (table, numbers)) in pieces.into_iter().enumerate() {
+            let number = self.primary.number(to);
+            let has = ToReplica::AddressAuditReply { number, epoch, table, numbers, last: n == last };
+            self.member.replicator.send(to, number, &has);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OTHERS: [HostId; 2] = [HostId(1), HostId(2)];
+
+    #[test]
+    fn part_of_a_ue_that_comes_is_used_again() {
+        let mut parts = GoneParts::default();
+        assert_eq!(parts.news(7, &[0, 3], |part| part == 3), Some(vec![3]));
+        assert_eq!(parts.news(7, &[0, 3], |_| true), None, "no UE has come, so part 0 needs no look");
+        parts.come([0].into_iter());
+        assert_eq!(parts.news(8, &[0, 3], |_| true), Some(vec![0, 3]));
+        assert_eq!(parts.news(8, &[0], |_| false), Some(vec![]));
+        assert_eq!(parts.news(9, &[], |_| false), Some(vec![]), "each epoch is answered for");
+    }
+
+    #[test]
+    fn what_nobody_has_is_known_when_all_have_answered_of_one_epoch() {
+        let mut census = AddressAudit::default();
+        assert!(!census.is_due());
+        census.adopt(false);
+        assert!(!census.is_due(), "who joins has nothing");
+        census.adopt(true);
+        assert!(census.is_due());
+        assert_eq!(census.begin(7, OTHERS), None);
+        assert_eq!(census.has((HostId(1), 7), 0, &[3, 4], false), None);
+        assert_eq!(census.has((HostId(2), 7), 2, &[3], true), None);
+        assert_eq!(census.has((HostId(2), 7), 2, &[9], true), None, "it has said all");
+        assert_eq!(census.has((HostId(5), 7), 0, &[], true), None, "nobody has asked it");
+        assert_eq!(census.has((HostId(1), 6), 0, &[], true), None, "of an epoch before");
+        let all = census.has((HostId(1), 7), 0, &[5], true).unwrap();
+        assert_eq!(all, FxHashSet::from_iter([(0, 3), (0, 4), (0, 5), (2, 3)]));
+        assert!(!census.is_due());
+        assert_eq!(census.begin(8, []), Some(FxHashSet::default()), "there are no others");
+    }
+
+    #[test]
+    fn one_that_an_epoch_ends_is_begun_again() {
+        let mut census = AddressAudit::default();
+        census.adopt(true);
+        census.begin(7, OTHERS);
+        assert_eq!(census.has((HostId(1), 7), 0, &[3], true), None);
+        census.adopt(false);
+        assert!(census.is_due());
+        assert_eq!(
+            census.has((HostId(2), 7), 0, &[], true),
+            None,
+            "UEs may have gone from 2 to 1 since that has answered"
+        );
+        census.begin(8, OTHERS);
+        assert_eq!(census.has((HostId(2), 8), 0, &[], true), None);
+        assert_eq!(
+            census.has((HostId(1), 8), 0, &[], true),
+            Some(FxHashSet::default()),
+            "nothing of what was said before"
+        );
+    }
+
+    #[test]
+    fn who_asks_too_early_is_answered_later_and_who_asks_too_late_is_not() {
+        let mut census = AddressAudit::default();
+        census.asked(HostId(1), 7);
+        census.asked(HostId(2), 8);
+        assert_eq!(census.answers(6), []);
+        assert_eq!(census.answers(7), [HostId(1)]);
+        assert_eq!(census.answers(9), []);
+        assert_eq!(census.answers(8), [], "it was behind, and will ask again");
+    }
+}

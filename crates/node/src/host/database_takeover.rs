@@ -1,0 +1,329 @@
+//! UEs of a host that is gone, where contexts are in a database: whoever has its buckets by the next map claims their records, on
+//! a thread beside its own, and enters them as it would enter copies. What comes for these UEs meanwhile waits, as it does for UEs
+//! that are handed over. Whoever begins does so with what there is of its buckets, so that the only AMF may be started again.
+
+use super::cluster::Cluster;
+use super::{Host, Input};
+use crate::balancer::Command;
+use crate::clock::clock;
+use crate::fabric::message::EffectAssociations;
+use crate::metrics::{Flow, StateOperation, Transaction};
+use crate::sbi::amf::RequestExtras;
+use crate::shared_record::DelegatedCommit;
+use crate::worker::Location;
+use crate::worker::context_database::{
+    BucketClaim, ClaimedUe, ContextDatabaseConfig, DatabaseRef, PendingOutbox, PendingSmfRequest, UeRecord,
+};
+use crate::worker::outbox::Outbox;
+use crate::worker::region_layout;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use vireo_core::balance::map::BucketMap;
+use vireo_core::context;
+use vireo_core::n2::{Route, ShallowView};
+use vireo_core::replica::DONE_AGAIN;
+use vireo_core::step::Effect;
+use vireo_store::records::RecordError;
+use vireo_store::region::{Key, Region, Slot};
+use vireo_types::{Bucket, Instant, Ltmsi, Supi};
+
+/// After a failure of the database.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// What a thread has loaded.
+#[derive(Debug)]
+pub struct LoadedBuckets {
+    buckets: FxHashSet<Bucket>,
+    ues: Vec<ClaimedUe>,
+}
+
+/// What is being loaded.
+#[derive(Debug, Default)]
+pub(super) struct LoadingBuckets {
+    /// Buckets whose UEs are to come.
+    pub(super) buckets: FxHashSet<Bucket>,
+    /// The number of the question that a host begins with: when it is answered, it knows the RAN nodes. Until then what was loaded
+    /// waits: a UE whose node is not known is disconnected.
+    question: Option<u64>,
+    waiting: Vec<LoadedBuckets>,
+    /// Threads go on as long as it is there.
+    alive: Arc<()>,
+}
+
+/// Buckets that are a host's by a map and were not by the one before.
+pub(super) fn newly_owned_buckets(cluster: &Cluster, next: &BucketMap) -> FxHashSet<Bucket> {
+    let (own, before) = (cluster.primary.own(), cluster.primary.map());
+    let had = |bucket: Bucket| before.is_some_and(|before| before.owners(bucket).owner() == Some(own));
+    let buckets = (0..Bucket::COUNT).map(Bucket::new);
+    buckets.filter(|bucket| next.owners(*bucket).owner() == Some(own) && !had(*bucket)).collect()
+}
+
+impl Host {
+    /// Whether another host's UEs come from a database.
+    pub(super) fn loads(&self) -> bool {
+        matches!(self.location, Location::Central(_))
+    }
+
+    /// Has the UEs of these buckets loaded, by the first map that this host has or by a later one.
+    pub(super) fn load(&mut self, buckets: FxHashSet<Bucket>, begins: bool) {
+        let (Some(cluster), Location::Central(config)) = (self.cluster.as_mut(), &self.location) else { return };
+        if buckets.is_empty() {
+            return;
+        }
+        cluster.loading.buckets.extend(buckets.iter().copied());
+        if begins {
+            let number = cluster.primary.ask();
+            cluster.loading.question = Some(number);
+            self.egress.send(Command::Introduce { number });
+        }
+        let (alive, config) = (Arc::downgrade(&cluster.loading.alive), config.clone());
+        let (door, region) = (self.door.clone(), self.region.clone());
+        let thread = std::thread::Builder::new().name("contexts".into()).spawn(move || {
+            if let Some(ues) = claim(&config, &region, &buckets, &alive) {
+                // The host is gone when it stops.
+                let _ = door.send_urgent(Input::DatabaseLoaded(Box::new(LoadedBuckets { buckets, ues })));
+            }
+        });
+        if let Err(error) = thread {
+            tracing::error!(%error, "the UEs of another host are not loaded: start this one anew");
+        }
+    }
+
+    /// Whether an SMF's word about a subscriber waits: its UE may be about to come.
+    pub(super) fn is_to_come(&self, supi: Supi) -> bool {
+        let coming = self.cluster.as_ref().is_some_and(|cluster| !cluster.loading.buckets.is_empty());
+        coming && self.region.lookup(Key::Supi, supi.as_u64()).is_none()
+    }
+
+    /// The balancers have said what there is: what was loaded is entered.
+    pub(super) fn introduced(&mut self, question: u64) {
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        if cluster.loading.question.take_if(|number| *number == question).is_some() {
+            let loaded = std::mem::take(&mut cluster.loading.waiting);
+            loaded.into_iter().for_each(|loaded| self.enter_stored(loaded));
+        }
+    }
+
+    /// Goes on with UEs that were loaded.
+    pub(super) fn enter_stored(&mut self, loaded: LoadedBuckets) {
+        let (began, now) = (std::time::Instant::now(), clock());
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        if cluster.loading.question.is_some() {
+            return cluster.loading.waiting.push(loaded);
+        }
+        let LoadedBuckets { buckets, ues } = loaded;
+        let (newest, inputs) = last_of(&ues);
+        cluster.were_carried_out(inputs, now);
+        cluster.loading.buckets.retain(|bucket| !buckets.contains(bucket));
+        let awaited = cluster.primary.coming().iter().copied().filter(|bucket| !buckets.contains(bucket)).collect();
+        cluster.primary.entered(awaited);
+        cluster.primary.sorts_again();
+        // Who begins hears of RAN nodes first: a UE without its node is disconnected.
+        let nodes = if cluster.primary.coming().is_empty() { introductions(&mut cluster.waiting) } else { Vec::new() };
+        nodes.into_iter().for_each(|input| self.input(input));
+        let count = ues.len();
+        for ClaimedUe { id, before, stored } in ues {
+            self.inputs.turn();
+            self.enter_one((id, newest.get(&before).copied().unwrap_or_default()), stored, now);
+        }
+        self.tell_own();
+        if let Some(cluster) = self.cluster.as_mut() {
+            cluster.primary.rescan();
+        }
+        self.release_waiting();
+        if count > 0 {
+            self.account.metrics.messages(Flow::Promoted, count as u64);
+            tracing::warn!(ues = count, took = ?began.elapsed(), "UEs of a host that is gone were taken over");
+        }
+    }
+
+    /// Enters a UE, and does again what may not have been done; its last host has done something at `newest` last.
+    fn enter_one(&mut self, (id, newest): (u64, Instant), stored: UeRecord, now: Instant) {
+        let UeRecord { course, context, .. } = stored;
+        let (mut slot, mut ltmsi) = (None, Ltmsi::default());
+        if !context.is_empty() {
+            let Ok(ue) = context::decode(&context) else {
+                return tracing::error!(id, "a stored context does not decode: the UE is lost; please report it");
+            };
+            let octets = DatabaseRef { id, base: self.sequence, ..DatabaseRef::default() }.octets();
+            ltmsi = ue.ltmsi;
+            slot = self.enter_context(ltmsi, &ue, &octets, || claimed(&course.wanted, newest), now);
+            if slot.is_none() {
+                return;
+            }
+        }
+        let last = course.wanted.len().saturating_sub(1);
+        for (n, PendingOutbox { at, outbox }) in course.wanted.into_iter().enumerate() {
+            match Outbox::decode(&outbox) {
+                Some(outbox) => {
+                    let left = newest.since(at) > DONE_AGAIN;
+                    self.do_stored_again(slot, outbox, (n == last, left));
+                }
+                None => tracing::error!(id, "what a record wants done does not decode: please report it"),
+            }
+        }
+        for PendingSmfRequest { key, number, ask, carried } in course.asked {
+            let travels = self.smf_commits().then_some(DelegatedCommit { record: id, part: None });
+            let with = RequestExtras { carried: carried.as_ref(), travels: travels.as_ref(), input: 0 };
+            self.ask_smf((ltmsi, key), number, ask, with);
+        }
+    }
+
+    /// Does again what a step has wanted done: of the last one also what it has asked, and of one whose effects have left long ago
+    /// nothing else. Questions to the SMF are known by themselves.
+    fn do_stored_again(&mut self, slot: Option<Slot>, mut outbox: Outbox, (last, left): (bool, bool)) {
+        let asks = |effect: &Effect| matches!(effect, Effect::Authenticate(_));
+        if left {
+            outbox.effects.retain(|effect| last && asks(effect));
+        } else if !last {
+            // What follows keeps its name.
+            outbox.effects.iter_mut().filter(|effect| asks(effect)).for_each(|effect| *effect = Effect::Forget);
+        }
+        self.do_one_again(slot, outbox, EffectAssociations::default());
+    }
+}
+
+/// When each host that is gone has done something last, and the inputs that its UEs' steps were by.
+fn last_of(ues: &[ClaimedUe]) -> (FxHashMap<u64, Instant>, Vec<u64>) {
+    let (mut newest, mut inputs) = (FxHashMap::<u64, Instant>::default(), Vec::new());
+    for ClaimedUe { before, stored, .. } in ues {
+        let newest = newest.entry(*before).or_default();
+        for PendingOutbox { at, outbox } in &stored.course.wanted {
+            *newest = (*newest).max(*at);
+            inputs.extend(Outbox::decode(outbox).map(|outbox| outbox.input).filter(|input| *input != 0));
+        }
+    }
+    (newest, inputs)
+}
+
+/// When a UE's last steps have claimed its subscriber, if they have.
+fn claimed(wanted: &[PendingOutbox], newest: Instant) -> Option<Instant> {
+    let recent = wanted.iter().filter(|wanted| newest.since(wanted.at) <= DONE_AGAIN);
+    recent.filter_map(|wanted| Outbox::decode(&wanted.outbox)?.claims()).max()
+}
+
+/// Whether that is how a host that joins hears of RAN nodes that there are.
+pub(super) fn introduces(input: &Input) -> bool {
+    match input {
+        Input::Up { .. } | Input::Node(_) => true,
+        Input::Ngap { number: 0, view: Ok(ShallowView { route, .. }), .. } => *route == Route::Node,
+        _ => false,
+    }
+}
+
+/// Takes out what a host that joins hears of RAN nodes: that comes before all that they want.
+fn introductions(waiting: &mut VecDeque<Input>) -> Vec<Input> {
+    let ends = |input: &Input| matches!(input, Input::Down { .. } | Input::BalancerGone(_));
+    let end = waiting.iter().position(ends).unwrap_or(waiting.len());
+    let (nodes, others): (Vec<Input>, Vec<Input>) = waiting.drain(..end).partition(introduces);
+    others.into_iter().rev().for_each(|input| waiting.push_front(input));
+    nodes
+}
+
+/// Takes the records of buckets for this host, as long as it is there.
+fn claim(
+    config: &ContextDatabaseConfig,
+    region: &Region,
+    buckets: &FxHashSet<Bucket>,
+    alive: &Weak<()>,
+) -> Option<Vec<ClaimedUe>> {
+    let mut claim = BucketClaim::new(config);
+    let mut told = false;
+    while alive.strong_count() > 0 {
+        match claim_of(&mut claim, region, buckets) {
+            Ok(()) => return Some(claim.claimed),
+            Err(error) if !std::mem::replace(&mut told, true) => {
+                tracing::warn!(%error, "the UEs of another host wait for the database of contexts");
+            }
+            Err(_) => {}
+        }
+        std::thread::sleep(AGAIN);
+    }
+    None
+}
+
+fn claim_of(claim: &mut BucketClaim<'_>, region: &Region, buckets: &FxHashSet<Bucket>) -> Result<(), RecordError> {
+    let mut records = claim.way()?;
+    let done = claim.go(&mut *records, |bucket| buckets.contains(&bucket));
+    // As workers count what they ask.
+    let asked = records.operations();
+    let counts = [
+        (StateOperation::Read, asked.reads),
+        (StateOperation::Write, asked.writes),
+        (StateOperation::Remove, asked.removals),
+    ];
+    for (operation, count) in counts {
+        let [word, _] = region_layout::state_words(Transaction::Other, operation);
+        region.shared_word(word).fetch_add(count, Ordering::Relaxed);
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::outbox;
+    use vireo_core::schedule::kind::NfKind;
+    use vireo_types::AssocId;
+
+    fn wanted(at: u64, input: u64, effects: Vec<Effect>) -> PendingOutbox {
+        let (at, ltmsi) = (Instant(at), Ltmsi::from_raw(7));
+        let outbox = Outbox {
+            at,
+            ltmsi,
+            key: outbox::key(ltmsi, 1),
+            input,
+            deadline: None,
+            before: None,
+            after: None,
+            settled: Vec::new(),
+            seids: Vec::new(),
+            effects,
+            notes: Vec::new(),
+        };
+        PendingOutbox { at, outbox: outbox.encode(Vec::new()).unwrap() }
+    }
+
+    #[test]
+    fn what_was_done_last_is_known_of_each_host_that_is_gone() {
+        let supi: Supi = "999700000000001".parse().unwrap();
+        let of = |before, wanted: Vec<PendingOutbox>| {
+            let mut stored = UeRecord::default();
+            stored.course.wanted = wanted;
+            ClaimedUe { id: 1, before, stored }
+        };
+        let bound = wanted(5, 0, vec![Effect::BindSupi(supi)]);
+        let ues = [
+            of(1, vec![bound.clone(), wanted(9, 71, Vec::new())]),
+            of(1, vec![wanted(8, 72, Vec::new())]),
+            of(2, vec![wanted(3, 73, Vec::new())]),
+        ];
+        let (newest, inputs) = last_of(&ues);
+        assert_eq!((newest[&1], newest[&2], inputs), (Instant(9), Instant(3), vec![71, 72, 73]));
+        assert_eq!(claimed(std::slice::from_ref(&bound), Instant(9)), Some(Instant(5)));
+        assert_eq!(claimed(&[bound], Instant(9_000_000)), None, "all know of it by then");
+    }
+
+    #[test]
+    fn ran_nodes_are_heard_of_before_what_they_want() {
+        let (assoc, peer) = (AssocId(1), ([127, 0, 0, 1], 1).into());
+        let ngap = |number, route| {
+            let view = Ok(ShallowView { route, kind: NfKind::StateManagement, establishment: None });
+            Input::Ngap { assoc, view, pdu: vec![number as u8], at: Instant(0), number, answers: false, bucket: None }
+        };
+        let mut waiting = VecDeque::from([
+            ngap(5, Route::Node),
+            Input::Up { assoc, peer },
+            ngap(0, Route::Node),
+            Input::Down { assoc, restarted: false },
+            Input::Up { assoc, peer },
+        ]);
+        let nodes = introductions(&mut waiting);
+        assert!(matches!(&nodes[..], [Input::Up { .. }, Input::Ngap { number: 0, .. }]), "{nodes:?}");
+        let left = waiting.make_contiguous();
+        assert!(matches!(left, [Input::Ngap { number: 5, .. }, Input::Down { .. }, Input::Up { .. }]), "{left:?}");
+    }
+}

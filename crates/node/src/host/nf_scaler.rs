@@ -1,0 +1,275 @@
+//! The NF controller: which NFs there are. It puts idle NFs into pools that miss their objectives, takes out those that
+//! are not needed, keeps idle ones ready, and fills the places of workers that died (seed 1). The processes themselves
+//! are watched by [`crate::supervisor`].
+
+use super::pools::{Purpose, State};
+use super::{Host, HostConfig, HostSender, Input};
+use crate::supervisor::{self, Supervisor, SupervisorConfig, WorkerEvent};
+use crate::worker::region_layout::{HOST, NF_SERVING, RegionLayout};
+use rustc_hash::FxHashMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use vireo_store::region::{DeadWorker, Region, Slot};
+use vireo_types::Instant;
+
+/// How often the controller looks.
+const EVERY: vireo_types::Duration = vireo_types::Duration::from_millis(100);
+/// How often queues are looked at for the shares of the NFs.
+const LOOKS: vireo_types::Duration = vireo_types::Duration(500);
+/// Looks with violations in a row before a pool gets another NF: raising its priority is tried first.
+const PERSISTENT: u32 = 3;
+/// Looks without work in a row before a pool gives an NF back: 5 s.
+const QUIET: u32 = 50;
+/// A weight is told again when it has changed by this part.
+const WEIGHT_STEP: f64 = 0.2;
+
+/// What the controller remembers.
+#[derive(Debug)]
+pub(super) struct NfScaler {
+    looked: Instant,
+    controlled: Instant,
+    /// Worker numbers in use.
+    numbers: [bool; 256],
+    /// Of each purpose: looks with violations in a row.
+    late: FxHashMap<Purpose, u32>,
+    /// Of each purpose: looks without a queue in a row.
+    quiet: FxHashMap<Purpose, u32>,
+    weights: FxHashMap<u8, f64>,
+    /// UEs of dead workers that there is no NF for, with the dead ones' numbers.
+    pub(super) orphans: Vec<(Slot, u8)>,
+    /// Dead workers that still have such UEs.
+    pub(super) dead: Vec<DeadWorker>,
+    /// UEs that workers died for: the last input that their record had consumed, and how many died.
+    pub(super) suspects: FxHashMap<Slot, (u64, u8)>,
+    /// NFs whose worker did not start: tried again.
+    pub(super) failed: Vec<(Purpose, bool)>,
+    /// Whether the controller itself is to be looked at again soon: something ran since.
+    worked: bool,
+}
+
+impl NfScaler {
+    pub(super) fn new() -> Self {
+        let mut numbers = [false; 256];
+        numbers[usize::from(HOST)] = true;
+        NfScaler {
+            looked: Instant::default(),
+            controlled: Instant::default(),
+            numbers,
+            late: FxHashMap::default(),
+            quiet: FxHashMap::default(),
+            weights: FxHashMap::default(),
+            orphans: Vec::new(),
+            dead: Vec::new(),
+            suspects: FxHashMap::default(),
+            failed: Vec::new(),
+            worked: false,
+        }
+    }
+
+    /// A number for a worker.
+    pub(super) fn number(&mut self, workers: u8) -> Option<u8> {
+        let free = (1..workers).find(|number| !self.numbers[usize::from(*number)])?;
+        self.numbers[usize::from(free)] = true;
+        Some(free)
+    }
+
+    /// A worker's number may be given again.
+    pub(super) fn reclaimed(&mut self, number: u8) {
+        self.numbers[usize::from(number)] = false;
+        self.weights.remove(&number);
+    }
+
+    /// How long the host may sleep for the controller's sake.
+    pub(super) fn next(&self, now: Instant) -> Duration {
+        let idle = Duration::from_millis(500);
+        if self.worked {
+            Duration::from(EVERY).saturating_sub(now.since(self.controlled).into()).min(idle)
+        } else {
+            idle
+        }
+    }
+}
+
+/// What a procedure costs on this machine before any was measured, in nanoseconds: the mean of a short run of what every
+/// step does most, a context into octets and back, times what a procedure of each kind is in such units.
+pub(super) fn calibrated() -> impl Fn(Purpose) -> u64 {
+    use vireo_core::context::{UeContext, decode, encode};
+    use vireo_core::schedule::kind::NfKind;
+    const RUNS: u32 = 2000;
+    let ue = UeContext::new(vireo_types::Ltmsi::from_raw(1));
+    let began = std::time::Instant::now();
+    for _ in 0..RUNS {
+        let octets = std::hint::black_box(encode(&ue, Vec::with_capacity(256)));
+        std::hint::black_box(octets.ok().and_then(|octets| decode(&octets).ok()));
+    }
+    let unit = (began.elapsed().as_nanos() as u64 / u64::from(RUNS)).max(1);
+    // Measured ratios on one machine; they are replaced by measurements of the procedures themselves as they run.
+    move |purpose| {
+        unit * match purpose.kind {
+            Some(NfKind::Registration) | None => 150,
+            Some(NfKind::Handover) => 100,
+            Some(NfKind::ServiceRequest | NfKind::Mobility | NfKind::Session) => 60,
+            Some(NfKind::Deregistration | NfKind::Paging | NfKind::StateManagement) => 40,
+        }
+    }
+}
+
+/// Starts to watch over a host's worker processes.
+pub(super) fn crew(
+    region: &Region,
+    config: &HostConfig,
+    plan: RegionLayout,
+    door: HostSender,
+) -> std::io::Result<Supervisor> {
+    let settings = SupervisorConfig {
+        stopped_after: config.pools.stopped_after,
+        // Who waits for its database is not stuck: it loads, commits, and looks what has become of that.
+        stuck_after: match config.state.location.is_database() {
+            true => config.pools.stuck_after.max(crate::state::PATIENCE * 4),
+            false => config.pools.stuck_after,
+        },
+        cores: config.pools.cores.clone(),
+        ..SupervisorConfig::new(config.program.clone())
+    };
+    let watched = region.clone();
+    let queues: Vec<Vec<_>> =
+        (0..super::WORKERS).map(|worker| (0..plan.nfs).map(|nf| plan.queue(&watched, worker, nf)).collect()).collect();
+    let waiting = move |worker: u8| {
+        let serving = watched.shared_word(plan.nf_word(worker, 0, NF_SERVING)).load(Ordering::Relaxed) != 0;
+        serving || queues.get(usize::from(worker)).is_some_and(|nfs: &Vec<_>| nfs.iter().any(|q| !q.is_empty()))
+    };
+    supervisor::start(region.clone(), settings, waiting, move |notice| {
+        // Without a host there is nobody to tell.
+        let _ = door.send_urgent(Input::WorkerEvent(notice));
+    })
+}
+
+impl Host {
+    /// Something became of a worker process.
+    pub(super) fn notice(&mut self, notice: WorkerEvent) {
+        match notice {
+            WorkerEvent::Up { worker, pid, took } => {
+                tracing::debug!(worker, pid, ?took, "a worker is ready");
+                self.arrived(worker, pid);
+            }
+            WorkerEvent::Down { worker, pid, dead, why, noticed } => {
+                let began = std::time::Instant::now();
+                match dead {
+                    Some(dead) => self.take_over(dead),
+                    None => {
+                        let lost = self.pools.down(worker);
+                        self.rings.retain(|w| w.number != worker);
+                        self.controller.reclaimed(worker);
+                        self.launch(&lost);
+                    }
+                }
+                let took = began.elapsed();
+                tracing::warn!(worker, pid, ?why, ?noticed, ?took, "a worker is gone: others have taken its UEs over");
+            }
+            WorkerEvent::Failed { worker, error } => {
+                tracing::error!(worker, %error, "a worker does not start");
+                let lost = self.pools.down(worker);
+                self.controller.reclaimed(worker);
+                self.controller.failed.extend(lost);
+            }
+        }
+    }
+
+    /// What the controller does from time to time.
+    pub(super) fn scale_nfs(&mut self, now: Instant) {
+        if now.since(self.controller.looked) >= LOOKS {
+            self.controller.looked = now;
+            self.pools.look(&self.region);
+            self.look_at_room();
+        }
+        if now.since(self.controller.controlled) < EVERY {
+            return;
+        }
+        self.controller.controlled = now;
+        self.look_for_faults(now);
+        self.pools.measure(&self.region);
+        self.pools.fill();
+        self.scale();
+        self.weigh();
+        let failed = std::mem::take(&mut self.controller.failed);
+        if !failed.is_empty() {
+            self.launch(&failed);
+        }
+        self.controller.worked = self.pools.iter().any(|nf| !nf.queue.is_empty())
+            || !self.controller.late.is_empty()
+            || self.overload.is_on();
+    }
+
+    /// Pools that miss their objectives again and again get another NF; pools with more than they need give one back.
+    fn scale(&mut self) {
+        let mut late: FxHashMap<Purpose, u32> = FxHashMap::default();
+        for (at, recent) in self.pools.take_violations() {
+            let purpose = self.pools.iter().nth(at).map(|nf| nf.purpose);
+            if let Some(purpose) = purpose {
+                *late.entry(purpose).or_default() += recent;
+            }
+        }
+        for purpose in self.pools.purposes() {
+            let count =
+                if late.contains_key(&purpose) { self.controller.late.get(&purpose).map_or(1, |n| n + 1) } else { 0 };
+            if count == 0 {
+                self.controller.late.remove(&purpose);
+            } else {
+                self.controller.late.insert(purpose, count);
+            }
+            if count >= PERSISTENT {
+                self.controller.late.remove(&purpose);
+                self.scale_out(purpose);
+            }
+            self.scale_in(purpose);
+        }
+    }
+
+    fn scale_out(&mut self, purpose: Purpose) {
+        let began = std::time::Instant::now();
+        // Another NF on a processor that the pool has already does no more than the one that is there.
+        let processors = self.pools.processors();
+        if self.pools.count(purpose).0 >= processors {
+            return;
+        }
+        let Some(place) = self.pools.activate(purpose) else { return };
+        let (active, idle) = self.pools.count(purpose);
+        let took = began.elapsed();
+        tracing::info!(?purpose, ?place, active, ?took, "a pool has another NF: it was late again and again");
+        // Another one is kept ready, if the machine has a processor that it could use.
+        if idle == 0 && active < processors {
+            self.launch(&[(purpose, false)]);
+        }
+    }
+
+    fn scale_in(&mut self, purpose: Purpose) {
+        let of = || self.pools.iter().enumerate().filter(|(_, nf)| nf.purpose == purpose && nf.state == State::Active);
+        let waiting: usize = of().map(|(_, nf)| nf.queue.len()).sum();
+        let (count, last) = (of().count(), of().last().map(|(at, _)| at));
+        let unified = purpose.kind.is_none();
+        if count < 2 || waiting > 0 || unified {
+            self.controller.quiet.remove(&purpose);
+            return;
+        }
+        let quiet = self.controller.quiet.entry(purpose).or_default();
+        *quiet += 1;
+        if *quiet >= QUIET
+            && let Some(last) = last
+            && self.pools.retire(last)
+        {
+            self.controller.quiet.remove(&purpose);
+            tracing::info!(?purpose, "a pool has given an NF back: it was not needed");
+        }
+    }
+
+    /// Tells the kernel what part of a processor each worker's NFs have together.
+    fn weigh(&mut self) {
+        for (worker, weight) in self.pools.weights(&self.region) {
+            let before = self.controller.weights.get(&worker).copied().unwrap_or(0.0);
+            if (weight - before).abs() > before * WEIGHT_STEP {
+                self.controller.weights.insert(worker, weight);
+                self.crew.weigh(worker, weight);
+            }
+        }
+    }
+}

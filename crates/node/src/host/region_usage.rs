@@ -1,0 +1,46 @@
+//! How full the state region is, by looking at all that is in use: on a thread that has time, never on the host's.
+
+use crate::metrics::{Metrics, StateFunction, StateOperation, Transaction, Usage};
+use crate::worker::region_layout;
+use std::sync::atomic::Ordering;
+use vireo_store::region::{Region, TABLES};
+
+/// Who looks.
+#[derive(Debug)]
+pub(crate) struct RegionUsage(Region);
+
+impl RegionUsage {
+    pub(super) fn new(region: Region) -> Self {
+        RegionUsage(region)
+    }
+
+    /// Takes what is in use now into the metrics. While UEs are served, the figures are not of one moment.
+    pub(crate) fn read(&self, metrics: &Metrics) {
+        let region = &self.0;
+        // Memory that no UE ever used is not touched.
+        let ever = region.shared_word(region_layout::BOARD_SLOTS).load(Ordering::Relaxed) as u32;
+        let (slots, busy) = region.slots_used(ever);
+        let (buffers, octets) = region.heap_use();
+        let numbers = (0..TABLES as u8).filter_map(|table| region.numbers(table));
+        metrics.usage(Usage::Slots, slots);
+        metrics.usage(Usage::Busy, busy);
+        metrics.usage(Usage::Packets, region.packets_used());
+        metrics.usage(Usage::Buffers, buffers);
+        metrics.usage(Usage::HeapBytes, octets);
+        metrics.usage(Usage::RecordBytes, region.record_bytes(ever));
+        metrics.usage(Usage::Addresses, numbers.map(|table| table.used() as usize).sum());
+        self.count(metrics);
+    }
+
+    /// Takes what workers have asked a database, which costs nothing to look at.
+    pub(crate) fn count(&self, metrics: &Metrics) {
+        let region = &self.0;
+        for (transaction, operation) in
+            Transaction::ALL.iter().flat_map(|t| StateOperation::ALL.iter().map(move |o| (*t, *o)))
+        {
+            let words = region_layout::state_words(transaction, operation);
+            let [count, micros] = words.map(|word| region.shared_word(word).load(Ordering::Relaxed));
+            metrics.state_operations(StateFunction::Amf, transaction, operation, (count, micros));
+        }
+    }
+}

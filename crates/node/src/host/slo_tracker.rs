@@ -1,0 +1,169 @@
+//! What UEs have waited for, by slice and kind of procedure, against the latency objectives: of the last seconds, and how
+//! often an objective was missed since the start. A procedure lasts from the step of its first message to that of its
+//! last, with what RAN, UE and UPF take in between; what its first message waited for before is not in it.
+
+use crate::api::LatencyStatus;
+use crate::config::{NF_KINDS, SliceRuntime};
+use hdrhistogram::Histogram;
+use vireo_core::schedule::kind::NfKind;
+use vireo_types::{Duration, Instant};
+
+/// What is told of are the procedures of the last whole window and of the one that goes on: 5 to 10 s.
+const WINDOW: Duration = Duration::from_secs(5);
+/// Longer ones count as this: a minute, in microseconds.
+const LONGEST_US: u64 = 60_000_000;
+/// Significant decimal digits of a quantile: a histogram has 10 kB.
+const DIGITS: u8 = 2;
+
+/// Procedures of one kind and slice.
+#[derive(Debug)]
+struct LatencySeries {
+    /// This window's latencies, and the last one's.
+    latencies: [Histogram<u32>; 2],
+    /// How many of them missed the objective.
+    missed: [u64; 2],
+    ended: u64,
+    missed_ever: u64,
+}
+
+impl LatencySeries {
+    fn new() -> Option<Self> {
+        let histogram = || Histogram::new_with_bounds(1, LONGEST_US, DIGITS).ok();
+        Some(LatencySeries { latencies: [histogram()?, histogram()?], missed: [0; 2], ended: 0, missed_ever: 0 })
+    }
+
+    /// The window that went on is the last one.
+    fn turn(&mut self) {
+        self.latencies.swap(0, 1);
+        self.missed.swap(0, 1);
+        self.latencies[0].reset();
+        self.missed[0] = 0;
+    }
+}
+
+/// All of a host's.
+#[derive(Debug)]
+pub(super) struct SloTracker {
+    /// Names of the slices; the first is of UEs whose slice is not known.
+    names: Vec<String>,
+    /// Latency objectives in microseconds.
+    objectives: Vec<[u64; NF_KINDS]>,
+    /// By slice and kind; there once there was a procedure.
+    series: Vec<[Option<Box<LatencySeries>>; NF_KINDS]>,
+    /// When the window began.
+    began: Instant,
+}
+
+impl SloTracker {
+    pub(super) fn new(slices: &[SliceRuntime]) -> Self {
+        SloTracker {
+            names: std::iter::once(String::new()).chain(slices.iter().map(|s| s.name.clone())).collect(),
+            objectives: objectives(slices),
+            series: (0..=slices.len()).map(|_| Default::default()).collect(),
+            began: Instant::default(),
+        }
+    }
+
+    /// Counts by these objectives from now on.
+    pub(super) fn set_objectives(&mut self, slices: &[SliceRuntime]) {
+        self.objectives = objectives(slices);
+    }
+
+    /// A procedure of a UE of a slice has ended. Slice 0 = not known, else 1 + its position.
+    pub(super) fn record(&mut self, slice: usize, kind: NfKind, now: Instant, latency: Duration) {
+        self.turn(now);
+        let Some(objective) = self.objectives.get(slice).map(|all| all[kind.index()]) else { return };
+        let series = &mut self.series[slice][kind.index()];
+        if series.is_none() {
+            *series = LatencySeries::new().map(Box::new);
+        }
+        let Some(series) = series else { return };
+        let missed = u64::from(latency.as_micros() > objective);
+        series.latencies[0].saturating_record(latency.as_micros().max(1));
+        series.missed[0] += missed;
+        series.ended += 1;
+        series.missed_ever += missed;
+    }
+
+    fn turn(&mut self, now: Instant) {
+        let passed = now.since(self.began);
+        if passed < WINDOW {
+            return;
+        }
+        // Of a window that nothing happened in, nothing is left of the one before it.
+        let turns = if passed.as_micros() < 2 * WINDOW.as_micros() { 1 } else { 2 };
+        for series in self.series.iter_mut().flatten().flatten() {
+            (0..turns).for_each(|_| series.turn());
+        }
+        self.began = now;
+    }
+
+    /// What there is to say of each kind of procedure of each slice that there was one of.
+    pub(super) fn status(&mut self, now: Instant) -> Vec<LatencyStatus> {
+        self.turn(now);
+        let mut all = Vec::new();
+        for (slice, kinds) in self.series.iter().enumerate() {
+            for (series, kind) in kinds.iter().zip(NfKind::ALL).filter_map(|(s, kind)| Some((s.as_deref()?, kind))) {
+                let mut latencies = series.latencies[0].clone();
+                // Of the same bounds: nothing is out of them.
+                let _ = latencies.add(&series.latencies[1]);
+                all.push(LatencyStatus {
+                    slice: self.names[slice].clone(),
+                    kind: kind.name().into(),
+                    slo_us: self.objectives[slice][kind.index()],
+                    count: latencies.len(),
+                    violations: series.missed.iter().sum(),
+                    p50_us: latencies.value_at_quantile(0.5),
+                    p99_us: latencies.value_at_quantile(0.99),
+                    total: series.ended,
+                    total_violations: series.missed_ever,
+                });
+            }
+        }
+        all
+    }
+}
+
+/// Those of UEs whose slice is not known, and of each slice.
+fn objectives(slices: &[SliceRuntime]) -> Vec<[u64; NF_KINDS]> {
+    let of = |slice: &SliceRuntime| slice.slo.map(Duration::as_micros);
+    // Whose slice is not known may be of any: the strictest counts.
+    let strictest = |kind: usize| slices.iter().map(|s| s.slo[kind]).min().unwrap_or(SliceRuntime::SLO).as_micros();
+    let unknown = std::array::from_fn(strictest);
+    std::iter::once(unknown).chain(slices.iter().map(of)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_types::Snssai;
+
+    fn at(ms: u64) -> Instant {
+        Instant::default() + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn procedures_are_told_by_slice_and_kind_for_some_seconds() {
+        let mut slices = ["a", "b"].map(|name| SliceRuntime::new(name, Snssai { sst: 1, sd: None }));
+        slices[1].slo[NfKind::Handover.index()] = Duration::from_millis(20);
+        let mut attained = SloTracker::new(&slices);
+        for ms in [10, 20, 21] {
+            attained.record(2, NfKind::Handover, at(100_000), Duration::from_millis(ms));
+        }
+        attained.record(0, NfKind::Handover, at(100_001), Duration::from_millis(30));
+        attained.record(9, NfKind::Handover, at(100_001), Duration::from_millis(30));
+        let all = attained.status(at(101_000));
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert_eq!((all[0].slice.as_str(), all[0].slo_us, all[0].violations), ("", 20_000, 1), "the strictest");
+        let of = &all[1];
+        assert_eq!((of.slice.as_str(), of.kind.as_str(), of.slo_us), ("b", "handover", 20_000));
+        assert_eq!((of.count, of.violations, of.total, of.total_violations), (3, 1, 3, 1));
+        assert!(of.p50_us.abs_diff(20_000) < 300 && of.p99_us.abs_diff(21_000) < 300, "{of:?}");
+        // In the next window they are still told, in the one after no more.
+        attained.record(2, NfKind::Handover, at(106_000), Duration::from_millis(1));
+        assert_eq!(attained.status(at(106_000))[1].count, 4);
+        let last = attained.status(at(111_500)).swap_remove(1);
+        assert_eq!((last.count, last.total, last.total_violations), (1, 4, 1));
+        assert_eq!(attained.status(at(200_000))[1].count, 0);
+    }
+}

@@ -1,0 +1,177 @@
+//! Counting: what steps note, and how many UEs are in which state.
+
+use super::slo_tracker::SloTracker;
+use crate::config::SliceRuntime;
+use crate::metrics::{Failure, Fault, Metrics, Procedure};
+use crate::worker::outbox::Summary;
+use std::sync::Arc;
+use vireo_core::schedule::kind::NfKind;
+use vireo_core::step::{Kind, Note};
+use vireo_types::Instant;
+
+/// Totals over all contexts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    pub(super) registered: usize,
+    pub(super) connected: usize,
+    pub(super) sessions: usize,
+    pub(super) contexts: usize,
+    /// Contexts of UEs that have not proved who they are.
+    pub(super) unknown: usize,
+}
+
+impl Totals {
+    /// A context went from one state to another; `None` = there is none.
+    pub(super) fn change(&mut self, before: Option<Summary>, after: Option<Summary>) {
+        for (summary, add) in [(before, false), (after, true)] {
+            let Some(s) = summary else { continue };
+            let step = |total: &mut usize, by: usize| {
+                *total = if add { *total + by } else { total.saturating_sub(by) };
+            };
+            step(&mut self.registered, usize::from(s.registered));
+            step(&mut self.connected, usize::from(s.connection.is_some()));
+            step(&mut self.sessions, usize::from(s.sessions));
+            step(&mut self.contexts, 1);
+            step(&mut self.unknown, usize::from(!s.known));
+        }
+    }
+}
+
+/// Counts notes and writes the log line of a fault.
+#[derive(Debug)]
+pub(super) struct StepMetrics {
+    pub(super) metrics: Arc<Metrics>,
+    /// What UEs have waited for, by slice and kind of procedure.
+    pub(super) attained: SloTracker,
+}
+
+impl StepMetrics {
+    pub(super) fn new(metrics: Arc<Metrics>, slices: &[SliceRuntime]) -> Self {
+        StepMetrics { metrics, attained: SloTracker::new(slices) }
+    }
+
+    /// Measures by these objectives from now on.
+    pub(super) fn set_objectives(&mut self, slices: &[SliceRuntime]) {
+        self.attained.set_objectives(slices);
+    }
+
+    /// A note of a step at `now` over a UE of a slice: 0 = not known yet, else 1 + its position.
+    pub(super) fn note(&mut self, note: &Note, now: Instant, slice: usize, whom: impl std::fmt::Display) {
+        let procedures = &self.metrics.procedures;
+        match note {
+            Note::Started(kind) => {
+                if let Some(procedure) = procedure(*kind) {
+                    procedures.started(procedure);
+                }
+            }
+            Note::Succeeded(kind, since) => {
+                if let Some(procedure) = procedure(*kind) {
+                    procedures.succeeded(procedure, now.since(*since));
+                }
+                if let Some(kind) = nf_kind(*kind) {
+                    self.attained.record(slice, kind, now, now.since(*since));
+                }
+            }
+            Note::Failed(kind, cause) => {
+                if let Some(procedure) = procedure(*kind) {
+                    let failure = if *cause == 0 { Failure::Lost } else { Failure::Cause(*cause) };
+                    procedures.failed(procedure, failure);
+                }
+                tracing::debug!(%whom, procedure = ?kind, cause, "a procedure failed");
+            }
+            Note::NotAuthenticated(kind) => {
+                if let Some(procedure) = procedure(*kind) {
+                    procedures.failed(procedure, Failure::Authentication);
+                }
+                tracing::debug!(%whom, procedure = ?kind, "a UE has not proved who it is");
+            }
+            Note::UsageReported { uplink, downlink } => self.metrics.carried(*uplink, *downlink),
+            Note::Fault(word) => self.fault(word, now, whom),
+        }
+    }
+
+    /// Counts a fault and logs it.
+    pub(super) fn fault(&self, word: &str, _at: Instant, peer: impl std::fmt::Display) {
+        self.metrics.fault(kind(word));
+        tracing::warn!(fault = word, %peer, "a message was at fault");
+    }
+}
+
+fn procedure(kind: Kind) -> Option<Procedure> {
+    Some(match kind {
+        Kind::Registration => Procedure::Registration,
+        Kind::Session => Procedure::SessionEstablishment,
+        Kind::SessionRelease => Procedure::SessionRelease,
+        Kind::ServiceRequest => Procedure::ServiceRequest,
+        Kind::Deregistration => Procedure::Deregistration,
+        Kind::Release => Procedure::AnRelease,
+        Kind::Paging => Procedure::Paging,
+        Kind::PathSwitch => Procedure::PathSwitch,
+        Kind::Handover => Procedure::Handover,
+        Kind::Relocation => Procedure::Relocation,
+        Kind::Mobility => Procedure::Mobility,
+        // A part of a service request, whose latency is counted as a whole.
+        Kind::Activation => return None,
+    })
+}
+
+/// The kind of NF that a procedure has its latency objective from. Releases have none of their own.
+fn nf_kind(kind: Kind) -> Option<NfKind> {
+    Some(match kind {
+        Kind::Registration => NfKind::Registration,
+        Kind::Mobility => NfKind::Mobility,
+        Kind::Session | Kind::SessionRelease => NfKind::Session,
+        Kind::ServiceRequest => NfKind::ServiceRequest,
+        Kind::Deregistration => NfKind::Deregistration,
+        Kind::PathSwitch | Kind::Handover => NfKind::Handover,
+        Kind::Paging => NfKind::Paging,
+        Kind::Release => NfKind::StateManagement,
+        // Most of it is waiting until nothing is on its way any more.
+        Kind::Activation | Kind::Relocation => return None,
+    })
+}
+
+/// The counter of a fault's word.
+fn kind(word: &str) -> Fault {
+    match word {
+        "transfer-syntax-error" => Fault::NgapTransferSyntax,
+        "abstract-syntax-error" | "unknown-procedure" | "unexpected-outcome" => Fault::NgapAbstractSyntax,
+        "unknown-local-ue-ngap-id" | "inconsistent-remote-ue-ngap-id" => Fault::NgapUnknownUe,
+        "before-ng-setup" => Fault::NgapNotSetUp,
+        "sctp-ppid" => Fault::SctpPpid,
+        "nas-malformed" | "nas-header" | "nas-truncated" | "nas-not-5gmm" => Fault::NasDecode,
+        "nas-bad-mac" | "nas-count-exhausted" => Fault::NasIntegrity,
+        "nas-unprotected" => Fault::NasUnprotected,
+        "nas-out-of-place" | "nas-initial-unexpected" | "nas-transport-unserved" | "nas-unproved-deregistration" => {
+            Fault::NasUnexpected
+        }
+        "suci-key-unknown" => Fault::SuciKeyUnknown,
+        "suci-not-deconcealed" => Fault::SuciNotDeconcealed,
+        "identity-not-suci" => Fault::IdentityNotSuci,
+        "pfcp-unknown-session" | "session-unknown" => Fault::PfcpUnknownSession,
+        "limit" => Fault::Limit,
+        _ => Fault::NgapSemantic,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_count_by_cause_and_identity_faults_by_kind() {
+        let mut account = StepMetrics::new(Arc::new(Metrics::new()), &[]);
+        let faults = ["suci-key-unknown", "suci-not-deconcealed", "identity-not-suci", "nas-unprotected"];
+        let notes = [Note::NotAuthenticated(Kind::Registration), Note::Failed(Kind::Session, 26)];
+        for note in notes.into_iter().chain(faults.map(Note::fault)) {
+            account.note(&note, Instant(1), 0, "a UE");
+        }
+        let text = account.metrics.render();
+        let total = |labels: &str| text.contains(&format!("vireo_procedure_total{{{labels}}} 1\n"));
+        assert!(total(r#"procedure="registration",result="failure",cause="authentication_failure""#), "{text}");
+        assert!(total(r#"procedure="session-establishment",result="failure",cause="26""#), "{text}");
+        for fault in faults {
+            assert!(text.contains(&format!("vireo_faults_total{{fault=\"{fault}\"}} 1\n")), "{fault}: {text}");
+        }
+    }
+}

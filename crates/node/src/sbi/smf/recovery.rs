@@ -1,0 +1,148 @@
+//! What the SMF before has left in its records: its SM contexts, and what it was to UPFs.
+
+use super::session::Session;
+use super::sessions::SessionStorage;
+use crate::database::{DatabaseError, read_all};
+use crate::shared_record;
+use crate::state::{DurableRecords, RecordsConfig};
+use vireo_core::config::{StatePersist, StateScope};
+use vireo_store::Version;
+use vireo_store::records::{Change, Codec, Format, Name, RecordStore};
+use vireo_types::{Duration, Ltmsi};
+
+/// Whose records these are.
+const COLLECTION: &str = "smf";
+/// Where it is written what this SMF is to UPFs.
+pub(super) const NODE: Name = Name { collection: "smf-node", id: 0 };
+
+/// The record of an SM context.
+pub(super) fn name(ltmsi: Ltmsi) -> Name {
+    Name { collection: COLLECTION, id: ltmsi.get().into() }
+}
+
+/// Whose record this is.
+pub(super) fn ltmsi(name: Name) -> Ltmsi {
+    Ltmsi::from_raw(name.id as u32)
+}
+
+/// How SM contexts are kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StorageConfig {
+    pub(super) persist: StatePersist,
+    pub(super) codec: Codec,
+    /// Who has a part of the records that they are in.
+    pub(super) scope: StateScope,
+    /// What their parts there are kept as.
+    pub(super) octets: Format,
+    /// How long who asks waits at the most.
+    pub(super) patience: Duration,
+}
+
+/// What an SMF finds that starts.
+#[derive(Debug)]
+pub(super) struct RecoveredState {
+    /// The recovery time stamp that UPFs know.
+    pub(super) recovery: u32,
+    /// Whether there was an SMF before.
+    pub(super) takes_over: bool,
+    /// Its SM contexts.
+    pub(super) sessions: Vec<(Ltmsi, Box<Session>, Version)>,
+}
+
+/// The records that an SMF has.
+pub(super) struct OpenedRecords {
+    pub(super) records: Box<dyn RecordStore>,
+    pub(super) before: RecoveredState,
+    pub(super) keeper: SessionStorage,
+}
+
+/// Opens the records and looks what there is. Who asks waits so long for a database.
+///
+/// # Errors
+///
+/// When they cannot be had, or are something else.
+pub(super) fn open(
+    keeping: &DurableRecords,
+    patience: Duration,
+    recovery: u32,
+) -> Result<OpenedRecords, DatabaseError> {
+    let (mut records, codec, keeper): (Box<dyn RecordStore>, _, _) = match keeping {
+        DurableRecords::Database(config) => {
+            let (codec, &RecordsConfig { persist, scope, .. }) = (config.codec(), config);
+            let octets = config.of_octets();
+            config.prove_key()?;
+            (
+                config.open()?,
+                (codec, scope),
+                SessionStorage::Database(StorageConfig { persist, codec, scope, octets, patience }),
+            )
+        }
+        DurableRecords::Shared(config) => {
+            (config.sealed(config.open("smf")?)?, (Codec::default(), StateScope::Function), SessionStorage::Here)
+        }
+    };
+    let before = look(&mut *records, codec, recovery)?;
+    Ok(OpenedRecords { records, before, keeper })
+}
+
+/// Looks what there is. The first SMF begins with this recovery time stamp.
+///
+/// # Errors
+///
+/// When the database does not answer, or has something else.
+pub(super) fn look(
+    records: &mut dyn RecordStore,
+    (codec, scope): (Codec, StateScope),
+    recovery: u32,
+) -> Result<RecoveredState, DatabaseError> {
+    let node = records.load(&[NODE])?.pop().flatten();
+    let (version, stamp) = match &node {
+        None => (0, recovery),
+        Some(found) => {
+            let octets = found.octets.as_slice().try_into().map_err(|_| DatabaseError::Stranger)?;
+            (found.version, u32::from_be_bytes(octets))
+        }
+    };
+    records.change(&[(NODE, Change::Commit { expected: version, octets: &stamp.to_be_bytes() })]).remove(0)?;
+    let mut sessions = Vec::new();
+    read_all(records, COLLECTION, |id, found| {
+        let session = Session::found(codec, found);
+        let session = session.filter(|(session, _)| name(session.sm.cp_seid.ltmsi()).id == id);
+        let (session, known) = session.ok_or(DatabaseError::Stranger)?;
+        sessions.push((session.sm.cp_seid.ltmsi(), session, known.version));
+        Ok(())
+    })?;
+    if scope.is_shared() {
+        read_all(records, shared_record::COLLECTION, |_, found| {
+            for (name, octets) in &found.parts {
+                let Some(number) = shared_record::sm_of(name) else { continue };
+                let session = Session::of_part(codec.format, octets).filter(|s| s.sm.cp_seid.ltmsi().get() == number);
+                let session = session.ok_or(DatabaseError::Stranger)?;
+                sessions.push((session.sm.cp_seid.ltmsi(), session, found.version));
+            }
+            Ok(())
+        })?;
+    }
+    Ok(RecoveredState { recovery: stamp, takes_over: node.is_some(), sessions })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_store::records::{LIFE, MemoryRecords};
+
+    #[test]
+    fn an_smf_finds_what_the_one_before_was_to_upfs() {
+        let mut records = MemoryRecords::new(LIFE);
+        let first = look(&mut records, (Codec::default(), StateScope::Function), 7).unwrap();
+        assert_eq!((first.recovery, first.takes_over, first.sessions.len()), (7, false, 0));
+        let second = look(&mut records, (Codec::default(), StateScope::Function), 8).unwrap();
+        assert_eq!((second.recovery, second.takes_over), (7, true));
+        let stranger = Name { collection: COLLECTION, id: 1 };
+        records.change(&[(stranger, Change::Commit { expected: 0, octets: b"x" })]).remove(0).unwrap();
+        assert!(matches!(
+            look(&mut records, (Codec::default(), StateScope::Function), 8),
+            Err(DatabaseError::Stranger)
+        ));
+    }
+}

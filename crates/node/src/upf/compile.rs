@@ -1,0 +1,447 @@
+//! From PFCP rules to the records of the datapath: which tunnels and UE addresses a session has, and what holds for
+//! the packets of each.
+
+use super::flows;
+use super::rules::{Far, Matching, Pdr, Refused, Rules, TunnelEnd};
+use super::usage::{QuotaAction, Usage};
+use smallvec::SmallVec;
+use vireo_datapath::{
+    Action, DownlinkId, DownlinkRule, PeerBinding, Rate, Released, SessionFlows, TableError, Tables, Tunnel,
+    UplinkRule, Volume, watch_for,
+};
+use vireo_types::{SessionAddress, Teid};
+use vireo_wire::pfcp::*;
+
+/// The records that a session has.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SessionEntries {
+    pub(super) uplinks: SmallVec<[Teid; 1]>,
+    pub(super) downlinks: SmallVec<[(SessionAddress, DownlinkId); 1]>,
+    /// Whether its packets are decided on by further rules of the datapath, because records do not hold them.
+    pub(super) flows: bool,
+}
+
+/// What a modification asks beyond what the rules then say.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ModificationScope {
+    /// FARs that it names: buffering by them reports its first packet anew.
+    pub(super) fars: SmallVec<[u32; 2]>,
+    /// FARs whose old tunnel, which is told, gets an end marker.
+    pub(super) end_markers: SmallVec<[(u32, Option<Tunnel>); 1]>,
+}
+
+/// One downlink record to be.
+pub(super) struct DownlinkPlan {
+    pub(super) ue: SessionAddress,
+    pub(super) rule: DownlinkRule,
+    /// The FAR that says what becomes of the packets.
+    pub(super) far: u32,
+}
+
+/// Makes the tables follow the rules of a session of a module and writes the tunnel ends that were chosen into the rules. On an error the tables
+/// are as before, and the rules are of no use.
+pub(super) fn apply(
+    tables: &mut Tables,
+    released: &mut Released,
+    (session, module): (u64, usize),
+    rules: &mut Rules,
+    records: &mut SessionEntries,
+    touched: &ModificationScope,
+) -> Result<(), Refused> {
+    let mut new = SessionEntries::default();
+    let plan = acquire(tables, (session, module), rules, records, &mut new);
+    let CompiledRules { uplinks, downlinks, flows } = match plan {
+        Ok(plan) => plan,
+        Err(refused) => {
+            new.remove(tables, session, released);
+            return Err(refused);
+        }
+    };
+    if flows.is_none() && records.flows {
+        tables.set_flows(session, None, &records.uplinks, &records.ids(), released);
+    }
+    for (teid, rule) in &uplinks {
+        tables.set_uplink(*teid, *rule);
+    }
+    let teids = uplinks.iter().map(|(teid, _)| *teid).collect();
+    let mut kept = SessionEntries { uplinks: teids, flows: flows.is_some(), ..SessionEntries::default() };
+    let waits = rules.bar.and_then(|bar| bar.packets).map(usize::from);
+    for downlink in downlinks {
+        let Some((ue, id)) = records.find(&new, downlink.ue) else { continue };
+        if touched.fars.contains(&downlink.far) || tables.downlink_rule(id) != Some(downlink.rule) {
+            let end_marker = touched.end_markers.iter().any(|(far, _)| *far == downlink.far);
+            tables.set_downlink(id, downlink.rule, end_marker, released);
+        }
+        tables.limit_buffer(id, waits);
+        kept.downlinks.push((ue, id));
+    }
+    if let Some(mut flows) = flows {
+        for (urr, quota) in &mut flows.meters {
+            let metered = tables.metered(session, *urr).unwrap_or_default();
+            if let Some(urr) = rules.urrs.iter().find(|other| other.id == *urr) {
+                *quota = urr.quota(metered);
+            }
+        }
+        tables.set_flows(session, Some(flows), &kept.uplinks, &kept.ids(), released);
+        end_relays(tables, rules, touched, &kept, released);
+    }
+    let peer = peer_of(rules);
+    kept.uplinks.iter().for_each(|teid| tables.bind_uplink(*teid, peer));
+    records.uplinks.retain(|teid| !kept.uplinks.contains(teid));
+    records.downlinks.retain(|(_, id)| !kept.downlinks.iter().any(|(_, kept)| kept == id));
+    records.flows = false;
+    std::mem::replace(records, kept).remove(tables, session, released);
+    Ok(())
+}
+
+/// Where the session's uplink packets come from: where its downlink packets go to.
+fn peer_of(rules: &Rules) -> Option<PeerBinding> {
+    let access = |far: &&Far| far.forwards() && far.destination.is_none_or(|to| to == DestinationInterface::ACCESS);
+    let mut peers = rules.fars.iter().filter(access).filter_map(|far| far.tunnel.map(|tunnel| tunnel.address));
+    let first = peers.next()?;
+    Some(if peers.all(|other| other == first) { PeerBinding::One(first) } else { PeerBinding::Known })
+}
+
+/// Ends the old tunnels of FARs that no record stands for.
+fn end_relays(
+    tables: &Tables,
+    rules: &Rules,
+    touched: &ModificationScope,
+    kept: &SessionEntries,
+    released: &mut Released,
+) {
+    let of_record = |far: &Far| {
+        let mut rules = kept.downlinks.iter().filter_map(|(_, id)| tables.downlink_rule(*id));
+        rules.any(|rule| rule.tunnel.is_some() && rule.tunnel == far.tunnel)
+    };
+    for (id, old) in &touched.end_markers {
+        let Some(far) = rules.far(*id).filter(|far| far.tunnel.is_some() && !of_record(far)) else { continue };
+        if let Some(old) = old.filter(|old| far.tunnel != Some(*old)) {
+            Tables::end_marker(old, released);
+        }
+    }
+}
+
+impl SessionEntries {
+    /// Keeps packets from them until the end of the change, so that what they have counted stays as it is.
+    pub(super) fn pause(&self, tables: &mut Tables) {
+        tables.hold_packets(&self.uplinks, self.ids());
+    }
+
+    /// Removes all of them from the tables.
+    pub(super) fn remove(self, tables: &mut Tables, session: u64, released: &mut Released) {
+        self.pause(tables);
+        if self.flows {
+            tables.set_flows(session, None, &self.uplinks, &self.ids(), released);
+        }
+        for teid in self.uplinks {
+            tables.remove_uplink(teid);
+        }
+        for (_, id) in self.downlinks {
+            tables.remove_downlink(id, released);
+        }
+    }
+
+    /// How many packets there have been in all.
+    pub(super) fn packets(&self, tables: &Tables) -> u64 {
+        let up = self.uplinks.iter().map(|teid| tables.uplink_volume(*teid).packets);
+        let down = self.downlinks.iter().map(|(_, id)| tables.downlink_volume(*id).packets);
+        up.chain(down).sum()
+    }
+
+    /// Has the datapath tell of each volume after which something may happen, if there is one.
+    pub(super) fn watch(&self, tables: &Tables, session: u64, volume: Option<u64>) {
+        let watch = |counts: usize| watch_for(volume.unwrap_or(0), counts as u64);
+        match self.flows {
+            // a URR counts each direction
+            true => tables.watch_meters(session, watch(2)),
+            false => {
+                let watch = watch(self.uplinks.len() + self.downlinks.len());
+                tables.watch(&self.uplinks, self.downlinks.iter().map(|(_, id)| *id), watch);
+            }
+        }
+    }
+
+    /// Has their packets counted one by one or not.
+    pub(super) fn set_lean(&self, tables: &Tables, lean: bool) {
+        tables.set_lean(&self.uplinks, self.downlinks.iter().map(|(_, id)| *id), lean && !self.flows);
+    }
+
+    fn ids(&self) -> SmallVec<[DownlinkId; 2]> {
+        self.downlinks.iter().map(|(_, id)| *id).collect()
+    }
+
+    fn find(&self, new: &SessionEntries, ue: SessionAddress) -> Option<(SessionAddress, DownlinkId)> {
+        self.downlinks.iter().chain(&new.downlinks).find(|(have, _)| *have == ue).copied()
+    }
+
+    /// What the packets that a URR counts have been.
+    pub(super) fn usage(&self, tables: &Tables, session: u64, pdrs: &[Pdr], urr: u32) -> Usage {
+        if self.flows {
+            return tables.metered(session, urr).unwrap_or_default();
+        }
+        let counts = |pdr: &&Pdr| pdr.urrs.contains(&urr);
+        let mut usage = Usage::default();
+        for teid in &self.uplinks {
+            let comes_by =
+                |pdr: &Pdr| matches!(pdr.detection.matching, Matching::Tunnel { end, .. } if end.teid() == Some(*teid));
+            if pdrs.iter().filter(counts).any(comes_by) {
+                add(&mut usage.uplink, tables.uplink_volume(*teid));
+            }
+        }
+        for (ue, id) in &self.downlinks {
+            let goes_to = |pdr: &Pdr| pdr.detection.matching == Matching::Downlink && overlap(pdr.detection.ue, *ue);
+            if pdrs.iter().filter(counts).any(goes_to) {
+                add(&mut usage.downlink, tables.downlink_volume(*id));
+            }
+        }
+        usage
+    }
+}
+
+fn add(sum: &mut Volume, more: Volume) {
+    sum.packets += more.packets;
+    sum.octets += more.octets;
+}
+
+impl TunnelEnd {
+    pub(super) fn teid(self) -> Option<Teid> {
+        match self {
+            TunnelEnd::Wanted { .. } => None,
+            TunnelEnd::Given(teid) | TunnelEnd::Ours { teid, .. } => Some(teid),
+        }
+    }
+}
+
+pub(super) type Uplinks = SmallVec<[(Teid, UplinkRule); 1]>;
+pub(super) type Downlinks = SmallVec<[DownlinkPlan; 1]>;
+
+/// What holds for a session's packets.
+struct CompiledRules {
+    uplinks: Uplinks,
+    downlinks: Downlinks,
+    flows: Option<SessionFlows>,
+}
+
+/// Takes the records that are missing, into `new`, and says what holds for all.
+fn acquire(
+    tables: &mut Tables,
+    (session, module): (u64, usize),
+    rules: &mut Rules,
+    records: &SessionEntries,
+    new: &mut SessionEntries,
+) -> Result<CompiledRules, Refused> {
+    let ue = ue_of(rules)?;
+    for far in &rules.fars {
+        check_far(far)?;
+        // no RAN node and no UPF has an address of a UE
+        if far.tunnel.is_some_and(|tunnel| tables.is_of_a_ue(tunnel.address)) {
+            return Err(Refused {
+                error: Error { cause: Cause::RULE_FAILURE, offending_ie: Some(OuterHeaderCreation::ID) },
+                rule: Some(FailedRuleId::Far(far.id)),
+            });
+        }
+    }
+    choose_ends(tables, module, ue, rules, (records, new))?;
+    let flows = flows::needed(rules).then(|| flows::compile(rules)).transpose()?;
+    let (uplinks, downlinks) = match flows {
+        None => (uplinks(rules, ue)?, downlinks(rules, session)?),
+        Some(_) => flows::records(rules, ue, session)?,
+    };
+    for downlink in &downlinks {
+        if records.find(new, downlink.ue).is_some() {
+            continue;
+        }
+        // the address of a session does not change in its life, so one that is partly ours is a mistake
+        let id = tables.add_downlink(downlink.ue, session).map_err(|error| match error {
+            TableError::Full => Refused::cause(Cause::NO_RESOURCES),
+            _ => Refused {
+                error: Error { cause: Cause::RULE_FAILURE, offending_ie: Some(UeIpAddress::ID) },
+                rule: Some(FailedRuleId::Pdr(downlink.rule.pdr)),
+            },
+        })?;
+        new.downlinks.push((downlink.ue, id));
+    }
+    Ok(CompiledRules { uplinks, downlinks, flows })
+}
+
+/// All addresses of the session: uplink packets must come from one of them, whichever PDR names it. A session that only
+/// passes packets on to another UPF needs none.
+fn ue_of(rules: &Rules) -> Result<SessionAddress, Refused> {
+    let mut ue = SessionAddress::default();
+    for pdr in &rules.pdrs {
+        let SessionAddress { ipv4, ipv6_prefix } = pdr.detection.ue;
+        ue = SessionAddress { ipv4: ipv4.or(ue.ipv4), ipv6_prefix: ipv6_prefix.or(ue.ipv6_prefix) };
+    }
+    let leaves = |pdr: &Pdr| rules.far(pdr.far).is_some_and(|far| far.forwards() && far.tunnel.is_none());
+    match ue == SessionAddress::default() && rules.pdrs.iter().any(leaves) {
+        true => Err(Error::conditional_missing(UeIpAddress::ID).into()),
+        false => Ok(ue),
+    }
+}
+
+fn check_far(far: &Far) -> Result<(), Refused> {
+    match far.forwards() && far.destination.is_none() && far.tunnel.is_none() {
+        true => Err(Error::conditional_missing(ForwardingParameters::ID).into()),
+        false => Ok(()),
+    }
+}
+
+/// Gives every uplink PDR a tunnel end that is in the tables; new ones drop everything until they get their rule.
+fn choose_ends(
+    tables: &mut Tables,
+    module: usize,
+    ue: SessionAddress,
+    rules: &mut Rules,
+    (records, new): (&SessionEntries, &mut SessionEntries),
+) -> Result<(), Refused> {
+    let closed = UplinkRule { ue, flows: 0, gate_open: false, forward: false, mbr: Rate::UNLIMITED };
+    let mut by_id: SmallVec<[(u8, Teid); 2]> = SmallVec::new();
+    for pdr in &mut rules.pdrs {
+        let Matching::Tunnel { end, .. } = &mut pdr.detection.matching else { continue };
+        match *end {
+            TunnelEnd::Ours { teid, .. } => {
+                // only one of a session that is restored is not there
+                if !records.uplinks.contains(&teid) && !new.uplinks.contains(&teid) {
+                    new.uplinks.push(tables.restore_uplink(teid, closed).map_err(|e| full_or_failed(e, pdr.id))?);
+                }
+            }
+            TunnelEnd::Given(teid) => {
+                if !records.uplinks.contains(&teid) && !new.uplinks.contains(&teid) {
+                    new.uplinks.push(tables.add_uplink(Some(teid), closed).map_err(|e| full_or_failed(e, pdr.id))?);
+                }
+            }
+            TunnelEnd::Wanted { ipv4, ipv6, id } => {
+                let same = id.and_then(|id| by_id.iter().find(|(other, _)| *other == id)).map(|(_, teid)| *teid);
+                let teid = match same {
+                    Some(teid) => teid,
+                    None => {
+                        let teid = tables.add_uplink_in(module, None, closed);
+                        let teid = teid.map_err(|e| full_or_failed(e, pdr.id))?;
+                        new.uplinks.push(teid);
+                        by_id.extend(id.map(|id| (id, teid)));
+                        teid
+                    }
+                };
+                *end = TunnelEnd::Ours { teid, ipv4, ipv6 };
+            }
+        }
+    }
+    Ok(())
+}
+
+fn full_or_failed(error: TableError, pdr: u16) -> Refused {
+    match error {
+        TableError::Full => Refused::cause(Cause::NO_RESOURCES),
+        _ => Refused {
+            error: Error { cause: Cause::INVALID_F_TEID_ALLOCATION, offending_ie: Some(FTeid::ID) },
+            rule: Some(FailedRuleId::Pdr(pdr)),
+        },
+    }
+}
+
+/// The PDRs, the one that is matched first in front.
+pub(super) fn in_order(rules: &Rules) -> SmallVec<[&Pdr; 4]> {
+    let mut pdrs: SmallVec<[&Pdr; 4]> = rules.pdrs.iter().collect();
+    pdrs.sort_by_key(|pdr| pdr.precedence);
+    pdrs
+}
+
+/// What the QERs of a PDR say together: every gate must be open, the lowest rate holds.
+pub(super) struct EffectiveQos {
+    pub(super) gate_open: bool,
+    pub(super) mbr: Rate,
+    pub(super) qfi: Option<u8>,
+    pub(super) rqi: bool,
+}
+
+pub(super) fn quality(rules: &Rules, pdr: &Pdr, uplink: bool) -> Result<EffectiveQos, Refused> {
+    let failed = Refused::rule(FailedRuleId::Pdr(pdr.id));
+    let mut quality = EffectiveQos { gate_open: true, mbr: Rate::UNLIMITED, qfi: None, rqi: false };
+    for id in &pdr.qers {
+        let qer = rules.qer(*id).ok_or(failed)?;
+        let closed = if uplink { qer.gate.uplink_closed } else { qer.gate.downlink_closed };
+        quality.gate_open &= !closed;
+        quality.mbr = quality.mbr.min(qer.rate(uplink));
+        quality.qfi = quality.qfi.or(qer.qfi);
+        quality.rqi |= qer.rqi;
+    }
+    // a control plane without QERs may still say which QoS flow the packets are of
+    quality.qfi = quality.qfi.or(pdr.detection.qfi.filter(|_| !uplink));
+    for id in &pdr.urrs {
+        let urr = rules.urrs.iter().find(|urr| urr.id == *id).ok_or(failed)?;
+        quality.gate_open &= urr.quota_action() != Some(QuotaAction::Drop);
+    }
+    Ok(quality)
+}
+
+/// One rule per tunnel.
+fn uplinks(rules: &Rules, ue: SessionAddress) -> Result<Uplinks, Refused> {
+    let mut uplinks = Uplinks::new();
+    for pdr in in_order(rules) {
+        let Matching::Tunnel { end, flows, .. } = pdr.detection.matching else { continue };
+        let failed = Refused::rule(FailedRuleId::Pdr(pdr.id));
+        let teid = end.teid().ok_or(failed)?;
+        let far = rules.far(pdr.far).ok_or(failed)?;
+        let quality = quality(rules, pdr, true)?;
+        let forward = far.action.contains(ApplyAction::FORW);
+        let rule = UplinkRule { ue, flows, gate_open: quality.gate_open, forward, mbr: quality.mbr };
+        match uplinks.iter_mut().find(|(other, _)| *other == teid) {
+            None => uplinks.push((teid, rule)),
+            // they are treated alike, or the first of them leaves nothing to the later (`flows::needed`)
+            Some((_, first)) => first.flows |= flows,
+        }
+    }
+    Ok(uplinks)
+}
+
+pub(super) fn overlap(a: SessionAddress, b: SessionAddress) -> bool {
+    a.ipv4.is_some() && a.ipv4 == b.ipv4 || a.ipv6_prefix.is_some() && a.ipv6_prefix == b.ipv6_prefix
+}
+
+/// One rule per UE address. Without filters the first PDR for an address leaves nothing to the later.
+fn downlinks(rules: &Rules, session: u64) -> Result<Downlinks, Refused> {
+    let mut downlinks = Downlinks::new();
+    for pdr in in_order(rules) {
+        if pdr.detection.matching != Matching::Downlink {
+            continue;
+        }
+        // all of them must be right, those that are of no effect too
+        let downlink = downlink(rules, pdr, session)?;
+        match downlinks.iter().find(|first| overlap(first.ue, downlink.ue)) {
+            Some(first) if first.ue == downlink.ue => {}
+            Some(_) => return Err(Refused::rule(FailedRuleId::Pdr(pdr.id))),
+            None => downlinks.push(downlink),
+        }
+    }
+    Ok(downlinks)
+}
+
+/// The record of a PDR for packets from the data network.
+pub(super) fn downlink(rules: &Rules, pdr: &Pdr, session: u64) -> Result<DownlinkPlan, Refused> {
+    let far = rules.far(pdr.far).ok_or(Refused::rule(FailedRuleId::Pdr(pdr.id)))?;
+    let quality = quality(rules, pdr, false)?;
+    let action = match far.action {
+        action if action.contains(ApplyAction::FORW) => Action::Forward,
+        action if action.contains(ApplyAction::BUFF) => Action::Buffer { notify: action.contains(ApplyAction::NOCP) },
+        _ => Action::Drop,
+    };
+    if action == Action::Forward && far.tunnel.is_none() {
+        return match far.destination.is_some_and(|to| to != DestinationInterface::ACCESS) {
+            true => Err(Refused::rule(FailedRuleId::Far(far.id))),
+            false => Err(Error::conditional_missing(OuterHeaderCreation::ID).into()),
+        };
+    }
+    let rule = DownlinkRule {
+        session,
+        pdr: pdr.id,
+        qfi: quality.qfi,
+        rqi: quality.rqi,
+        gate_open: quality.gate_open,
+        action,
+        // while packets wait or are dropped there is no tunnel that an Error Indication or an end marker could be for
+        tunnel: far.tunnel.filter(|_| action == Action::Forward),
+        mbr: quality.mbr,
+    };
+    Ok(DownlinkPlan { ue: pdr.detection.ue, rule, far: far.id })
+}

@@ -1,0 +1,160 @@
+//! Whether the GTP-U peers of sessions are there (TS 23.007 20.3, TS 29.281 7.2): each is asked by an Echo Request now
+//! and then, and control planes are told which answers no more, and which answers again.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use vireo_types::{Duration, Instant};
+
+/// Peers that are watched at a time.
+const PEERS: usize = 65_536;
+/// Peers that are asked or given up in one go.
+const ASKED: usize = 128;
+
+/// The peers of all sessions.
+#[derive(Debug)]
+pub(super) struct PathMonitor {
+    /// How often a peer is asked; `None` = never.
+    every: Option<Duration>,
+    response_time: Duration,
+    attempts: u8,
+    peers: HashMap<IpAddr, PathState>,
+    sequence: u16,
+}
+
+#[derive(Debug)]
+struct PathState {
+    /// FARs that send there.
+    users: u64,
+    /// When it is asked next.
+    due: Instant,
+    /// Requests that are still to be sent while it is not answering.
+    asking: Option<u8>,
+    lost: bool,
+}
+
+/// What is to be done now.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct PathActions {
+    /// Peers to ask, with the sequence number.
+    pub(super) ask: Vec<(IpAddr, u16)>,
+    /// Peers that have just been lost.
+    pub(super) lost: Vec<IpAddr>,
+    /// Whether there is more to do at once.
+    pub(super) more: bool,
+}
+
+impl PathMonitor {
+    pub(super) fn new(every: Option<Duration>, response_time: Duration, attempts: u8) -> Self {
+        PathMonitor { every, response_time, attempts: attempts.max(1), peers: HashMap::new(), sequence: 0 }
+    }
+
+    /// The peers of a session change.
+    pub(super) fn change(&mut self, before: &[IpAddr], after: &[IpAddr], now: Instant) {
+        if self.every.is_none() {
+            return;
+        }
+        for peer in after {
+            let room = self.peers.len() < PEERS;
+            match self.peers.get_mut(peer) {
+                Some(path) => path.users += 1,
+                None if room => {
+                    self.peers.insert(*peer, PathState { users: 1, due: now, asking: None, lost: false });
+                }
+                None => {}
+            }
+        }
+        for peer in before {
+            if let Some(path) = self.peers.get_mut(peer) {
+                path.users -= 1;
+                if path.users == 0 {
+                    self.peers.remove(peer);
+                }
+            }
+        }
+    }
+
+    /// A peer has answered. Whether it was lost until now.
+    pub(super) fn answered(&mut self, peer: IpAddr, now: Instant) -> bool {
+        let (Some(every), Some(path)) = (self.every, self.peers.get_mut(&peer)) else { return false };
+        path.asking = None;
+        path.due = now + every;
+        std::mem::take(&mut path.lost)
+    }
+
+    /// To be called about once a second.
+    pub(super) fn due(&mut self, now: Instant) -> PathActions {
+        let mut due = PathActions::default();
+        let Some(every) = self.every else { return due };
+        let mut peers = self.peers.iter_mut().filter(|(_, path)| path.due <= now);
+        for (peer, path) in peers.by_ref().take(ASKED) {
+            let left = path.asking.unwrap_or(self.attempts);
+            if left == 0 {
+                path.asking = None;
+                path.due = now + every;
+                if !std::mem::replace(&mut path.lost, true) {
+                    due.lost.push(*peer);
+                }
+                continue;
+            }
+            path.asking = Some(left - 1);
+            path.due = now + self.response_time;
+            self.sequence = self.sequence.wrapping_add(1);
+            due.ask.push((*peer, self.sequence));
+        }
+        due.more = peers.next().is_some();
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 9));
+
+    fn at(seconds: u64) -> Instant {
+        Instant(1) + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_peer_that_does_not_answer_is_lost_once_and_found_again() {
+        let mut paths = PathMonitor::new(Some(Duration::from_secs(60)), Duration::from_secs(3), 3);
+        paths.change(&[], &[PEER, PEER], at(0));
+        let mut asked = vec![];
+        let mut lost = vec![];
+        for second in 0..200 {
+            let due = paths.due(at(second));
+            asked.extend(due.ask.iter().map(|_| second));
+            lost.extend(due.lost.iter().map(|_| second));
+        }
+        assert_eq!(asked, [0, 3, 6, 69, 72, 75, 138, 141, 144]);
+        assert_eq!(lost, [9]);
+        assert!(paths.answered(PEER, at(200)) && !paths.answered(PEER, at(201)));
+        assert_eq!(paths.due(at(260)), PathActions::default());
+        assert_eq!(paths.due(at(261)).ask.len(), 1);
+        // nobody's any more
+        paths.change(&[PEER], &[], at(262));
+        assert_eq!(paths.peers.len(), 1);
+        paths.change(&[PEER], &[], at(262));
+        assert!(paths.peers.is_empty() && !paths.answered(PEER, at(263)));
+    }
+
+    #[test]
+    fn many_are_asked_little_by_little() {
+        let mut paths = PathMonitor::new(Some(Duration::from_secs(60)), Duration::from_secs(3), 3);
+        let peers: Vec<IpAddr> = (0..300).map(|n| std::net::Ipv4Addr::from_bits(n).into()).collect();
+        paths.change(&[], &peers, at(0));
+        let mut turn = || {
+            let due = paths.due(at(1));
+            (due.ask.len(), due.more)
+        };
+        assert_eq!([turn(), turn(), turn(), turn()], [(128, true), (128, true), (44, false), (0, false)]);
+    }
+
+    #[test]
+    fn nobody_is_asked_unless_told() {
+        let mut paths = PathMonitor::new(None, Duration::from_secs(3), 3);
+        paths.change(&[], &[PEER], at(0));
+        assert_eq!((paths.due(at(100)), paths.peers.len()), (PathActions::default(), 0));
+    }
+}

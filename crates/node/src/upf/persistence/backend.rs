@@ -1,0 +1,355 @@
+//! The records of the UPF beside its N4 thread: a database, which has a thread of its own and ways there and back, or shared memory,
+//! which the N4 thread writes to by itself.
+
+use super::{COLLECTION, NODE, PersistentUpf, PreviousState, SharedRecordConfig, TransactionContext, WriterMode};
+use crate::config::StateWrite;
+use crate::database::{
+    BATCH, Database, DatabaseError, DatabaseJob, DatabaseOperation, OperationResult, RENEWED, read_all, renew,
+};
+use crate::metrics::{Metrics, StateFunction};
+use crate::shared_record::COLLECTION as COLLECTION_OF_ALL;
+use crate::state::{DurableRecords, RecordsConfig, SharedConfig};
+use crate::upf::state::{CapacityCheck, TablesAccess};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use std::io;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use vireo_datapath::Clock;
+use vireo_datapath::poll::Waker;
+use vireo_store::Version;
+use vireo_store::records::{Change, Codec, Name, Operations, RecordError, RecordStore, ShmRecords, StoredRecord};
+use vireo_store::region::LARGEST_RECORD;
+
+/// After how long a UPF that has taken the place of another looks again what control planes have committed of the one before.
+const AGAIN: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(8), Duration::from_secs(50)];
+/// How often it looks meanwhile whether it ends.
+const STEP: Duration = Duration::from_millis(100);
+/// What of a record in shared memory leads to it, at the most, and what sealing adds.
+const HEAD: usize = 64 + 64;
+/// How often it is said at the most that there is no room.
+const SAID: Duration = Duration::from_secs(60);
+/// What may wait for the database, and for the N4 thread.
+const WAITING: usize = 65_536;
+
+/// The records as they are found.
+pub(in crate::upf) struct OpenedStore {
+    records: Box<dyn RecordStore>,
+    way: WriterMode,
+    codec: Codec,
+    before: Option<PreviousState>,
+    /// Where records are shared with control planes: with whom, and where.
+    shared: Option<(SharedRecordConfig, RecordsConfig)>,
+    /// Where they are in shared memory.
+    room: Option<Arc<dyn CapacityCheck>>,
+}
+
+/// Looks what there is of the UPF at this address: several UPFs may share a database. So many sessions it has at the most.
+///
+/// # Errors
+///
+/// When the records cannot be had, or are something else.
+pub(in crate::upf) fn begin(
+    of: &DurableRecords,
+    (n4, sessions): (IpAddr, usize),
+    ntp: u32,
+) -> Result<OpenedStore, DatabaseError> {
+    let own: String = n4.to_string().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let own_key = format!("{COLLECTION}-{own}");
+    let (mut shared, mut room) = (None, None);
+    let (mut records, way, codec): (Box<dyn RecordStore>, WriterMode, Codec) = match of {
+        DurableRecords::Database(config) => {
+            config.prove_key()?;
+            let mut alone = config.clone();
+            alone.key = format!("{}-{own_key}", config.key);
+            let mut records = alone.open()?;
+            if config.scope.is_of_all() {
+                records = Box::new(SplitRecords { alone: records, shared: config.open()? });
+                shared = Some((SharedRecordConfig { own, format: config.of_octets() }, config.clone()));
+            }
+            let way = if config.write == StateWrite::NonBlocking { WriterMode::Behind } else { WriterMode::Shared };
+            (records, way, config.codec())
+        }
+        DurableRecords::Shared(config) => {
+            let config = SharedConfig { records: u32::try_from(sessions).unwrap_or(u32::MAX), ..config.clone() };
+            let records = config.open(&own_key)?;
+            room = Some(in_memory(records.clone()));
+            (config.sealed(records)?, WriterMode::Sole, Codec::default())
+        }
+    };
+    let before = super::look(&mut *records, codec, shared.as_ref().map(|(sharing, _)| sharing), ntp)?;
+    Ok(OpenedStore { records, way, codec, before, shared, room })
+}
+
+impl OpenedStore {
+    /// Octets that the record of a session may have, if there is a bound.
+    pub(in crate::upf) fn record_octets(&self) -> Option<usize> {
+        (self.way == WriterMode::Sole).then_some(LARGEST_RECORD - HEAD)
+    }
+
+    /// Who knows what room there is, where that may come to an end.
+    pub(in crate::upf) fn room(&self) -> Option<Arc<dyn CapacityCheck>> {
+        self.room.clone()
+    }
+}
+
+/// What room there is in shared memory.
+#[derive(Debug)]
+struct InMemory {
+    records: ShmRecords,
+    /// When it was last said that there was none: what is small may have room where what is large has none.
+    said: Mutex<Option<Instant>>,
+}
+
+/// The room of these records.
+pub(in crate::upf) fn in_memory(records: ShmRecords) -> Arc<dyn CapacityCheck> {
+    Arc::new(InMemory { records, said: Mutex::default() })
+}
+
+impl CapacityCheck for InMemory {
+    fn has(&self, octets: usize) -> bool {
+        let has = self.records.has_room(octets + HEAD);
+        if !has {
+            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            if said.is_some_and(|at| at.elapsed() < SAID) {
+                return has;
+            }
+            *said = Some(Instant::now());
+            tracing::warn!("changes of sessions are refused: the records have no room for more (see state.database)");
+        }
+        has
+    }
+}
+
+/// Records of two places: the UPF's own, and those of UEs that it shares.
+struct SplitRecords {
+    alone: Box<dyn RecordStore>,
+    shared: Box<dyn RecordStore>,
+}
+
+impl SplitRecords {
+    fn of(&mut self, is_shared: bool) -> &mut dyn RecordStore {
+        if is_shared { &mut *self.shared } else { &mut *self.alone }
+    }
+}
+
+fn is_shared(name: Name) -> bool {
+    name.collection == COLLECTION_OF_ALL
+}
+
+impl RecordStore for SplitRecords {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
+        let mut all: Vec<Option<StoredRecord>> = names.iter().map(|_| None).collect();
+        for side in [false, true] {
+            let at: Vec<usize> = (0..names.len()).filter(|at| is_shared(names[*at]) == side).collect();
+            let wanted: Vec<Name> = at.iter().map(|at| names[*at]).collect();
+            if !wanted.is_empty() {
+                let found = self.of(side).load(&wanted)?;
+                at.into_iter().zip(found).for_each(|(at, found)| all[at] = found);
+            }
+        }
+        Ok(all)
+    }
+
+    fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+        // Each has its answer: this one is nobody's.
+        let mut all: Vec<_> = changes.iter().map(|_| Err(RecordError::Conflict)).collect();
+        for side in [false, true] {
+            let at: Vec<usize> = (0..changes.len()).filter(|at| is_shared(changes[*at].0) == side).collect();
+            let wanted: Vec<(Name, Change<'_>)> = at.iter().map(|at| changes[*at]).collect();
+            if !wanted.is_empty() {
+                let done = self.of(side).change(&wanted);
+                at.into_iter().zip(done).for_each(|(at, done)| all[at] = done);
+            }
+        }
+        all
+    }
+
+    fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        self.of(collection == COLLECTION_OF_ALL).list_ids(collection)
+    }
+
+    fn operations(&self) -> Operations {
+        let (alone, shared) = (self.alone.operations(), self.shared.operations());
+        Operations {
+            reads: alone.reads + shared.reads,
+            writes: alone.writes + shared.writes,
+            removals: alone.removals + shared.removals,
+            round_trips: alone.round_trips + shared.round_trips,
+        }
+    }
+}
+
+/// Looks at the shared records once more when what was on its way to them is there.
+fn look_again(of: &RecordsConfig, stop: &AtomicBool, mut say: impl FnMut(Name, OperationResult)) {
+    for after in AGAIN {
+        let end = Instant::now() + after;
+        while Instant::now() < end {
+            if stop.load(Ordering::SeqCst) {
+                return;
+            }
+            std::thread::sleep(STEP);
+        }
+        let mut records = match of.open() {
+            Ok(records) => records,
+            Err(_) => continue,
+        };
+        let looked = read_all(&mut *records, COLLECTION_OF_ALL, |id, found| {
+            say(Name { collection: COLLECTION_OF_ALL, id }, OperationResult::Loaded(Ok(Some(found))));
+            Ok(())
+        });
+        if let Err(error) = looked {
+            tracing::warn!(%error, "the records of UEs are looked at later");
+        }
+    }
+}
+
+/// The transactions that are under way, with the way to the records.
+#[derive(Debug)]
+pub(in crate::upf) struct PersistenceBackend {
+    pub(in crate::upf) stored: PersistentUpf,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Thread { jobs: Sender<DatabaseJob>, done: Receiver<(Name, OperationResult)>, stop: Arc<AtomicBool> },
+    Here(ShmBackend),
+}
+
+/// Records that the N4 thread writes to by itself.
+struct ShmBackend {
+    records: Box<dyn RecordStore>,
+    metrics: Arc<Metrics>,
+    /// When it was written last what the UPF is to its peers.
+    renewed: Instant,
+}
+
+impl std::fmt::Debug for ShmBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Here").finish_non_exhaustive()
+    }
+}
+
+impl ShmBackend {
+    fn work(&mut self, job: &DatabaseJob) -> OperationResult {
+        let begun = Instant::now();
+        let change = match &job.what {
+            DatabaseOperation::Load => None,
+            DatabaseOperation::Commit { expected, octets } => Some(Change::Commit { expected: *expected, octets }),
+            DatabaseOperation::Remove { expected } => Some(Change::Remove { expected: *expected }),
+            // Records that nobody shares are wholes.
+            DatabaseOperation::Put { .. } | DatabaseOperation::Parts { .. } => {
+                return OperationResult::Changed(Err(RecordError::NotARecord));
+            }
+        };
+        let done = match change {
+            None => OperationResult::Loaded(self.records.load(&[job.name]).map(|mut found| found.pop().flatten())),
+            Some(change) => OperationResult::Changed(self.records.change(&[(job.name, change)]).remove(0)),
+        };
+        self.metrics.state_operation(StateFunction::Upf, job.kind, job.what.operation(), begun.elapsed());
+        done
+    }
+
+    /// Does all that is asked.
+    fn ask<P: TablesAccess>(&mut self, stored: &mut PersistentUpf, on: &mut TransactionContext<'_, P>) {
+        while let Some(job) = stored.jobs().pop_front() {
+            let done = self.work(&job);
+            stored.answered(on, job.name, done);
+        }
+    }
+
+    /// What could not be done is tried again, and what the UPF is to its peers is written again, when it is time.
+    fn on_time<P: TablesAccess>(&mut self, stored: &mut PersistentUpf, on: &mut TransactionContext<'_, P>) {
+        stored.try_again(on);
+        if self.renewed.elapsed() >= RENEWED {
+            self.renewed = Instant::now();
+            renew(&mut *self.records, NODE);
+        }
+        self.ask(stored, on);
+    }
+}
+
+impl PersistenceBackend {
+    /// Begins, and lets the UPF go on with what was found. A database has a thread, which wakes that of N4.
+    pub(in crate::upf) fn start<P: TablesAccess>(
+        begun: OpenedStore,
+        metrics: Arc<Metrics>,
+        (wake, clock): (Waker, Clock),
+        on: &mut TransactionContext<'_, P>,
+    ) -> io::Result<Self> {
+        let OpenedStore { records, way, codec, before, shared, .. } = begun;
+        let sharing = shared.as_ref().map(|(sharing, _)| sharing.clone());
+        let place = if way == WriterMode::Sole {
+            Place::Here(ShmBackend { records, metrics, renewed: Instant::now() })
+        } else {
+            let (jobs, waiting) = bounded(WAITING);
+            let (results, done) = bounded(WAITING);
+            let stop = Arc::new(AtomicBool::new(false));
+            let function = StateFunction::Upf;
+            let (node, ended) = (NODE, Arc::clone(&stop));
+            let database = Database { records, codec, jobs: waiting, metrics, stop: ended, function, node };
+            let say = move |name, done| {
+                // The thread is gone when the UPF stops.
+                let _ = results.send((name, done));
+                wake.wake();
+            };
+            if let Some((_, of)) = shared.filter(|_| before.is_some()) {
+                let (say, stop) = (say.clone(), Arc::clone(&stop));
+                let thread = std::thread::Builder::new().name("upf-late".to_owned());
+                thread.spawn(move || look_again(&of, &stop, say))?;
+            }
+            let thread = std::thread::Builder::new().name("upf-database".to_owned());
+            thread.spawn(move || database.run(say, || clock.now()))?;
+            Place::Thread { jobs, done, stop }
+        };
+        let mut keeper = PersistenceBackend { stored: PersistentUpf::new(way, codec, sharing), place };
+        keeper.stored.begin(on, before);
+        Ok(keeper)
+    }
+
+    /// Takes what the database has answered, some at a time, and asks what is to be asked. Whether there is more.
+    pub(in crate::upf) fn turn<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>) -> bool {
+        if let Place::Thread { done, .. } = &self.place {
+            for (name, done) in done.try_iter().take(BATCH) {
+                self.stored.answered(on, name, done);
+            }
+        }
+        self.ask(on);
+        matches!(&self.place, Place::Thread { done, .. } if !done.is_empty())
+    }
+
+    /// Asks what there is room for; the rest waits for answers, which wake the thread. Shared memory answers at once.
+    pub(in crate::upf) fn ask<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>) {
+        let PersistenceBackend { stored, place } = self;
+        match place {
+            Place::Here(here) => here.ask(stored, on),
+            Place::Thread { jobs: to, .. } => {
+                let jobs = stored.jobs();
+                while let Some(job) = jobs.pop_front() {
+                    if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) = to.try_send(job) {
+                        jobs.push_front(job);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// To be called once a second.
+    pub(in crate::upf) fn on_time<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>) {
+        self.stored.renew(on);
+        if let Place::Here(here) = &mut self.place {
+            here.on_time(&mut self.stored, on);
+        }
+    }
+}
+
+impl Drop for PersistenceBackend {
+    fn drop(&mut self) {
+        if let Place::Thread { stop, .. } = &self.place {
+            stop.store(true, Ordering::SeqCst);
+        }
+    }
+}

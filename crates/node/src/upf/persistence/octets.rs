@@ -1,0 +1,139 @@
+//! How what a session consists of is written in its record: PFCP's elements as on the wire, lists as lists. Where people read it (JSON)
+//! octets are hexadecimal, and elements are told by name and in words as well, which nobody reads back.
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use std::fmt::Debug;
+use vireo_wire::pfcp::Element;
+
+/// Octets; where people read them, hexadecimal.
+pub(in crate::upf) mod hexadecimal {
+    use super::*;
+
+    pub(in crate::upf) fn serialize<S: Serializer>(octets: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        if !to.is_human_readable() {
+            return serde_bytes::serialize(octets, to);
+        }
+        to.serialize_str(&hex::encode(octets))
+    }
+
+    pub(in crate::upf) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        if !from.is_human_readable() {
+            return serde_bytes::deserialize(from);
+        }
+        hex::decode(&*Cow::<'de, str>::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+/// An element as it is written: its content, and for people what it is.
+struct StoredElement(Vec<u8>);
+
+/// As people read it.
+#[derive(Serialize, Deserialize)]
+struct Readable<'a> {
+    /// Which element.
+    #[serde(borrow)]
+    ie: Cow<'a, str>,
+    /// What it says.
+    says: Cow<'a, str>,
+    /// Its content, which is what counts.
+    #[serde(with = "hexadecimal")]
+    octets: Vec<u8>,
+}
+
+/// An element that is to be written.
+struct ElementRef<'a, E>(&'a E);
+
+impl<E: Element + Debug> Serialize for ElementRef<'_, E> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut octets = Vec::new();
+        self.0.encode(&mut octets);
+        if !to.is_human_readable() {
+            return serde_bytes::serialize(&octets, to);
+        }
+        let name = std::any::type_name::<E>();
+        let ie = name.rsplit("::").next().unwrap_or(name).into();
+        Readable { ie, says: format!("{:?}", self.0).into(), octets }.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for StoredElement {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        if !from.is_human_readable() {
+            return serde_bytes::deserialize(from).map(StoredElement);
+        }
+        Readable::deserialize(from).map(|readable| StoredElement(readable.octets))
+    }
+}
+
+impl StoredElement {
+    fn read<E: Element, F: Error>(&self) -> Result<E, F> {
+        E::decode(&self.0).map_err(|_| F::custom(format_args!("no element of type {}", E::ID)))
+    }
+}
+
+/// An element of PFCP.
+pub(in crate::upf) mod element {
+    use super::*;
+
+    pub(in crate::upf) fn serialize<E: Element + Debug, S: Serializer>(element: &E, to: S) -> Result<S::Ok, S::Error> {
+        ElementRef(element).serialize(to)
+    }
+
+    pub(in crate::upf) fn deserialize<'de, E: Element, D: Deserializer<'de>>(from: D) -> Result<E, D::Error> {
+        StoredElement::deserialize(from)?.read()
+    }
+}
+
+/// An element that may be missing.
+pub(in crate::upf) mod optional {
+    use super::*;
+
+    pub(in crate::upf) fn serialize<E: Element + Debug, S: Serializer>(
+        element: &Option<E>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        elements::serialize(element.as_slice(), to)
+    }
+
+    pub(in crate::upf) fn deserialize<'de, E: Element, D: Deserializer<'de>>(from: D) -> Result<Option<E>, D::Error> {
+        elements::deserialize(from).map(|elements: Vec<E>| elements.into_iter().next())
+    }
+}
+
+/// Several elements of a type.
+pub(in crate::upf) mod elements {
+    use super::*;
+
+    pub(in crate::upf) fn serialize<E: Element + Debug, S: Serializer>(
+        elements: &[E],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_seq(elements.iter().map(ElementRef))
+    }
+
+    pub(in crate::upf) fn deserialize<'de, E: Element, D: Deserializer<'de>>(from: D) -> Result<Vec<E>, D::Error> {
+        Vec::<StoredElement>::deserialize(from)?.iter().map(StoredElement::read).collect()
+    }
+}
+
+/// A list that has room for some where it lies.
+pub(in crate::upf) mod list {
+    use super::*;
+    use smallvec::{Array, SmallVec};
+
+    pub(in crate::upf) fn serialize<A: Array, S: Serializer>(list: &SmallVec<A>, to: S) -> Result<S::Ok, S::Error>
+    where
+        A::Item: Serialize,
+    {
+        to.collect_seq(list)
+    }
+
+    pub(in crate::upf) fn deserialize<'de, A: Array, D: Deserializer<'de>>(from: D) -> Result<SmallVec<A>, D::Error>
+    where
+        A::Item: Deserialize<'de>,
+    {
+        Vec::deserialize(from).map(SmallVec::from_iter)
+    }
+}

@@ -1,0 +1,340 @@
+//! What of the state machine outlives it in a database: sessions, and what the UPF is to its peers. The next life goes on with it, to
+//! control planes the same UPF (TS 23.527 4.2): they see no other Recovery Time Stamp.
+
+use super::supervision::Supervision;
+use super::{Association, SessionHolder, TablesAccess, Timestamps, Upf};
+use crate::upf::exchange::{Answered, Outgoing};
+use crate::upf::persistence::{element, elements};
+use crate::upf::session::Session;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+use tracing::warn;
+use vireo_datapath::Use;
+use vireo_wire::pfcp::*;
+
+/// What the node's record begins with: another one is of a release that has other fields.
+const FORMAT: u8 = 3;
+/// Before control planes were asked for signs of life.
+const FORMAT_UNSUPERVISED: u8 = 2;
+/// Before lives were counted.
+const FORMAT_WITHOUT_LIFE: u8 = 1;
+
+/// What is other than it is written.
+#[derive(Debug, Default)]
+pub(in super::super) struct DirtyState {
+    /// Sessions that have changed, come or gone; some more than once.
+    pub(in super::super) sessions: Vec<u64>,
+    /// Associations.
+    pub(in super::super) node: bool,
+}
+
+/// What the UPF is to its peers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in super::super) struct Node {
+    /// Which life of it this is, from 0 on.
+    life: u32,
+    /// Its Recovery Time Stamp.
+    recovery: u32,
+    associations: Vec<StoredAssociation>,
+}
+
+/// An association.
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredAssociation {
+    #[serde(with = "element")]
+    node: NodeId,
+    address: SocketAddr,
+    hosts: Vec<IpAddr>,
+    recovery: u32,
+    holder: Option<StoredHolder>,
+    /// Whether it has ever answered a heartbeat of the UPF.
+    answers: bool,
+}
+
+/// An association, as it was written before control planes were asked for signs of life.
+#[derive(Debug, Serialize, Deserialize)]
+struct Unsupervised {
+    #[serde(with = "element")]
+    node: NodeId,
+    address: SocketAddr,
+    hosts: Vec<IpAddr>,
+    recovery: u32,
+    holder: Option<StoredHolder>,
+}
+
+impl From<Unsupervised> for StoredAssociation {
+    fn from(before: Unsupervised) -> Self {
+        let Unsupervised { node, address, hosts, recovery, holder } = before;
+        StoredAssociation { node, address, hosts, recovery, holder, answers: false }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredHolder {
+    address: IpAddr,
+    #[serde(with = "elements")]
+    from: Vec<CpPfcpEntityIpAddress>,
+}
+
+impl Node {
+    /// Of what is written.
+    pub(in super::super) fn decode(octets: &[u8]) -> Option<Self> {
+        match octets.split_first()? {
+            (&FORMAT, octets) => postcard::from_bytes(octets).ok(),
+            (&FORMAT_UNSUPERVISED, octets) => {
+                let (life, recovery, associations) =
+                    postcard::from_bytes::<(u32, u32, Vec<Unsupervised>)>(octets).ok()?;
+                Some(Node {
+                    life,
+                    recovery,
+                    associations: associations.into_iter().map(StoredAssociation::from).collect(),
+                })
+            }
+            (&FORMAT_WITHOUT_LIFE, octets) => {
+                let (recovery, associations) = postcard::from_bytes::<(u32, Vec<Unsupervised>)>(octets).ok()?;
+                Some(Node {
+                    life: 0,
+                    recovery,
+                    associations: associations.into_iter().map(StoredAssociation::from).collect(),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// As it is written.
+    pub(in super::super) fn encode(&self) -> Option<Vec<u8>> {
+        postcard::to_extend(self, vec![FORMAT]).ok()
+    }
+
+    /// The next life begins with it.
+    pub(in super::super) fn after_restart(self) -> Self {
+        Node { life: self.life.wrapping_add(1), ..self }
+    }
+}
+
+/// A session that was written, with its SEID and the request about it that was answered last.
+pub(in super::super) type Written = (u64, Box<Session>, Option<Answered>);
+
+impl Upf {
+    /// It is asked what has changed, from now on.
+    pub(in super::super) fn note_changes(&mut self) {
+        self.changed = Some(DirtyState::default());
+    }
+
+    /// What has changed since this was asked last.
+    pub(in super::super) fn take_changed(&mut self) -> DirtyState {
+        self.changed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    pub(super) fn note(&mut self, seid: u64) {
+        self.changed.iter_mut().for_each(|changed| changed.sessions.push(seid));
+    }
+
+    pub(super) fn note_node(&mut self) {
+        self.changed.iter_mut().for_each(|changed| changed.node = true);
+    }
+
+    /// Goes on with what was written. What cannot be had any more is as if it had changed.
+    pub(in super::super) fn go_on(
+        &mut self,
+        node: Node,
+        mut sessions: Vec<Written>,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
+    ) {
+        (self.settings.started, self.life) = (node.recovery, node.life);
+        plane.change(|tables, _| tables.begin_life(node.life));
+        let highest = sessions.iter().map(|(seid, ..)| *seid as u32).max().unwrap_or(0);
+        self.seids.go_on_after(highest.into());
+        for StoredAssociation { node, address, hosts, recovery, holder, answers } in node.associations {
+            for host in &hosts {
+                plane.change(|tables, _| tables.set_peer(*host, Use::ControlPlane, true));
+            }
+            let holder = holder.map(|StoredHolder { address, from }| SessionHolder { address, from });
+            let mut supervision = Supervision::new(now.instant);
+            supervision.answers = answers;
+            let hosts = hosts.into();
+            let (used, contest) = (false, None);
+            self.associations
+                .insert(node, Association { address, hosts, recovery, holder, used, supervision, contest });
+        }
+        let chosen: Vec<_> = sessions.iter().filter_map(|(_, session, _)| session.chosen).collect();
+        self.addresses.given(&chosen);
+        // in this order tunnels lead to their records as they did
+        sessions.sort_by_key(|(_, session, _)| session.first_teid());
+        for (seid, session, answered) in sessions {
+            if !self.associations.contains_key(&session.node) || !self.restore(seid, session, now, plane) {
+                self.note(seid);
+                continue;
+            }
+            answered.into_iter().for_each(|answered| self.responses.restore(answered, now.instant));
+        }
+    }
+
+    /// Sets a session up again; whether it could be.
+    fn restore(
+        &mut self,
+        seid: u64,
+        mut session: Box<Session>,
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
+    ) -> bool {
+        session.worker = self.slices.known(session.worker);
+        if let Err(refused) = session.install(seid, &self.settings, &mut self.addresses, plane) {
+            warn!("a session that was here before cannot be had any more: {:?}", refused.error);
+            return false;
+        }
+        self.enter(seid, session, now);
+        true
+    }
+
+    /// Goes by what was loaded of a session, which is set up again if it is not there.
+    pub(in super::super) fn adopt(&mut self, written: Written, now: Timestamps, plane: &mut impl TablesAccess) {
+        let (seid, session, answered) = written;
+        if !self.sessions.contains_key(&seid) {
+            if self.associations.contains_key(&session.node) && self.restore(seid, session, now, plane) {
+                answered.into_iter().for_each(|answered| self.responses.restore(answered, now.instant));
+            }
+            return;
+        }
+        if self.sessions.change(&seid, |own| own.adopt(*session)) == Some(false) {
+            warn!("a session's record says other than its packets go by, which is what holds: who else writes there?");
+        }
+    }
+
+    /// What is written of the associations.
+    pub(in super::super) fn encode_node(&self) -> Option<Vec<u8>> {
+        let known = |(node, association): (&NodeId, &Association)| {
+            let Association { address, hosts, recovery, holder, supervision, .. } = association;
+            let holder = holder.as_ref();
+            let holder =
+                holder.map(|SessionHolder { address, from }| StoredHolder { address: *address, from: from.clone() });
+            let (address, hosts, recovery, answers) = (*address, hosts.to_vec(), *recovery, supervision.answers);
+            StoredAssociation { node: node.clone(), address, hosts, recovery, holder, answers }
+        };
+        let associations = self.associations.iter().map(known).collect();
+        Node { life: self.life, recovery: self.settings.started, associations }.encode()
+    }
+
+    /// The first life of a UPF that has records begins.
+    pub(in super::super) fn begin(&mut self, plane: &mut impl TablesAccess) {
+        plane.change(|tables, _| tables.begin_life(self.life));
+    }
+
+    /// A SEID that no session has, for the next one.
+    pub(in super::super) fn reserve(&mut self) -> u64 {
+        self.seids.draw(|seid| self.sessions.contains_key(&seid))
+    }
+
+    /// The next session has this SEID, which was reserved.
+    pub(in super::super) fn give(&mut self, seid: u64) {
+        self.reserved = Some(seid);
+    }
+
+    /// Whether this very request was answered.
+    pub(in super::super) fn has_answered(
+        &self,
+        from: SocketAddr,
+        sequence: u32,
+        datagram: &[u8],
+        now: Timestamps,
+    ) -> bool {
+        self.responses.find(self.asker(from), sequence, datagram, now.instant).is_some()
+    }
+
+    /// The answer to the request of this number.
+    pub(in super::super) fn answered(&self, from: SocketAddr, sequence: u32) -> Option<Answered> {
+        self.responses.answered(self.asker(from), sequence)
+    }
+
+    /// Has a session no more, and nobody knows.
+    #[cfg(test)]
+    pub(in super::super) fn forget(&mut self, seid: u64, plane: &mut impl TablesAccess) {
+        self.remove(seid, plane);
+        self.take_changed();
+    }
+
+    /// A session has no room where it is to be kept. Nobody was told of it: it is gone again, and the answer that waits among these says
+    /// that it cannot be had.
+    pub(in super::super) fn take_back(
+        &mut self,
+        seid: u64,
+        (from, sequence): (SocketAddr, u32),
+        plane: &mut impl TablesAccess,
+        out: &mut Outgoing,
+    ) {
+        self.remove(seid, plane);
+        let asked = |datagram: &[u8]| {
+            let message = Message::new(datagram).ok().filter(|message| message.sequence() == sequence)?;
+            let is_it = message.message_type() == MessageType::SESSION_ESTABLISHMENT_RESPONSE;
+            is_it.then(|| message.seid())
+        };
+        let answer =
+            out.iter_mut().filter(|(to, _)| *to == from).find_map(|(_, octets)| Some((asked(octets)?, octets)));
+        let Some((cp_seid, octets)) = answer else { return };
+        let error = Error { cause: Cause::NO_RESOURCES, offending_ie: None };
+        let (response, mut refusal) =
+            (SessionEstablishmentResponse::rejected(self.settings.address.into(), error), Vec::new());
+        if response.emit(&mut refusal, cp_seid, sequence).is_ok() {
+            self.responses.replace(self.asker(from), sequence, &refusal);
+            *octets = refusal;
+            self.stats.accepted = self.stats.accepted.saturating_sub(1);
+            (self.stats.rejected, self.stats.no_room) = (self.stats.rejected + 1, self.stats.no_room + 1);
+        }
+    }
+
+    /// Answers a request about a session that it is not carried out.
+    pub(in super::super) fn refuse(&mut self, from: SocketAddr, datagram: &[u8], cause: Cause, out: &mut Outgoing) {
+        let Ok(message) = Message::new(datagram) else { return };
+        let (sequence, mut answer) = (message.sequence(), Vec::new());
+        let cp_seid = self.sessions.get(&message.seid()).map_or(0, |session| session.cp.seid);
+        let written = match message.message_type() {
+            MessageType::SESSION_ESTABLISHMENT_REQUEST => {
+                let cp_seid = message.get::<FSeid>().ok().flatten().map_or(0, |f_seid| f_seid.seid);
+                let error = Error { cause, offending_ie: None };
+                let response = SessionEstablishmentResponse::rejected(self.settings.address.into(), error);
+                response.emit(&mut answer, cp_seid, sequence)
+            }
+            MessageType::SESSION_MODIFICATION_REQUEST => {
+                SessionModificationResponse::new(cause).emit(&mut answer, cp_seid, sequence)
+            }
+            MessageType::SESSION_DELETION_REQUEST => {
+                SessionDeletionResponse::new(cause).emit(&mut answer, cp_seid, sequence)
+            }
+            _ => return,
+        };
+        if written.is_ok() {
+            self.stats.rejected += 1;
+            out.push((from, answer));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a release has written that counted no lives is gone on with.
+    #[test]
+    fn lives_are_counted_from_what_is_there() {
+        let known = |n: u8| Unsupervised {
+            node: NodeId::from(IpAddr::from([192, 0, 2, n])),
+            address: ([192, 0, 2, n], 8805).into(),
+            hosts: vec![[192, 0, 2, n].into()],
+            recovery: n.into(),
+            holder: None,
+        };
+        let all = || vec![known(1), known(2)];
+        let earlier = postcard::to_extend(&(7_u32, all()), vec![FORMAT_WITHOUT_LIFE]).expect("octets");
+        let node = Node::decode(&earlier).expect("it is known").after_restart();
+        assert_eq!((node.life, node.recovery, node.associations.len()), (1, 7, 2));
+        let earlier = postcard::to_extend(&(4_u32, 7_u32, all()), vec![FORMAT_UNSUPERVISED]).expect("octets");
+        let node = Node::decode(&earlier).expect("it is known").after_restart();
+        assert_eq!((node.life, node.recovery, node.associations[1].recovery), (5, 7, 2));
+        let node = Node { life: 1, associations: vec![], ..node };
+        let next = Node::decode(&node.encode().expect("octets")).expect("it is known").after_restart();
+        assert_eq!((next.life, next.recovery, next.associations.len()), (2, 7, 0));
+        assert!(Node::decode(&[9, 7, 0]).is_none() && Node::decode(&[]).is_none());
+    }
+}

@@ -1,0 +1,28 @@
+//! Records that a transaction or time brings back.
+
+use super::*;
+
+/// A session whose record another life has left, and which is not in memory, is set up when it is asked for.
+#[test]
+fn a_record_is_enough_for_a_transaction() {
+    let mut world = World::new();
+    let (seid, teid) = world.establish(&request());
+    let Bench { upf, plane, .. } = &mut world.bench;
+    upf.forget(seid, plane);
+    assert_eq!(world.bench.upf.sessions(), 0);
+    assert_eq!(world.modify(seid, &forward(RAN_TEID)).cause, Cause::REQUEST_ACCEPTED);
+    world.passes(teid);
+}
+
+/// Records that nobody changes are committed again in time.
+#[test]
+fn records_live_on() {
+    let mut world = World::new();
+    let (seid, _) = world.establish(&request());
+    let name = Name { collection: "upf", id: seid };
+    let version = |world: &mut World| world.records.load(&[name]).expect("it answers")[0].as_ref().map(|f| f.version);
+    let before = version(&mut world);
+    world.with(|stored, on| stored.renew(on));
+    assert_eq!(world.work(), vec![]);
+    assert!(version(&mut world) > before);
+}

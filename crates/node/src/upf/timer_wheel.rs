@@ -1,0 +1,144 @@
+//! When sessions are to be looked at next because something of theirs happens by time: a wheel of seconds.
+
+/// Slots: seconds that an entry may lie ahead. One that is due later is put into the last and then again.
+const SLOTS: usize = 4096;
+
+/// Sessions by the second in which they are looked at. Each has one entry that counts, which it knows itself
+/// ([`TimerDue`]); what it is due earlier makes another, later leaves the one there is, and an entry that does not count any
+/// more is passed over.
+#[derive(Debug)]
+pub(super) struct TimerWheel {
+    slots: Vec<Vec<u64>>,
+    /// The second that is next.
+    next: u64,
+    /// Taken out and not handled yet, of the second before.
+    taken: Vec<u64>,
+}
+
+/// When a session is looked at next, in seconds of the datapath's clock; 0 = never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct TimerDue(u64);
+
+impl TimerWheel {
+    pub(super) fn new() -> Self {
+        TimerWheel { slots: vec![vec![]; SLOTS], next: 0, taken: vec![] }
+    }
+
+    /// The session is to be looked at in so many seconds, not at once. `now` is in seconds of the datapath's clock.
+    pub(super) fn arm(&mut self, session: u64, look: &mut TimerDue, now: u64, after: u32) {
+        self.begin(now);
+        let at = now.max(self.next - 1) + u64::from(after).clamp(1, SLOTS as u64 - 1);
+        if look.0 == 0 || at < look.0 {
+            look.0 = at;
+            self.slots[at as usize % SLOTS].push(session);
+        }
+    }
+
+    /// Whether there is more to take at once.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.taken.is_empty()
+    }
+
+    fn begin(&mut self, now: u64) {
+        if self.next == 0 {
+            self.next = now + 1;
+        }
+    }
+
+    /// A session whose turn it is by now, if its entry counts: `look` gives what the session knows of it, which the
+    /// caller then forgets ([`TimerDue::default`]). No more than `entries` are gone through, of which these are taken off.
+    pub(super) fn take(
+        &mut self,
+        now: u64,
+        entries: &mut usize,
+        look: impl Fn(u64) -> Option<TimerDue>,
+    ) -> Option<u64> {
+        self.begin(now);
+        loop {
+            while *entries > 0
+                && let Some(session) = self.taken.pop()
+            {
+                *entries -= 1;
+                // due in the past or now; later ones of the same session lie in other slots
+                if look(session).is_some_and(|look| look.0 != 0 && look.0 < self.next) {
+                    return Some(session);
+                }
+            }
+            if *entries == 0 || self.next > now {
+                return None;
+            }
+            let slot = self.next as usize % SLOTS;
+            // all of `taken` is gone; what a rush needed is given back
+            std::mem::swap(&mut self.taken, &mut self.slots[slot]);
+            self.slots[slot].shrink_to(64);
+            self.next += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// What is taken second by second from `from` to `to`.
+    fn run(looks: &mut TimerWheel, known: &mut HashMap<u64, TimerDue>, from: u64, to: u64) -> Vec<(u64, u64)> {
+        let mut all = vec![];
+        for now in from..=to {
+            while let Some(session) = looks.take(now, &mut usize::MAX.clone(), |n| known.get(&n).copied()) {
+                known.insert(session, TimerDue::default());
+                all.push((now, session));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_session_is_looked_at_once_and_in_its_second() {
+        let (mut looks, mut known) = (TimerWheel::new(), HashMap::new());
+        for (session, after) in [(1, 5), (2, 0), (3, 5), (4, 100_000)] {
+            let mut look = TimerDue::default();
+            looks.arm(session, &mut look, 1_000, after);
+            known.insert(session, look);
+        }
+        // earlier counts, later does not
+        looks.arm(1, known.get_mut(&1).expect("there"), 1_000, 3);
+        looks.arm(1, known.get_mut(&1).expect("there"), 1_000, 9);
+        known.remove(&3);
+        let last = 1_000 + SLOTS as u64 - 1;
+        assert_eq!(run(&mut looks, &mut known, 1_000, 6_000), [(1_001, 2), (1_003, 1), (last, 4)]);
+        assert!(looks.slots.iter().all(Vec::is_empty), "nothing is left behind");
+    }
+
+    #[test]
+    fn what_does_not_count_any_more_is_passed_over_little_by_little() {
+        let mut looks = TimerWheel::new();
+        for session in 1..=10 {
+            looks.arm(session, &mut TimerDue::default(), 50, 1);
+        }
+        let (mut turns, mut seen) = (0, 0);
+        let of_last = |session: u64| (session == 1).then_some(TimerDue(51));
+        while seen == 0 {
+            let mut entries = 3;
+            seen += usize::from(looks.take(51, &mut entries, of_last).is_some());
+            turns += 1;
+            assert!(seen == 1 || (entries == 0 && looks.is_behind()));
+        }
+        assert_eq!((turns, looks.is_behind()), (4, false), "nine are of sessions that are gone");
+    }
+
+    #[test]
+    fn seconds_that_were_slept_through_are_made_up_for() {
+        let (mut looks, mut known) = (TimerWheel::new(), HashMap::new());
+        for session in 1..=9 {
+            let mut look = TimerDue::default();
+            looks.arm(session, &mut look, 50, session as u32);
+            known.insert(session, look);
+        }
+        assert_eq!(run(&mut looks, &mut known, 20_000, 20_000).len(), 9);
+        let mut look = TimerDue::default();
+        looks.arm(1, &mut look, 20_000, 1);
+        known.insert(1, look);
+        assert_eq!(run(&mut looks, &mut known, 20_000, 20_005), [(20_001, 1)]);
+    }
+}

@@ -1,0 +1,126 @@
+//! Several UEs of an NF's queue in one go, where contexts are in a database: what it has of them is read in one question, their events
+//! are carried out one after the other, and what these have left is stored in one question. Each UE's is a commit of its own, after which
+//! its effects leave; a worker that dies in between leaves of each UE what it would have left of one (DESIGN decisions 3 and 4).
+
+use super::contexts::PendingCommit;
+use super::{EventOutcome, IN_A_ROW, NfWorker, not_carried_out, region_layout};
+use crate::metrics::Transaction;
+use crate::worker::event_message::EventMessage;
+use std::time::Instant;
+use vireo_store::region::{Packet, Slot};
+
+/// UEs in one go, at the most.
+const GROUP: usize = 32;
+
+/// What an event has left that is not stored yet.
+struct BatchEntry {
+    slot: Slot,
+    packet: Packet,
+    transaction: Transaction,
+    ended: bool,
+}
+
+impl NfWorker {
+    /// Takes the UEs that wait in an NF's queue and does all that waits for them. Returns how many events and ended procedures that were.
+    pub(super) fn serve_batch(&mut self, nf: usize) -> (u64, u64) {
+        let queue = &self.queues[nf];
+        let taken: Vec<_> = std::iter::from_fn(|| queue.take(&self.worker)).take(GROUP).collect();
+        let slots: Vec<Slot> = taken.iter().filter_map(|taken| self.region.slot_at(taken.item as u32)).collect();
+        let mut open: Vec<(Slot, Packet)> =
+            slots.into_iter().filter_map(|slot| Some((slot, self.first(slot)?))).collect();
+        let (mut events, mut procedures, mut rounds) = (0, 0, 0);
+        while !open.is_empty() {
+            events += open.len() as u64;
+            procedures += self.carry_out_all(nf, &open);
+            open = open.iter().filter_map(|(slot, _)| Some((*slot, self.worker.finish(*slot)?))).collect();
+            rounds += 1;
+            if rounds % IN_A_ROW == 0 {
+                self.bump_heartbeat(Instant::now());
+                let queue = &self.queues[nf];
+                open.retain(|(slot, _)| queue.push(slot.number().into()).is_err());
+            }
+        }
+        for taken in taken {
+            self.queues[nf].acknowledge(&self.worker, taken);
+        }
+        (events, procedures)
+    }
+
+    /// An event of each of these UEs. How many procedures ended by them.
+    fn carry_out_all(&mut self, nf: usize, open: &[(Slot, Packet)]) -> u64 {
+        if let [(slot, packet)] = open {
+            return self.retry_single(nf, *slot, *packet);
+        }
+        self.contexts.foresee(&self.region, open.iter().map(|(slot, _)| *slot));
+        let (mut waiting, mut commits, mut again, mut procedures) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for (slot, packet) in open {
+            self.bump_heartbeat(Instant::now());
+            self.publish_serving(region_layout::serving(*slot));
+            match self.begin_of(nf, *slot, *packet) {
+                Some((EventOutcome::Ended(ended), _)) => procedures += u64::from(ended),
+                Some((EventOutcome::Waits { pending, ended }, transaction)) => {
+                    commits.push(*pending);
+                    waiting.push(BatchEntry { slot: *slot, packet: *packet, transaction, ended });
+                }
+                None => again.push((*slot, *packet)),
+            }
+        }
+        self.publish_serving(region_layout::SERVING);
+        procedures += self.store_all(nf, waiting, commits);
+        // What others have done does not wait for these.
+        procedures + again.into_iter().map(|(slot, packet)| self.retry_single(nf, slot, packet)).sum::<u64>()
+    }
+
+    /// What events have left becomes true. How many procedures ended by them.
+    fn store_all(&mut self, nf: usize, waiting: Vec<BatchEntry>, commits: Vec<PendingCommit>) -> u64 {
+        if commits.is_empty() {
+            return 0;
+        }
+        self.bump_heartbeat(Instant::now());
+        let Some(done) = self.store(commits) else {
+            // Nobody knows of which one it was.
+            return waiting.into_iter().map(|waiting| self.retry_single(nf, waiting.slot, waiting.packet)).sum();
+        };
+        self.count_asked(|place| waiting[place].transaction);
+        let mut procedures = 0;
+        for (BatchEntry { slot, packet, ended, .. }, done) in waiting.into_iter().zip(done) {
+            procedures += match done {
+                Ok(done) => {
+                    self.database_down = None;
+                    self.committed(slot, done);
+                    u64::from(ended)
+                }
+                Err(error) if error.passes() => self.retry_single(nf, slot, packet),
+                Err(error) => u64::from(not_carried_out(&error)),
+            };
+        }
+        procedures
+    }
+
+    /// An event is carried out by itself, and tried again where the database was not there for it. How many procedures ended by it.
+    fn retry_single(&mut self, nf: usize, slot: Slot, packet: Packet) -> u64 {
+        self.publish_serving(region_layout::serving(slot));
+        let ended = self.event(nf, slot, packet);
+        self.publish_serving(region_layout::SERVING);
+        u64::from(ended)
+    }
+
+    /// Begins an event; `None`: it is to be carried out alone.
+    fn begin_of(&mut self, nf: usize, slot: Slot, packet: Packet) -> Option<(EventOutcome, Transaction)> {
+        let mut octets = std::mem::take(&mut self.packet);
+        octets.clear();
+        let begun = self.region.read_packet(packet, &mut octets).and_then(|sequence| {
+            let (arrived, input, parcel) = EventMessage::decode(&octets)?;
+            let transaction = parcel.transaction();
+            let begun = self.begin((nf, slot), (sequence, input), (arrived, parcel), &octets);
+            self.count_asked(|_| transaction);
+            match begun {
+                Ok(begun) => Some((begun, transaction)),
+                Err(error) if error.passes() => None,
+                Err(error) => Some((EventOutcome::Ended(not_carried_out(&error)), transaction)),
+            }
+        });
+        self.packet = octets;
+        begun
+    }
+}

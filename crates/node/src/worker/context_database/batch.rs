@@ -1,0 +1,148 @@
+//! Several UEs in one question: what a database has of them is read before their steps, and what the steps have left is stored
+//! after them. Each is read and compared and swapped by itself; what is shared is the way there and back.
+
+use super::record::{EncodedUeRecord, stored};
+use super::{ContextDatabase, ContextDatabaseError, UeRecord, name, there};
+use rustc_hash::FxHashMap;
+use std::time::Duration;
+use vireo_store::Version;
+use vireo_store::records::{RecordError, StoredRecord};
+
+/// How long what was read ahead of its turn is good for. Whatever its age, a commit finds out what has changed.
+const FORESEEN_FOR: Duration = Duration::from_secs(2);
+/// How often a part is put beside another function's that was changed meanwhile, before it is looked again a moment later.
+const TRIES: u32 = 16;
+
+/// Records that were read in one go, ahead of their turn.
+pub(super) struct Prefetched {
+    at: std::time::Instant,
+    /// What a part of the time was that it took.
+    took: Duration,
+    records: FxHashMap<u64, StoredRecord>,
+}
+
+impl Default for Prefetched {
+    fn default() -> Self {
+        Prefetched { at: std::time::Instant::now(), took: Duration::ZERO, records: FxHashMap::default() }
+    }
+}
+
+impl ContextDatabase {
+    /// Reads what is going to be asked for, in one go. What is not read so is read in its turn.
+    pub(in crate::worker) fn prefetch(&mut self, ids: &[u64]) {
+        self.foreseen = Prefetched::default();
+        let names: Vec<_> = ids.iter().map(|id| name(&self.config, *id)).collect();
+        let Ok(found) = there(&mut self.records).and_then(|records| records.load(&names)) else { return };
+        self.foreseen.took = self.foreseen.at.elapsed() / (names.len() as u32).max(1);
+        self.foreseen.records = ids.iter().zip(found).filter_map(|(id, found)| Some((*id, found?))).collect();
+    }
+
+    /// What was read ahead of a UE, if it is from after its last step; and how long it took.
+    pub(in crate::worker) fn foreseen(&mut self, id: u64, consumed: u64) -> Option<(Duration, Version, UeRecord)> {
+        let found = self.foreseen.records.remove(&id).filter(|_| self.foreseen.at.elapsed() <= FORESEEN_FOR)?;
+        let version = found.version;
+        let stored = stored(&self.config, found).ok().filter(|stored| stored.consumed == consumed)?;
+        Some((self.foreseen.took, version, stored))
+    }
+
+    /// Puts a UE where this version is.
+    fn write(&mut self, id: u64, expected: Version, stored: &UeRecord) -> Result<(), ContextDatabaseError> {
+        let kept = EncodedUeRecord::new(&self.config, expected, stored)?;
+        if stored.context.is_empty() && self.writes_behind() {
+            // What is before it is done first.
+            there(&mut self.records)?.load(&[name(&self.config, id)])?;
+        }
+        let way = if stored.context.is_empty() { &mut self.brief } else { &mut self.records };
+        let parts = kept.parts();
+        there(way)?.change(&[(name(&self.config, id), kept.change(&parts))]).remove(0)?;
+        Ok(())
+    }
+
+    /// Puts UEs where these versions are, in one go where several are; what UEs have left that are gone, which lives shorter, in another.
+    fn write_all(&mut self, all: &[((u64, Version), UeRecord)]) -> Vec<Result<(), ContextDatabaseError>> {
+        let kept = all.iter().map(|((_, expected), stored)| EncodedUeRecord::new(&self.config, *expected, stored));
+        let kept = match kept.collect::<Result<Vec<_>, _>>() {
+            Ok(kept) if kept.len() > 1 && !self.writes_behind() => kept,
+            _ => return all.iter().map(|((id, expected), stored)| self.write(*id, *expected, stored)).collect(),
+        };
+        let parts: Vec<_> = kept.iter().map(EncodedUeRecord::parts).collect();
+        // Of what is not answered nobody knows what has become.
+        let silent = || RecordError::OutcomeUnknown("it has answered less than it was asked".into());
+        let mut done: Vec<_> = all.iter().map(|_| Err(silent().into())).collect();
+        for (way, gone) in [(&mut self.records, false), (&mut self.brief, true)] {
+            let places: Vec<_> = (0..all.len()).filter(|place| all[*place].1.context.is_empty() == gone).collect();
+            let change = |place: &usize| (name(&self.config, all[*place].0.0), kept[*place].change(&parts[*place]));
+            let changes: Vec<_> = places.iter().map(change).collect();
+            let answers = match there(way) {
+                _ if changes.is_empty() => continue,
+                Ok(records) => records.change(&changes),
+                Err(error) => vec![Err(error); changes.len()],
+            };
+            let each = places.into_iter().zip(answers);
+            each.for_each(|(place, answer)| done[place] = answer.map(|_| ()).map_err(ContextDatabaseError::from));
+        }
+        done
+    }
+
+    /// Stores what steps have left, each where this version is. What is there then of each: this, or what the same step has left before,
+    /// by a worker that died or by a commit whose answer was lost. Where the SMF has changed what is shared, this goes beside that.
+    pub(in crate::worker) fn commit_all(
+        &mut self,
+        all: Vec<((u64, Version), UeRecord)>,
+    ) -> Vec<Result<Box<UeRecord>, ContextDatabaseError>> {
+        let (done, alone) = (self.write_all(&all), all.len() == 1);
+        let each = all.into_iter().zip(done).map(|((place, stored), done)| match done {
+            // What has become of it is found out where its event is carried out again, one by one.
+            Err(ContextDatabaseError::Database(error)) if error.is_retryable() && !alone => Err(error.into()),
+            done => self.committed(place, stored, done),
+        });
+        each.collect()
+    }
+
+    /// The same of one.
+    #[cfg(test)]
+    pub(in crate::worker) fn commit(
+        &mut self,
+        place: (u64, Version),
+        stored: UeRecord,
+    ) -> Result<Box<UeRecord>, ContextDatabaseError> {
+        self.commit_all(vec![(place, stored)]).remove(0)
+    }
+
+    /// What there is of a UE after an attempt to put it there.
+    fn committed(
+        &mut self,
+        (id, mut expected): (u64, Version),
+        stored: UeRecord,
+        mut done: Result<(), ContextDatabaseError>,
+    ) -> Result<Box<UeRecord>, ContextDatabaseError> {
+        let is_shared = self.config.records.is_shared();
+        for _ in 0..TRIES {
+            let error = match done {
+                Ok(()) => return Ok(Box::new(stored)),
+                Err(ContextDatabaseError::Database(
+                    error @ (RecordError::Conflict | RecordError::OutcomeUnknown(_)),
+                )) => error,
+                Err(error) => return Err(error),
+            };
+            let conflict = error == RecordError::Conflict;
+            match self.read(id)? {
+                Some((_, there)) if there.owner == stored.owner && there.consumed == stored.consumed => {
+                    return Ok(Box::new(there));
+                }
+                Some((version, _)) if version == expected && !conflict => return Err(error.into()),
+                None if expected == 0 && !conflict => return Err(error.into()),
+                Some((version, there)) if is_shared && there.owner == stored.owner && there.step < stored.step => {
+                    expected = version;
+                }
+                // The writers of a worker that has died were slower than it was known to be dead.
+                Some((_, there)) if self.writes_behind() && there.owner == stored.owner => {
+                    return Err(RecordError::Down("something was written late".into()).into());
+                }
+                _ => return Err(ContextDatabaseError::Foreign),
+            }
+            done = self.write(id, expected, &stored);
+        }
+        Err(RecordError::Down("others commit to the same record all the time".into()).into())
+    }
+}

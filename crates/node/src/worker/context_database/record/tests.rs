@@ -1,0 +1,299 @@
+//! What is written of a UE, by each format and manner of change, and what is read of what others have written.
+
+use super::*;
+use crate::state::RecordsConfig;
+use crate::worker::context_database::{BucketClaim, ContextDatabase, DatabaseRef, name};
+use std::sync::{Arc, Mutex};
+use vireo_core::config::{StateChange, StateFormat, StateScope};
+use vireo_core::context::NasSecurity;
+use vireo_core::sba::{HandoverSmfStage, HandoverSmfState, PiggybackedSmContext, SmfRequest};
+use vireo_store::records::{LIFE, MemoryRecords, Name, Operations, RecordError, RecordStore};
+use vireo_types::{Bucket, Ltmsi};
+
+const FORMATS: [StateFormat; 3] = [StateFormat::Binary, StateFormat::Json, StateFormat::Protobuf];
+const CHANGES: [StateChange; 3] = [StateChange::Replace, StateChange::Update, StateChange::DeleteCreate];
+const SCOPES: [StateScope; 2] = [StateScope::Function, StateScope::AmfSmf];
+
+/// What a place was asked to write: the names of parts, none of a whole, and whether others stay.
+type Written = Arc<Mutex<Vec<(Vec<String>, bool)>>>;
+
+/// Records that say what is written.
+#[derive(Clone)]
+struct Told(MemoryRecords, Written);
+
+impl RecordStore for Told {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
+        self.0.load(names)
+    }
+
+    fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+        for (_, change) in changes {
+            let (parts, stay) = match change {
+                Change::Update { parts, .. } => (*parts, true),
+                Change::Replace { parts, .. } => (*parts, false),
+                Change::Commit { .. } => (&[][..], false),
+                other => panic!("{other:?}"),
+            };
+            let names = parts.iter().map(|part| part.name.to_owned()).collect();
+            self.1.lock().unwrap().push((names, stay));
+        }
+        self.0.change(changes)
+    }
+
+    fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        self.0.list_ids(collection)
+    }
+
+    fn operations(&self) -> Operations {
+        self.0.operations()
+    }
+}
+
+fn config(format: StateFormat, change: StateChange, scope: StateScope, owner: u64) -> ContextDatabaseConfig {
+    let records = RecordsConfig { format, change, scope, ..RecordsConfig::at("redis://127.0.0.1:1") };
+    ContextDatabaseConfig { records, owner, shared: true }
+}
+
+fn ltmsi() -> Ltmsi {
+    Ltmsi::new(Bucket::new(4), 1)
+}
+
+fn id() -> u64 {
+    DatabaseRef::fresh(ltmsi(), 1, 7).id
+}
+
+fn context(change: impl FnOnce(&mut UeContext)) -> Vec<u8> {
+    let mut ue = UeContext::new(ltmsi());
+    ue.identity.supi = Some("999700000000001".parse().unwrap());
+    ue.radio_capability = (0..200).collect();
+    let kamf = std::array::from_fn(|n| n as u8 * 7);
+    ue.security = Some(NasSecurity {
+        ngksi: 1,
+        kamf,
+        knas_int: [1; 16],
+        knas_enc: [2; 16],
+        integrity: 2,
+        ciphering: 1,
+        uplink: 5,
+        downlink: u32::MAX,
+        next_hop: None,
+        derives_keys: false,
+    });
+    change(&mut ue);
+    context::encode(&ue, Vec::new()).unwrap()
+}
+
+/// A UE with all that a record has of one.
+fn ue() -> UeRecord {
+    let mut course = RecoveryLog::default();
+    course.wants(Instant(u64::MAX), &[0, 255, 17], true);
+    let carried = Some(PiggybackedSmContext { version: 3, octets: (0..=255).collect() });
+    course.asks(PendingSmfRequest {
+        key: u64::MAX,
+        number: 1,
+        ask: SmfRequest::Release { reference: "x".into() },
+        carried,
+    });
+    course.takes(9, N1N2TransferResult::Attempting);
+    let (deadline, context) = (Some(Instant(77)), context(|_| {}));
+    UeRecord { owner: u64::MAX, step: 2, consumed: 7, deadline, pin: 4, course, context, ..UeRecord::default() }
+}
+
+/// The same, without what is known of the record.
+fn plain(stored: &UeRecord) -> UeRecord {
+    UeRecord { known: RecordBase::default(), ..stored.clone() }
+}
+
+fn each() -> impl Iterator<Item = (StateFormat, StateChange, StateScope)> {
+    let pairs = FORMATS.into_iter().flat_map(|format| CHANGES.map(|change| (format, change)));
+    pairs.flat_map(|(format, change)| SCOPES.map(|scope| (format, change, scope)))
+}
+
+/// Commits where a record is, and reads it again.
+fn again(central: &mut ContextDatabase, stored: &UeRecord) -> UeRecord {
+    let version = central.read(id()).unwrap().map_or(0, |(version, _)| version);
+    central.commit((id(), version), stored.clone()).unwrap();
+    let (next, there) = central.read(id()).unwrap().expect("a record");
+    assert_eq!(next, version + 1);
+    there
+}
+
+#[test]
+fn a_ue_comes_back_in_every_format_and_manner_of_change() {
+    for (format, change, scope) in each() {
+        let case = format!("{format:?} {change:?} {scope:?}");
+        let records = MemoryRecords::new(LIFE);
+        let mut central = ContextDatabase::over(config(format, change, scope, u64::MAX), &records);
+        let first = ue();
+        let there = again(&mut central, &first);
+        assert_eq!(plain(&there), first, "{case}");
+        // The keys that are derived again are in no field of the context, nor is what SMFs are asked for a handover.
+        let context = context(|ue| {
+            let stage = HandoverSmfStage::Preparing { cause: vec![0], container: vec![3; 9] };
+            let crossing = HandoverSmfState { waiting: vec![(7, vec![1, 2])], stage, ..HandoverSmfState::default() };
+            ue.chain.handover = Some(Box::new(crossing));
+            ue.security = ue.security.take().map(|keys| NasSecurity { derives_keys: true, ..keys });
+            ue.connections = 3;
+        });
+        let derived = vireo_core::context::decode(&context).unwrap();
+        assert!(derived.chain.handover.is_some(), "{case}");
+        assert!(derived.security.is_some_and(|keys| keys.derives_keys && keys.knas_int != [1; 16]), "{case}");
+        let next = UeRecord { step: 3, consumed: 8, context, ..there };
+        let there = again(&mut central, &next);
+        assert_eq!(plain(&there), plain(&next), "{case}");
+        let gone = UeRecord { step: 4, consumed: 9, gone: true, context: Vec::new(), ..there };
+        assert_eq!(plain(&again(&mut central, &gone)), plain(&gone), "{case}");
+        let left = records.clone().load(&[name(central.config(), id())]).unwrap().remove(0).unwrap();
+        let text = String::from_utf8_lossy(&left.parts.iter().flat_map(|(_, part)| part.clone()).collect::<Vec<_>>())
+            .into_owned();
+        assert!(left.part("security").is_none() && !text.contains("kamf"), "nothing stays of who is gone: {case}");
+    }
+}
+
+#[test]
+fn who_looks_into_a_json_record_reads_names() {
+    let records = MemoryRecords::new(LIFE);
+    for scope in SCOPES {
+        let config = config(StateFormat::Json, StateChange::Update, scope, u64::MAX);
+        let mut central = ContextDatabase::over(config.clone(), &records);
+        again(&mut central, &ue());
+        let found = records.clone().load(&[name(&config, id())]).unwrap().remove(0).unwrap();
+        let value = |octets: &[u8]| serde_json::from_slice::<serde_json::Value>(octets).unwrap();
+        let (all, context) = match found.part(shared_record::AMF) {
+            Some(part) => (value(part), value(part)["context"].clone()),
+            None => {
+                let fields = found.parts.iter().map(|(name, octets)| (name.clone(), value(octets)));
+                let all = serde_json::Value::Object(fields.collect());
+                (all.clone(), all)
+            }
+        };
+        assert_eq!((&all["owner"], &all["gone"]), (&u64::MAX.into(), &false.into()));
+        assert_eq!(all["outboxes"][0]["outbox"], "00ff11");
+        assert_eq!(all["asked"][0]["ask"]["Release"]["reference"], "x");
+        assert_eq!(
+            (&context["registration"], &context["security"]["downlink"]),
+            (&"Deregistered".into(), &u32::MAX.into())
+        );
+        assert_eq!(context["identity"]["supi"], "999700000000001", "as it is written on the card");
+    }
+}
+
+/// What a step has left alone is not written again, if that is asked for and what is there is known.
+#[test]
+fn an_update_writes_the_fields_that_have_changed_and_replacing_all() {
+    for format in [StateFormat::Json, StateFormat::Protobuf] {
+        for change in CHANGES {
+            let told = Told(MemoryRecords::new(LIFE), Arc::default());
+            let mut central = ContextDatabase::over(config(format, change, StateScope::Function, u64::MAX), &told);
+            let there = again(&mut central, &ue());
+            let context = context(|ue| ue.connections = 3);
+            let next = UeRecord { step: 3, consumed: 8, context, ..there };
+            let there = again(&mut central, &next);
+            let (names, others_stay) = told.1.lock().unwrap().pop().unwrap();
+            if change == StateChange::Replace {
+                assert!(!others_stay && names.contains(&"security".to_owned()));
+            } else {
+                assert_eq!(
+                    (names, others_stay),
+                    (["step", "consumed", "connections"].map(str::to_owned).to_vec(), true)
+                );
+            }
+            // Who does not know what is there writes all of it.
+            again(&mut central, &plain(&UeRecord { step: 4, consumed: 9, ..there }));
+            let (names, others_stay) = told.1.lock().unwrap().pop().unwrap();
+            assert!(!others_stay && names.len() > 20, "{names:?}");
+        }
+    }
+    // Binary records are one piece.
+    let told = Told(MemoryRecords::new(LIFE), Arc::default());
+    let mut central =
+        ContextDatabase::over(config(StateFormat::Binary, StateChange::Update, StateScope::Function, 1), &told);
+    again(&mut central, &ue());
+    assert_eq!(told.1.lock().unwrap()[..], [(Vec::new(), false)]);
+}
+
+/// What releases before documents have left, and what another format has, is read as what it is or refused.
+#[test]
+fn a_record_of_another_form_is_read_or_refused_and_never_taken_for_something_else() {
+    let put = |records: &MemoryRecords, at: Name, change: Change<'_>| {
+        records.clone().change(&[(at, change)]).remove(0).unwrap();
+    };
+    let octets = ue().encode().unwrap();
+    for (format, change, scope) in each() {
+        let case = format!("{format:?} {change:?} {scope:?}");
+        let (records, config) = (MemoryRecords::new(LIFE), config(format, change, scope, u64::MAX));
+        let (at, mut central) = (name(&config, id()), ContextDatabase::over(config.clone(), &records));
+        if scope == StateScope::Function {
+            put(&records, at, Change::Commit { expected: 0, octets: &octets });
+            let (_, before) = central.read(id()).unwrap().unwrap();
+            let there = again(&mut central, &UeRecord { consumed: 8, ..before });
+            assert_eq!(plain(&there), UeRecord { consumed: 8, ..ue() }, "it was read, and is of this form now: {case}");
+            let found = records.clone().load(&[at]).unwrap().remove(0).unwrap();
+            assert_eq!(found.parts.is_empty(), format == StateFormat::Binary, "{case}");
+        } else if format != StateFormat::Binary {
+            for before in [octets.clone(), format!("\"{}\"", hex::encode(&octets)).into_bytes()] {
+                let records = MemoryRecords::new(LIFE);
+                let parts = [RecordPart { name: shared_record::AMF, octets: &before }];
+                put(&records, at, Change::Update { expected: 0, parts: &parts });
+                let there = ContextDatabase::over(config.clone(), &records).read(id());
+                assert!(matches!(there, Err(ContextDatabaseError::Stranger)), "{case}: {there:?}");
+            }
+        }
+        // Each of the others' forms.
+        for other in FORMATS.into_iter().filter(|other| *other != format) {
+            let records = MemoryRecords::new(LIFE);
+            let others = ContextDatabaseConfig {
+                records: RecordsConfig { format: other, ..config.records.clone() },
+                ..config.clone()
+            };
+            again(&mut ContextDatabase::over(others, &records), &ue());
+            match ContextDatabase::over(config.clone(), &records).read(id()) {
+                Err(ContextDatabaseError::Stranger) => {}
+                Ok(Some((_, there))) if other == StateFormat::Binary && scope == StateScope::Function => {
+                    assert_eq!(plain(&there), ue(), "{case}");
+                }
+                there => panic!("{case} of {other:?}: {there:?}"),
+            }
+        }
+    }
+}
+
+/// Who takes a UE over reads and writes the same, and the one before commits nothing any more.
+#[test]
+fn a_claim_goes_by_documents_too() {
+    for (format, change, scope) in each() {
+        let case = format!("{format:?} {change:?} {scope:?}");
+        let records = MemoryRecords::new(LIFE);
+        let [mut first, mut second] =
+            [1, 2].map(|owner| ContextDatabase::over(config(format, change, scope, owner), &records));
+        let own = again(&mut first, &UeRecord { owner: 1, ..ue() });
+        let taker = config(format, change, scope, 2);
+        let mut claim = BucketClaim::new(&taker);
+        claim.go(&mut records.clone(), |_| true).unwrap();
+        let [claimed] = &claim.claimed[..] else { panic!("{case}: {:?}", claim.claimed) };
+        assert_eq!((claimed.before, &claimed.stored), (1, &plain(&own)), "{case}");
+        let (version, mine) = second.read(id()).unwrap().unwrap();
+        assert_eq!((version, mine.owner, mine.step, mine.consumed), (2, 2, 3, 0), "{case}");
+        assert_eq!(mine.course, own.course, "{case}");
+        let woken = first.commit((id(), 1), UeRecord { step: 3, consumed: 8, ..own });
+        assert!(matches!(woken, Err(ContextDatabaseError::Foreign)), "{case}");
+        second.commit((id(), 2), UeRecord { step: 4, consumed: 1, ..mine.clone() }).unwrap();
+        assert_eq!(second.read(id()).unwrap().unwrap().1.context, mine.context, "{case}");
+    }
+}
+
+/// What travels to the SMF is put there as the AMF would have put it.
+#[test]
+fn the_smf_puts_the_same_part_as_the_amf() {
+    for format in FORMATS {
+        let config = config(format, StateChange::Update, StateScope::AmfSmf, 1);
+        let (codec, stored) = (config.records.codec(), ue());
+        let kept_here = EncodedUeRecord::new(&config, 0, &stored).unwrap();
+        let part = kept(codec.format, &stored.encode().unwrap()).unwrap();
+        assert_eq!(kept_here.parts()[0].octets, part);
+        let found = StoredRecord { parts: vec![(shared_record::AMF.to_owned(), part)], ..StoredRecord::default() };
+        let head = shared_record::AmfPartHeader { owner: u64::MAX, step: 2, gone: false };
+        assert_eq!(shared_record::AmfPartHeader::kept(codec.format, &found), Some(head), "{format:?}");
+    }
+    assert_eq!((kept(Format::Json, b"x"), kept(Format::Protobuf, &[])), (None, None));
+}

@@ -1,0 +1,193 @@
+//! Records of a host's last life, which its next one takes over or removes.
+
+use super::record::{EncodedUeRecord, stored};
+use super::{BATCH, ContextDatabaseConfig, RecoveryLog, UeRecord, collection, name};
+use vireo_store::Version;
+use vireo_store::records::{Change, Name, RecordError, RecordPart, RecordStore, StoredRecord};
+use vireo_types::Instant;
+
+/// A commit of the life before may be on its way still when its record is taken: it is looked at once more.
+const AGAIN: usize = 1024;
+
+/// What becomes of a record.
+#[derive(Debug)]
+pub(crate) enum Becomes<T> {
+    /// The host has it with this context, and with what the caller goes on with.
+    Resumed {
+        /// That.
+        with: T,
+        /// The context.
+        context: Vec<u8>,
+        /// Its deadline.
+        deadline: Option<Instant>,
+    },
+    /// It is removed.
+    Nothing,
+}
+
+/// Records of the host's last life. A name leaves the list when its record is the host's own, or gone.
+#[derive(Debug)]
+pub(crate) struct Resumption<'a> {
+    config: &'a ContextDatabaseConfig,
+    waiting: Vec<Name>,
+    again: usize,
+    /// Records that were removed, but for those of UEs that had gone.
+    pub(crate) removed: usize,
+    /// Records that are damaged, or of another format: those with a version were removed.
+    pub(crate) damaged: usize,
+}
+
+impl<'a> Resumption<'a> {
+    /// Looks what there is.
+    ///
+    /// # Errors
+    ///
+    /// When the database does not answer.
+    pub(crate) fn look(config: &ContextDatabaseConfig, records: &mut dyn RecordStore) -> Result<Vec<u64>, RecordError> {
+        records.list_ids(collection(config))
+    }
+
+    /// Records of these numbers.
+    pub(crate) fn new(config: &'a ContextDatabaseConfig, numbers: Vec<u64>) -> Self {
+        let waiting = numbers.into_iter().map(|id| name(config, id)).collect();
+        Resumption { config, waiting, again: 0, removed: 0, damaged: 0 }
+    }
+
+    /// Whether there is no record left.
+    pub(crate) fn is_done(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes some records. Returns those that are the host's own now, and why the rest is to be tried again, if so.
+    pub(crate) fn next<T>(
+        &mut self,
+        records: &mut dyn RecordStore,
+        mut becomes: impl FnMut(&UeRecord) -> Becomes<T>,
+    ) -> (Vec<(u64, T)>, Result<(), RecordError>) {
+        let part = self.waiting.split_off(self.waiting.len().saturating_sub(BATCH));
+        let found = match load(records, &part) {
+            Ok(found) => found,
+            Err(error) => {
+                self.waiting.extend(part);
+                return (Vec::new(), Err(error));
+            }
+        };
+        let mut wanted = Vec::with_capacity(part.len());
+        for (name, found) in part.into_iter().zip(found) {
+            let found = match found {
+                There::Record(found) => found,
+                There::Nothing => continue,
+                There::Stranger => {
+                    self.damaged += 1;
+                    continue;
+                }
+            };
+            let version = found.version;
+            let stored = stored(self.config, found);
+            self.damaged += usize::from(stored.is_err());
+            let is_gone = stored.as_ref().is_ok_and(|stored| stored.context.is_empty());
+            let resumed = stored.ok().and_then(|stored| match becomes(&stored) {
+                Becomes::Resumed { with, context, deadline } => {
+                    let mine = self.mine(stored, context, deadline);
+                    Some((with, EncodedUeRecord::new(self.config, version, &mine).ok()?))
+                }
+                Becomes::Nothing => None,
+            });
+            wanted.push(Next { name, version, resumed, is_gone });
+        }
+        self.change(records, wanted)
+    }
+
+    /// The UE as it is this host's: nothing is under way.
+    fn mine(&self, stored: UeRecord, context: Vec<u8>, deadline: Option<Instant>) -> UeRecord {
+        let (owner, step) = (self.config.owner, stored.step + 1);
+        let course = RecoveryLog::default();
+        UeRecord { owner, step, gone: false, consumed: 0, deadline, pin: 0, course, context, known: stored.known }
+    }
+
+    fn change<T>(
+        &mut self,
+        records: &mut dyn RecordStore,
+        wanted: Vec<Next<T>>,
+    ) -> (Vec<(u64, T)>, Result<(), RecordError>) {
+        let (mut taken, mut result) = (Vec::with_capacity(wanted.len()), Ok(()));
+        let done = {
+            let all: Vec<_> = wanted.iter().map(Next::parts).collect();
+            let changes = wanted.iter().zip(&all).map(|(Next { name, version, resumed, .. }, parts)| match resumed {
+                Some((_, kept)) => (*name, kept.change(parts)),
+                None => (*name, Change::Remove { expected: *version }),
+            });
+            let changes: Vec<(Name, Change<'_>)> = changes.collect();
+            if changes.is_empty() { Vec::new() } else { records.change(&changes) }
+        };
+        for (Next { name, resumed, is_gone, .. }, done) in wanted.into_iter().zip(done) {
+            match (done, resumed) {
+                (Ok(_), Some((with, _))) => taken.push((name.id, with)),
+                (Ok(_), None) => self.removed += usize::from(!is_gone),
+                (Err(RecordError::Conflict), _) if self.again < AGAIN => {
+                    self.again += 1;
+                    self.waiting.push(name);
+                }
+                (Err(error), _) => {
+                    self.waiting.push(name);
+                    result = Err(error);
+                }
+            }
+        }
+        (taken, result)
+    }
+
+    /// Removes the records.
+    ///
+    /// # Errors
+    ///
+    /// When the database does not do what it is asked.
+    pub(crate) fn remove(&mut self, records: &mut dyn RecordStore) -> Result<(), RecordError> {
+        while !self.is_done() {
+            self.next(records, |_| Becomes::<()>::Nothing).1?;
+        }
+        Ok(())
+    }
+}
+
+/// A record, and what is put in its place; `None`: it is removed.
+struct Next<T> {
+    name: Name,
+    version: Version,
+    resumed: Option<(T, EncodedUeRecord)>,
+    /// The UE had gone before.
+    is_gone: bool,
+}
+
+impl<T> Next<T> {
+    fn parts(&self) -> Vec<RecordPart<'_>> {
+        self.resumed.as_ref().map_or_else(Vec::new, |(_, kept)| kept.parts())
+    }
+}
+
+/// What is found under a name.
+enum There {
+    Nothing,
+    Record(StoredRecord),
+    /// It is no record, or was sealed for another place: it stays where it is, and ends by itself.
+    Stranger,
+}
+
+/// Loads records, one by one where one of them is none.
+fn load(records: &mut dyn RecordStore, names: &[Name]) -> Result<Vec<There>, RecordError> {
+    let there = |found: Option<_>| found.map_or(There::Nothing, There::Record);
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    match records.load(names) {
+        Ok(found) => return Ok(found.into_iter().map(there).collect()),
+        Err(RecordError::NotARecord | RecordError::OtherKey | RecordError::NotSealed) => {}
+        Err(error) => return Err(error),
+    }
+    let one = |name: &Name| match records.load(std::slice::from_ref(name)) {
+        Ok(mut found) => Ok(there(found.pop().flatten())),
+        Err(RecordError::NotARecord | RecordError::OtherKey | RecordError::NotSealed) => Ok(There::Stranger),
+        Err(error) => Err(error),
+    };
+    names.iter().map(one).collect()
+}

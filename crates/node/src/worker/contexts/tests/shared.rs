@@ -1,0 +1,218 @@
+//! Records that the SMF commits to, too: the test is the SMF.
+
+use super::*;
+use crate::shared_record::{self, AmfPartHeader, DelegatedCommit};
+use crate::worker::context_database;
+use vireo_core::config::{StateFormat, StateScope};
+use vireo_store::records::{Change, Format, RecordPart};
+
+fn config(owner: u64) -> ContextDatabaseConfig {
+    let mut config = super::config(owner);
+    (config.records.scope, config.records.format) = (StateScope::AmfSmf, StateFormat::Json);
+    config
+}
+
+/// An AMF over records that it shares.
+fn amf(owner: u64, records: &MemoryRecords) -> Amf {
+    let mut amf = Amf::new(owner, records);
+    let central = Box::new(ContextDatabase::over(config(owner), records));
+    amf.contexts.place = ContextLocation::Central { central, held: None };
+    amf
+}
+
+impl Amf {
+    /// A step that becomes true in this way.
+    fn goes(&mut self, slot: Slot, input: u64, way: CommitPath) -> Result<CommitHandle, StepError> {
+        let found = self.contexts.load(&self.region, &mut self.worker, slot)?;
+        self.contexts.fresh(&self.region, slot, found);
+        let mut hand = self.contexts.take().expect("a context");
+        hand.ue.connections += 1;
+        hand.goes(way);
+        self.contexts.commit_alone(&mut self.worker, hand, false, (input, None, 0), &[input as u8])
+    }
+
+    /// What it has asked the database.
+    fn asked(&mut self) -> Vec<StateOperation> {
+        self.contexts.asked().map(|(operation, _)| operation).collect()
+    }
+
+    /// What goes with the question that the last step has ended in.
+    fn travels(&self, slot: Slot) -> DelegatedCommit {
+        let mut seen = Snapshot::default();
+        assert!(self.region.read(slot, &mut seen));
+        let part = DatabaseRef::part(&seen.context).map(<[u8]>::to_vec);
+        DelegatedCommit { record: DatabaseRef::of(&seen.context).unwrap().id, part }
+    }
+
+    /// How many steps the UE has made, as this AMF sees it.
+    fn steps(&mut self, slot: Slot) -> Result<u64, StepError> {
+        self.contexts.load(&self.region, &mut self.worker, slot)?;
+        Ok(self.contexts.take().expect("a context").ue.connections.into())
+    }
+}
+
+/// The SMF commits what has come with a question, and an SM context.
+fn smf(records: &MemoryRecords, travels: &DelegatedCommit, octets: &[u8]) -> bool {
+    let mut records = records.clone();
+    let name = shared_record::name(travels.record);
+    let there = records.load(&[name]).unwrap().remove(0).unwrap();
+    let before = AmfPartHeader::kept(Format::Json, &there).unwrap();
+    let own = AmfPartHeader::of(travels.part.as_ref().unwrap()).unwrap();
+    let kept = context_database::kept(Format::Json, travels.part.as_ref().unwrap()).unwrap();
+    let (sm, amf) = (shared_record::sm_context_part_name(5), RecordPart { name: shared_record::AMF, octets: &kept });
+    let parts = [RecordPart { name: &sm, octets }, amf];
+    let parts = if own.follows(before) { &parts[..] } else { &parts[..1] };
+    let change = Change::Update { expected: there.version, parts };
+    own.owner == before.owner && records.change(&[(name, change)]).remove(0).is_ok()
+}
+
+/// Takes the UEs of AMFs that are gone; the record of the one that there is, and how many steps it has made.
+fn claim(records: &MemoryRecords, owner: u64) -> (u64, u64) {
+    let taker = config(owner);
+    let mut claim = BucketClaim::new(&taker);
+    claim.go(&mut records.clone(), |_| true).unwrap();
+    let [claimed] = &claim.claimed[..] else { panic!("{:?}", claim.claimed) };
+    (claimed.id, context::decode(&claimed.stored.context).unwrap().connections.into())
+}
+
+/// A procedure of an AMF that shares a UE's record: it commits what it does by itself, the SMF what it is asked with, and what
+/// follows from its answers needs no commit.
+#[test]
+fn what_goes_to_the_smf_is_committed_by_it() {
+    use StateOperation::{Read, Write};
+    let records = MemoryRecords::new(LIFE);
+    let mut amf = amf(1, &records);
+    let slot = amf.host.insert(Ltmsi::from_raw(7)).unwrap();
+    amf.goes(slot, 1, CommitPath::BySmf).unwrap();
+    assert_eq!(amf.asked(), [Write], "the first step makes the record");
+    assert_eq!(amf.travels(slot).part, None);
+    amf.goes(slot, 2, CommitPath::BySmf).unwrap();
+    assert_eq!(amf.asked(), [Read], "n-1 writes are saved");
+    let travels = amf.travels(slot);
+    assert!(smf(&records, &travels, b"{}"));
+    amf.goes(slot, 3, CommitPath::Deferred).unwrap();
+    assert_eq!(amf.asked(), [Read]);
+    // The UE is asked for by its next message; that is committed, with all that was before.
+    assert_eq!(amf.steps(slot).unwrap(), 3);
+    amf.asked();
+    amf.goes(slot, 4, CommitPath::Committed).unwrap();
+    assert_eq!(amf.asked(), [Read, Write]);
+    let there = records.clone().load(&[shared_record::name(travels.record)]).unwrap().remove(0).unwrap();
+    assert_eq!(
+        (there.part(&shared_record::sm_context_part_name(5)), there.parts.len()),
+        (Some(&b"{}"[..]), 2),
+        "the SMF's part stays"
+    );
+    assert_eq!(claim(&records, 2), (travels.record, 4));
+}
+
+/// The AMF dies at each moment of a question: before the SMF has it, before it commits, after that. Who takes the UE over goes on
+/// from what was committed, and nothing is done twice.
+#[test]
+fn an_amf_that_dies_while_it_asks_is_followed_from_what_the_smf_has_committed() {
+    for committed in [false, true] {
+        let records = MemoryRecords::new(LIFE);
+        let (mut first, mut second) = (amf(1, &records), amf(2, &records));
+        let slot = first.host.insert(Ltmsi::from_raw(7)).unwrap();
+        first.goes(slot, 1, CommitPath::Committed).unwrap();
+        first.goes(slot, 2, CommitPath::BySmf).unwrap();
+        let travels = first.travels(slot);
+        if committed {
+            assert!(smf(&records, &travels, b"{}"));
+        }
+        let (id, steps) = claim(&records, 2);
+        assert_eq!(steps, if committed { 2 } else { 1 });
+        // What the dead one has asked comes too late: it is no owner.
+        assert!(!smf(&records, &travels, b"{}"));
+        let there = second.enter(id, 40);
+        assert_eq!(second.steps(there).unwrap(), steps);
+        let names = second.contexts.take();
+        assert!(names.is_none());
+        second.goes(there, 41, CommitPath::BySmf).unwrap();
+        assert!(smf(&records, &second.travels(there), b"{}"));
+        assert_eq!(second.steps(there).unwrap(), steps + 1);
+        // The first one wakes, and finds that the UE is another's.
+        let woken = first.goes(slot, 3, CommitPath::Deferred);
+        assert!(matches!(woken, Err(StepError::Central(ContextDatabaseError::Foreign))), "{woken:?}");
+    }
+}
+
+/// An answer that has led to no commit is lost with the AMF: the question is open in the record, and is asked again.
+#[test]
+fn what_an_answer_has_led_to_is_found_out_again() {
+    let records = MemoryRecords::new(LIFE);
+    let mut first = amf(1, &records);
+    let slot = first.host.insert(Ltmsi::from_raw(7)).unwrap();
+    first.goes(slot, 1, CommitPath::Committed).unwrap();
+    let ask = |hand: &mut LoadedContext| {
+        let ask = vireo_core::sba::SmfRequest::Release { reference: "x".into() };
+        hand.asks(PendingSmfRequest { key: 3, number: 1, ask, carried: None });
+    };
+    let found = first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
+    assert!(matches!(found, LoadResult::Context { .. }));
+    let mut hand = first.contexts.take().unwrap();
+    ask(&mut hand);
+    hand.goes(CommitPath::BySmf);
+    first.contexts.commit_alone(&mut first.worker, hand, false, (2, None, 0), b"asks").unwrap();
+    assert!(smf(&records, &first.travels(slot), b"{}"));
+    first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
+    let mut hand = first.contexts.take().unwrap();
+    assert!(hand.is_answered(3));
+    hand.goes(CommitPath::Deferred);
+    first.contexts.commit_alone(&mut first.worker, hand, false, (3, None, 0), b"").unwrap();
+    // Here it is known, and where the UE is taken over it is not.
+    first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
+    assert!(!first.contexts.take().unwrap().is_answered(3));
+    let (id, _) = claim(&records, 2);
+    let mut central = ContextDatabase::over(config(2), &records);
+    let (_, stored) = central.read(id).unwrap().unwrap();
+    assert_eq!(stored.course.asked.len(), 1, "it is asked again");
+}
+
+/// What the SMF does not commit (one that shares nothing, or refuses) the AMF does with the answer, and what comes for the UE
+/// before the answer goes on from what the region has.
+#[test]
+fn what_the_smf_does_not_commit_the_amf_does() {
+    use StateOperation::{Read, Write};
+    let records = MemoryRecords::new(LIFE);
+    let mut amf = amf(1, &records);
+    let slot = amf.host.insert(Ltmsi::from_raw(7)).unwrap();
+    amf.goes(slot, 1, CommitPath::Committed).unwrap();
+    amf.goes(slot, 2, CommitPath::BySmf).unwrap();
+    let late = amf.travels(slot);
+    amf.asked();
+    amf.goes(slot, 3, CommitPath::Deferred).unwrap();
+    assert_eq!(amf.asked(), [Read, Write]);
+    assert_eq!(amf.steps(slot).unwrap(), 3);
+    // The SMF comes after all: it commits its own part alone, as the AMF's is a later one.
+    assert!(smf(&records, &late, b"{}"));
+    assert_eq!(amf.steps(slot).unwrap(), 3);
+    // Two questions: the second one's part has the first one's in it, and they are committed in any order.
+    amf.goes(slot, 4, CommitPath::BySmf).unwrap();
+    let first = amf.travels(slot);
+    amf.goes(slot, 5, CommitPath::BySmf).unwrap();
+    assert!(smf(&records, &amf.travels(slot), b"{}"));
+    assert!(smf(&records, &first, b"{}"));
+    assert_eq!(amf.steps(slot).unwrap(), 5);
+}
+
+/// The SMF commits between the AMF's load and its commit, as often as it likes.
+#[test]
+fn the_amf_commits_beside_what_the_smf_has_committed_meanwhile() {
+    let records = MemoryRecords::new(LIFE);
+    let mut amf = amf(1, &records);
+    let slot = amf.host.insert(Ltmsi::from_raw(7)).unwrap();
+    amf.goes(slot, 1, CommitPath::Committed).unwrap();
+    amf.goes(slot, 2, CommitPath::BySmf).unwrap();
+    let travels = amf.travels(slot);
+    amf.contexts.load(&amf.region, &mut amf.worker, slot).unwrap();
+    let mut hand = amf.contexts.take().unwrap();
+    hand.ue.connections += 1;
+    for octets in [b"1", b"2", b"3"] {
+        assert!(smf(&records, &travels, octets));
+    }
+    amf.contexts.commit_alone(&mut amf.worker, hand, false, (3, None, 0), b"x").unwrap();
+    assert_eq!(amf.steps(slot).unwrap(), 3);
+    let there = records.clone().load(&[shared_record::name(travels.record)]).unwrap().remove(0).unwrap();
+    assert_eq!(there.part(&shared_record::sm_context_part_name(5)), Some(&b"3"[..]));
+}

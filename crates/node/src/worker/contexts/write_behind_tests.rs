@@ -1,0 +1,436 @@
+//! Contexts in a database whose commits nobody waits for.
+
+use super::tests::elsewhere;
+use super::*;
+use crate::state::RecordsConfig;
+use crate::worker::context_database::{BucketClaim, ContextDatabaseConfig};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use vireo_core::config::StateWrite;
+use vireo_store::records::{Change, LIFE, MemoryRecords, Name, Operations, RecordError, RecordStore};
+use vireo_store::region::RegionConfig;
+use vireo_types::Ltmsi;
+
+/// A place to which nothing is written as long as it is shut.
+#[derive(Clone)]
+pub(super) struct Gate {
+    pub(super) records: MemoryRecords,
+    is_shut: Arc<AtomicBool>,
+    /// By which something was read.
+    questions: Arc<AtomicU32>,
+}
+
+impl Gate {
+    pub(super) fn before(records: &MemoryRecords) -> Self {
+        Gate { records: records.clone(), is_shut: Arc::default(), questions: Arc::default() }
+    }
+
+    pub(super) fn shut(&self, shut: bool) {
+        self.is_shut.store(shut, Ordering::SeqCst);
+    }
+}
+
+impl RecordStore for Gate {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<vireo_store::records::StoredRecord>>, RecordError> {
+        self.questions.fetch_add(1, Ordering::SeqCst);
+        self.records.load(names)
+    }
+
+    fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+        if self.is_shut.load(Ordering::SeqCst) {
+            return changes.iter().map(|_| Err(RecordError::Down("it is shut".into()))).collect();
+        }
+        self.records.change(changes)
+    }
+
+    fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        self.records.list_ids(collection)
+    }
+
+    fn operations(&self) -> Operations {
+        self.records.operations()
+    }
+}
+
+/// A worker of an AMF, whose writers have a gate of their own before the database.
+struct Nf {
+    gate: Gate,
+    worker: Worker,
+    contexts: Contexts,
+}
+
+impl Nf {
+    fn new(region: &Region, number: u8, records: &MemoryRecords) -> Self {
+        let gate = Gate::before(records);
+        let mut records = RecordsConfig::at("redis://127.0.0.1:1");
+        records.write = StateWrite::NonBlocking;
+        let config = ContextDatabaseConfig { records, owner: 5, shared: false };
+        let mut contexts = Contexts::new(Location::Region);
+        contexts.place =
+            ContextLocation::Central { central: Box::new(ContextDatabase::over(config, &gate)), held: None };
+        Nf { gate, worker: region.join(number).unwrap(), contexts }
+    }
+
+    fn load(&mut self, region: &Region, slot: Slot) -> Result<LoadResult, StepError> {
+        self.contexts.load(region, &mut self.worker, slot)
+    }
+
+    /// A step over a UE, by an input of this number.
+    fn step(&mut self, region: &Region, slot: Slot, input: u64) -> Result<LoadResult, StepError> {
+        let found = self.load(region, slot)?;
+        self.contexts.fresh(region, slot, found);
+        let mut hand = self.contexts.take().expect("a context");
+        hand.ue.connections += 1;
+        self.contexts.commit_alone(&mut self.worker, hand, false, (input, None, 0), b"outbox")?;
+        Ok(found)
+    }
+
+    /// The same until what is waited for is there.
+    fn step_at_last(&mut self, region: &Region, slot: Slot, input: u64) -> LoadResult {
+        loop {
+            match self.step(region, slot, input) {
+                Ok(found) => return found,
+                Err(error) => assert!(error.passes(), "{error}"),
+            }
+        }
+    }
+
+    /// All of a UE is written.
+    fn written(&mut self, region: &Region, slot: Slot) {
+        while let Err(error) = self.load(region, slot) {
+            assert!(error.passes(), "{error}");
+        }
+    }
+
+    fn config(&self) -> ContextDatabaseConfig {
+        let ContextLocation::Central { central, .. } = &self.contexts.place else { panic!("elsewhere") };
+        central.config().clone()
+    }
+
+    /// The steps of a UE that the database has.
+    fn in_database(&self, region: &Region, slot: Slot) -> Option<u32> {
+        let id = elsewhere(region, slot).id;
+        let (_, stored) = ContextDatabase::over(self.config(), &self.gate.records).read(id).unwrap()?;
+        Some(context::decode(&stored.context).unwrap().connections.into())
+    }
+
+    fn connections(&self) -> Option<u32> {
+        self.contexts.current().map(|ue| ue.connections.into())
+    }
+}
+
+/// Whichever worker takes a UE next, it reads what was committed last.
+#[test]
+fn who_loads_next_waits_for_what_is_being_written() {
+    let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
+    let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
+    let [mut one, mut two] = [1, 2].map(|number| Nf::new(&region, number, &records));
+    let slot = host.insert(Ltmsi::from_raw(7)).unwrap();
+    one.gate.shut(true);
+    assert!(matches!(one.step(&region, slot, 1), Ok(LoadResult::Nothing)), "it goes on at once");
+    assert_eq!(region.consumed_of(slot), 1, "what it wants done leaves");
+    assert_eq!(records.clone().list_ids("amf"), Ok(Vec::new()), "nothing is written yet");
+    let error = one.load(&region, slot).expect_err("it has it in hand");
+    assert!(error.passes(), "{error}");
+    let opens = std::thread::spawn({
+        let gate = one.gate.clone();
+        move || {
+            std::thread::sleep(Duration::from_millis(50));
+            gate.shut(false);
+        }
+    });
+    let found = two.step_at_last(&region, slot, 2);
+    assert!(matches!(found, LoadResult::Context { consumed: 1, .. }), "{found:?}");
+    opens.join().unwrap();
+    let found = one.step_at_last(&region, slot, 3);
+    assert!(matches!(found, LoadResult::Context { consumed: 2, .. }), "{found:?}");
+    let found = one.step_at_last(&region, slot, 4);
+    assert!(matches!(found, LoadResult::Context { consumed: 3, .. }), "{found:?}");
+    one.written(&region, slot);
+    two.load(&region, slot).unwrap();
+    assert_eq!((two.connections(), two.in_database(&region, slot)), (Some(4), Some(4)), "no step is missing");
+    // Whoever is too slow is not waited for for ever: the region has what it has not written.
+    one.gate.shut(true);
+    one.step(&region, slot, 5).unwrap();
+    two.load(&region, slot).unwrap();
+    assert_eq!((two.connections(), two.in_database(&region, slot)), (Some(5), Some(4)));
+}
+
+/// A worker dies with commits that are not written: the region has what they were, and whoever goes on is told of nothing else. What
+/// is written late changes nothing.
+#[test]
+fn what_a_dead_worker_has_not_written_is_gone_on_from() {
+    let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
+    let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
+    let [mut one, mut two] = [1, 2].map(|number| Nf::new(&region, number, &records));
+    let [slot, other] = [7, 8].map(|number| host.insert(Ltmsi::from_raw(number)).unwrap());
+    one.step(&region, slot, 1).unwrap();
+    one.step_at_last(&region, slot, 2);
+    one.written(&region, slot);
+    one.gate.shut(true);
+    one.step(&region, slot, 3).unwrap();
+    one.step(&region, other, 1).unwrap();
+    let Nf { gate, worker, contexts } = one;
+    drop(worker);
+    let found = two.load(&region, slot).unwrap();
+    assert!(matches!(found, LoadResult::Context { consumed: 3, unsent: Some(_) }), "{found:?}");
+    let Some(hand) = two.contexts.loaded.as_deref() else { panic!("a context") };
+    assert_eq!((hand.ue.connections, hand.ue.sequence), (3, 0), "nothing is lost, and no name or COUNT skipped");
+    let wanted: Vec<&[u8]> = hand.stored.course.wanted.iter().map(|wanted| &wanted.outbox[..]).collect();
+    assert_eq!(wanted, [b"outbox"], "the last one, as the region knows what was done");
+    // One that was never written.
+    let found = two.load(&region, other).unwrap();
+    assert!(matches!(found, LoadResult::Context { consumed: 1, .. }), "{found:?}");
+    two.step(&region, other, 2).unwrap();
+    // The last words of the dead come before what goes on, and after it.
+    let found = two.load(&region, slot).unwrap();
+    assert!(matches!(found, LoadResult::Context { consumed: 3, .. }), "{found:?}");
+    let hand = two.contexts.take().unwrap();
+    gate.shut(false);
+    drop(contexts);
+    let late = two.contexts.commit_alone(&mut two.worker, hand, false, (4, None, 0), b"outbox").unwrap_err();
+    assert!(late.passes(), "{late}");
+    two.step_at_last(&region, slot, 4);
+    for (slot, steps) in [(slot, 4), (other, 2)] {
+        two.written(&region, slot);
+        assert_eq!((two.connections(), two.in_database(&region, slot)), (Some(steps), Some(steps)));
+    }
+}
+
+/// A worker dies between handing a commit over and the region's: the event is carried out again, by another one, which has to say
+/// something else. What it has said counts, even if the dead one's is written first.
+#[test]
+fn what_has_left_counts_and_not_what_a_dead_worker_writes_at_last() {
+    let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
+    let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
+    let [mut one, mut two] = [1, 2].map(|number| Nf::new(&region, number, &records));
+    let slot = host.insert(Ltmsi::from_raw(7)).unwrap();
+    one.step(&region, slot, 1).unwrap();
+    one.written(&region, slot);
+    [&one, &two].into_iter().for_each(|nf| nf.gate.shut(true));
+    let ContextLocation::Central { central, .. } = &mut one.contexts.place else { panic!("elsewhere") };
+    let id = one.contexts.loaded.as_deref().and_then(|hand| hand.stored.elsewhere).expect("a record").id;
+    let (version, mut stored) = central.read(id).unwrap().expect("written");
+    let mut ue = context::decode(&stored.context).unwrap();
+    ue.connections = 77;
+    (stored.step, stored.consumed, stored.context) = (2, 2, context::encode(&ue, Vec::new()).unwrap());
+    central.commit((id, version), stored).unwrap();
+    drop(one.worker);
+    let found = two.step(&region, slot, 2).unwrap();
+    assert!(matches!(found, LoadResult::Context { consumed: 1, .. }), "{found:?}");
+    one.gate.shut(false);
+    drop(one.contexts);
+    assert_eq!(two.in_database(&region, slot), Some(77));
+    two.gate.shut(false);
+    let found = two.step_at_last(&region, slot, 3);
+    assert!(matches!(found, LoadResult::Context { consumed: 2, .. }), "{found:?}");
+    two.written(&region, slot);
+    assert_eq!((two.connections(), two.in_database(&region, slot)), (Some(3), Some(3)));
+}
+
+/// The region goes with its host, and another one goes on from the database: what is lost is what writers had in hand. Such a UE is
+/// as it was before, under names and COUNTs that nobody has used; one of which nothing was written is not there.
+#[test]
+fn another_host_goes_on_from_what_was_written_and_nothing_else_is_lost() {
+    let region = Region::create(RegionConfig::new(4, 2, 32 << 20)).unwrap();
+    let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
+    let mut nf = Nf::new(&region, 1, &records);
+    let slots = [7, 8, 9].map(|number| host.insert(Ltmsi::from_raw(number)).unwrap());
+    for input in [1, 2] {
+        for slot in &slots[..2] {
+            nf.step_at_last(&region, *slot, input);
+        }
+    }
+    nf.step_at_last(&region, slots[0], 3);
+    slots[..2].iter().for_each(|slot| nf.written(&region, *slot));
+    nf.gate.shut(true);
+    nf.step(&region, slots[1], 3).unwrap();
+    nf.step(&region, slots[2], 1).unwrap();
+    let mut config = nf.config();
+    config.owner = 6;
+    let mut claim = BucketClaim::new(&config);
+    claim.go(&mut records.clone(), |_| true).unwrap();
+    let mut there = Vec::new();
+    for claimed in &claim.claimed {
+        let (_, stored) = ContextDatabase::over(config.clone(), &records).read(claimed.id).unwrap().expect("a record");
+        let ue = context::decode(&stored.context).unwrap();
+        there.push((ue.ltmsi.get(), u32::from(ue.connections), ue.sequence));
+    }
+    there.sort_unstable();
+    assert_eq!(there, [(7, 3, replica::SKIPPED_STEPS), (8, 2, replica::SKIPPED_STEPS)]);
+    // The one before is only slow: what it writes now is refused, and what it goes on with is void.
+    nf.gate.shut(false);
+    let woken = nf.load(&region, slots[1]);
+    assert!(matches!(woken, Err(StepError::Central(ContextDatabaseError::Foreign))), "{woken:?}");
+    assert_eq!(
+        ContextDatabase::over(config.clone(), &records).read(claim.claimed[0].id).unwrap().expect("a record").1.owner,
+        6
+    );
+}
+
+/// What the region has of a UE is not made a record again that is nowhere any more.
+#[test]
+fn a_record_that_is_gone_does_not_come_back_from_the_region() {
+    let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
+    let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
+    let [mut one, mut two] = [1, 2].map(|number| Nf::new(&region, number, &records));
+    let slot = host.insert(Ltmsi::from_raw(7)).unwrap();
+    one.step(&region, slot, 1).unwrap();
+    one.written(&region, slot);
+    one.gate.shut(true);
+    one.step(&region, slot, 2).unwrap();
+    drop(one.worker);
+    let id = elsewhere(&region, slot).id;
+    let removal = (Name { collection: "amf", id }, Change::Remove { expected: 1 });
+    records.clone().change(&[removal]).remove(0).unwrap();
+    let lost = two.load(&region, slot);
+    assert!(matches!(lost, Err(StepError::Central(ContextDatabaseError::Lost))), "{lost:?}");
+}
+
+impl Nf {
+    /// A step over each of these UEs that was read in one question with the others', and waits to be handed over.
+    fn begin_all(&mut self, region: &Region, slots: &[Slot], input: u64) -> Vec<PendingCommit> {
+        self.contexts.asked().for_each(drop);
+        self.contexts.foresee(region, slots.iter().copied());
+        let begin = |slot: &Slot| {
+            let found = self.load(region, *slot).unwrap();
+            assert!(matches!(found, LoadResult::Context { .. }), "{found:?}");
+            let mut hand = self.contexts.take().expect("a context");
+            hand.ue.connections += 1;
+            match self.contexts.commit(&mut self.worker, hand, false, (input, None, 0), b"outbox").unwrap() {
+                StepOutcome::Pending(pending) => *pending,
+                StepOutcome::Done(done) => panic!("nothing is handed over: {done:?}"),
+            }
+        };
+        slots.iter().map(begin).collect()
+    }
+
+    fn store_all(&mut self, pending: Vec<PendingCommit>) -> Vec<Result<CommitHandle, StepError>> {
+        self.contexts.store(&mut self.worker, pending)
+    }
+}
+
+/// A group of UEs goes on when what its steps have left is handed over; the next reading of them waits for all of it, and is one
+/// question.
+#[test]
+fn several_ues_go_on_at_once_and_are_read_when_all_is_written() {
+    use StateOperation::{Read, Write};
+    let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
+    let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
+    let mut nf = Nf::new(&region, 1, &records);
+    let slots = [7, 8, 9].map(|number| host.insert(Ltmsi::from_raw(number)).unwrap());
+    for slot in slots {
+        nf.step(&region, slot, 1).unwrap();
+        nf.written(&region, slot);
+    }
+    let pending = nf.begin_all(&region, &slots, 2);
+    nf.gate.shut(true);
+    assert!(nf.store_all(pending).iter().all(Result::is_ok), "nobody waits for what is not written");
+    assert_eq!(slots.map(|slot| region.consumed_of(slot)), [2; 3], "what they want done leaves");
+    assert_eq!(slots.map(|slot| nf.in_database(&region, slot)), [Some(1); 3]);
+    let asked: Vec<_> = nf.contexts.asked().map(|(operation, _)| operation).collect();
+    assert_eq!(asked, [Read, Read, Read, Write, Write, Write], "a read and a write for each transaction");
+    let opens = std::thread::spawn({
+        let gate = nf.gate.clone();
+        move || {
+            std::thread::sleep(Duration::from_millis(50));
+            gate.shut(false);
+        }
+    });
+    let before = nf.gate.questions.load(Ordering::SeqCst);
+    let pending = nf.begin_all(&region, &slots, 3);
+    opens.join().unwrap();
+    assert_eq!(slots.map(|slot| nf.in_database(&region, slot)), [Some(2); 3], "the barrier");
+    assert_eq!(nf.gate.questions.load(Ordering::SeqCst) - before, 1, "all were read in one question");
+    assert!(nf.store_all(pending).iter().all(Result::is_ok));
+    slots.iter().for_each(|slot| nf.written(&region, *slot));
+    assert_eq!(slots.map(|slot| nf.in_database(&region, slot)), [Some(3); 3]);
+}
+
+/// A worker dies amid a group: all was handed over, some of it is written, and the region has some of it. Each UE is what it would be
+/// had it been alone: what has left counts, what was written and has not left leaves, and what neither has is carried out again.
+#[test]
+fn a_worker_that_dies_amid_a_group_leaves_of_each_ue_what_it_would_have_left_of_one() {
+    let region = Region::create(RegionConfig::new(5, 3, 32 << 20)).unwrap();
+    let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
+    let [mut one, mut two] = [1, 2].map(|number| Nf::new(&region, number, &records));
+    let slots = [7, 8, 9, 10].map(|number| host.insert(Ltmsi::from_raw(number)).unwrap());
+    for slot in slots {
+        one.step(&region, slot, 1).unwrap();
+        one.written(&region, slot);
+    }
+    let mut pending = one.begin_all(&region, &slots, 2).into_iter();
+    let handed_over = |pending: &PendingCommit| ((pending.elsewhere.id, pending.version), pending.stored.clone());
+    // Written and left; written.
+    let first = pending.next().expect("four");
+    assert!(one.store_all(vec![first]).iter().all(Result::is_ok));
+    one.written(&region, slots[0]);
+    let second = pending.next().expect("four");
+    let written = ContextDatabase::over(one.config(), &records).commit_all(vec![handed_over(&second)]);
+    assert!(written.iter().all(Result::is_ok), "{written:?}");
+    // Left, and nothing else; nothing at all.
+    one.gate.shut(true);
+    let third = pending.next().expect("four");
+    assert!(one.store_all(vec![third]).iter().all(Result::is_ok));
+    let ContextLocation::Central { central, .. } = &mut one.contexts.place else { panic!("elsewhere") };
+    let fourth = central.commit_all(vec![handed_over(&pending.next().expect("four"))]);
+    assert!(fourth.iter().all(Result::is_ok), "it is in hand: {fourth:?}");
+    let Nf { gate, worker, contexts } = one;
+    drop(worker);
+    two.contexts.foresee(&region, slots.into_iter());
+    let mut seen = Vec::new();
+    for slot in slots {
+        let found = two.load(&region, slot).unwrap();
+        let LoadResult::Context { consumed, unsent: Some(_) } = found else { panic!("{found:?}") };
+        seen.push((consumed, two.connections(), two.contexts.found().is_some()));
+    }
+    let left = |found| (2, Some(2), found);
+    assert_eq!(seen, [left(false), left(true), left(false), (1, Some(1), false)]);
+    assert_eq!(slots.map(|slot| region.consumed_of(slot)), [2, 2, 2, 1]);
+    // What goes on counts, though the dead one's writers were only slow.
+    let inputs = [3, 3, 3, 2];
+    for (slot, input) in slots.into_iter().zip(inputs) {
+        two.step_at_last(&region, slot, input);
+        two.written(&region, slot);
+    }
+    gate.shut(false);
+    drop(contexts);
+    slots.iter().for_each(|slot| two.written(&region, *slot));
+    let steps = [3, 3, 3, 2].map(Some);
+    assert_eq!(slots.map(|slot| two.in_database(&region, slot)), steps);
+    assert_eq!(slots.map(|slot| region.consumed_of(slot)), inputs);
+}
+
+/// Another host has one of a group by now: the writers find that out when nobody waits for them any more. Its next step is void, and
+/// the others go on.
+#[test]
+fn what_is_refused_to_the_writers_of_a_group_harms_no_other_ue() {
+    let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
+    let (mut host, records) = (region.join(0).unwrap(), MemoryRecords::new(LIFE));
+    let mut nf = Nf::new(&region, 1, &records);
+    let slots = [7, 8, 9].map(|number| host.insert(Ltmsi::from_raw(number)).unwrap());
+    for slot in slots {
+        nf.step(&region, slot, 1).unwrap();
+        nf.written(&region, slot);
+    }
+    let pending = nf.begin_all(&region, &slots, 2);
+    let id = elsewhere(&region, slots[1]).id;
+    let mut other = ContextDatabase::over(ContextDatabaseConfig { owner: 6, ..nf.config() }, &records);
+    let (version, stored) = other.read(id).unwrap().expect("stored");
+    other.commit((id, version), UeRecord { owner: 6, ..stored }).unwrap();
+    other.settle(id).unwrap();
+    assert!(nf.store_all(pending).iter().all(Result::is_ok), "nobody knows yet");
+    nf.contexts.foresee(&region, slots.into_iter());
+    let found = slots.map(|slot| nf.load(&region, slot));
+    assert!(
+        matches!(
+            found,
+            [
+                Ok(LoadResult::Context { consumed: 2, .. }),
+                Err(StepError::Central(ContextDatabaseError::Foreign)),
+                Ok(LoadResult::Context { consumed: 2, .. })
+            ]
+        ),
+        "{found:?}"
+    );
+}

@@ -1,0 +1,410 @@
+//! The identifiers that a step may take, out of the region that all workers share (DESIGN decision 7).
+
+use super::region_layout;
+use rand::RngCore;
+use rand::rngs::StdRng;
+use rustc_hash::FxHashSet;
+use vireo_core::Identifiers;
+use vireo_core::balance::migration;
+use vireo_core::config::CoreConfig;
+use vireo_core::pools::Range;
+use vireo_core::tmsi::TmsiCipher;
+use vireo_store::region::{Key, NumberTable, Region, Slot};
+use vireo_types::{Bucket, Dnn, Ltmsi, PduSessionType, SessionAddress, Snssai, Tmsi};
+
+/// How often a 5G-TMSI is drawn before the bucket counts as full: at half occupancy the chance to miss is 2^-32.
+const DRAWS: usize = 32;
+
+/// From one number of a bucket to the next that is tried; odd, so that all are.
+const STRIDE: u16 = 0x9e37;
+
+/// Who gives identifiers out in a worker.
+#[derive(Debug)]
+pub(crate) struct IdAllocator {
+    region: Region,
+    slices: Vec<Snssai>,
+    dnns: Vec<(Dnn, [Option<Range>; 2])>,
+    cipher: TmsiCipher,
+    /// The part of each pool of addresses, of how many.
+    part: (u16, u16),
+    /// How many numbers of each bucket were given out by [`IdAllocator::fresh`]; empty before the first.
+    given: Vec<u16>,
+    rng: StdRng,
+}
+
+impl IdAllocator {
+    /// One that gives 5G-TMSIs under a key, and addresses of a part of each pool, of so many.
+    pub(crate) fn new(region: Region, config: &CoreConfig, (key, part): (&[u8; 16], (u16, u16)), rng: StdRng) -> Self {
+        IdAllocator {
+            region,
+            slices: config.slices.iter().map(|s| s.snssai).collect(),
+            dnns: config.dnns.iter().map(|d| (d.name.clone(), region_layout::ranges(d))).collect(),
+            cipher: TmsiCipher::new(key),
+            part,
+            given: Vec::new(),
+            rng,
+        }
+    }
+
+    /// The identifiers for a step over the UE of a slot.
+    pub(crate) fn of(&mut self, slot: Slot) -> StepIds<'_> {
+        StepIds { giver: self, slot }
+    }
+
+    /// The owner of a bucket: buckets are dealt to slice 0 and the slices in turn.
+    fn owner(&self, bucket: Bucket) -> usize {
+        usize::from(bucket.get()) % self.owners()
+    }
+
+    /// Owners of buckets.
+    fn owners(&self) -> usize {
+        self.slices.len() + 1
+    }
+
+    /// A number of an owner's buckets here that leads to nobody. Numbers are used again only after all others, so that a
+    /// late message of a UE that is gone does not meet its successor.
+    fn draw(&self, owner: usize) -> Option<Ltmsi> {
+        let owners = self.owners() as u64;
+        // In the last column some slice may have none.
+        let buckets = u64::from(Bucket::COUNT) / owners;
+        let next = self.region.shared_word(region_layout::ltmsi_word(owner));
+        let first = u64::from(self.first_number()) * buckets;
+        // All buckets of the owner in turn, so that each fills evenly.
+        for _ in 0..=u16::MAX {
+            let n = (first + next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) % (buckets << 16);
+            let bucket = Bucket::new((owner as u64 + n % buckets * owners) as u16);
+            let ltmsi = Ltmsi::new(bucket, (n / buckets) as u16);
+            if region_layout::is_own(&self.region, bucket) && self.region.slot_of(ltmsi).is_none() {
+                return Some(ltmsi);
+            }
+        }
+        None
+    }
+
+    /// Each host begins elsewhere: who takes over from another does not give numbers that this one gave a moment ago.
+    fn first_number(&self) -> u16 {
+        ((u32::from(self.part.0) << 16) / u32::from(self.part.1.max(1))) as u16
+    }
+
+    /// A number for a UE that is heard of for the first time, of slice 0; in the column of the bucket by which its message
+    /// came to this host, so that it goes where the UE is if it has to be given again.
+    pub(crate) fn fresh(&mut self, by: Option<Bucket>) -> Option<Ltmsi> {
+        let bucket = by.and_then(|bucket| migration::in_column(bucket, 0, self.owners()));
+        let own = bucket.filter(|bucket| region_layout::is_own(&self.region, *bucket));
+        own.and_then(|bucket| self.next_of(bucket)).or_else(|| self.draw(0))
+    }
+
+    /// The next number of a bucket that leads to nobody.
+    fn next_of(&mut self, bucket: Bucket) -> Option<Ltmsi> {
+        self.given.resize(Bucket::COUNT.into(), 0);
+        let first = self.first_number();
+        let given = &mut self.given[usize::from(bucket.get())];
+        let ltmsis = (0..=u16::MAX).map(|_| {
+            *given = given.wrapping_add(1);
+            Ltmsi::new(bucket, first.wrapping_add(*given))
+        });
+        ltmsis.into_iter().find(|ltmsi| self.region.slot_of(*ltmsi).is_none())
+    }
+
+    /// The bucket that a 5G-TMSI tells.
+    pub(crate) fn bucket_of(&self, tmsi: Tmsi) -> Bucket {
+        self.cipher.bucket(tmsi)
+    }
+
+    /// The slice that a number is of: 0 = not known yet, else 1 + its position in the configuration.
+    pub(crate) fn slice_of(&self, ltmsi: Ltmsi) -> usize {
+        self.owner(ltmsi.bucket())
+    }
+
+    fn table(&self, dnn: &Dnn) -> Option<(u8, &[Option<Range>; 2])> {
+        let at = self.dnns.iter().position(|(name, _)| name == dnn)?;
+        Some((u8::try_from(at * 2).ok()?, &self.dnns[at].1))
+    }
+
+    /// Takes a session's addresses for a UE, both or none.
+    fn take(&self, slot: Slot, dnn: &Dnn, kind: PduSessionType) -> Option<SessionAddress> {
+        let (table, ranges) = self.table(dnn)?;
+        let numbers = |n: u8| self.region.numbers(table + n);
+        let take = |numbers: NumberTable| {
+            let part = self.range_of(&numbers, self.part.0);
+            numbers.take_of(slot, part)
+        };
+        let ipv4 = match (kind, ranges[0]) {
+            (PduSessionType::Ipv6, _) => None,
+            (_, range) => Some((range?, take(numbers(0)?)?)),
+        };
+        let mut address = SessionAddress { ipv4: ipv4.map(|(range, number)| range.ipv4_at(number)), ipv6_prefix: None };
+        if kind != PduSessionType::Ipv4 {
+            let prefix = ranges[1].and_then(|range| Some(range.ipv6_at(take(numbers(1)?)?)));
+            if prefix.is_none() {
+                ipv4.and_then(|(_, number)| Some(numbers(0)?.give_back(number, slot)));
+                return None;
+            }
+            address.ipv6_prefix = prefix;
+        }
+        Some(address)
+    }
+
+    /// Whether other hosts give identifiers too.
+    pub(crate) fn shares(&self) -> bool {
+        self.part.1 > 1
+    }
+
+    /// Takes the addresses of a session that another host gave out, for the UE of a slot here.
+    pub(crate) fn adopt(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) {
+        for (numbers, number) in self.numbers_of(dnn, address) {
+            if !numbers.reserve(number, slot) {
+                tracing::error!(?address, "an address of a UE that was taken over is another UE's: please report it");
+            }
+        }
+        self.region.clear_taken(slot);
+    }
+
+    /// The parts of the pools that a session's addresses are of.
+    pub(crate) fn parts_of(&self, dnn: &Dnn, address: &SessionAddress) -> impl Iterator<Item = u16> {
+        self.numbers_of(dnn, address).map(|(numbers, number)| self.part_of(&numbers, number))
+    }
+
+    /// The numbers of a session's addresses, with their tables.
+    fn numbers_of(&self, dnn: &Dnn, address: &SessionAddress) -> impl Iterator<Item = (NumberTable, u32)> {
+        let at = self.table(dnn).map(|(table, ranges)| {
+            let v4 = address.ipv4.and_then(|a| ranges[0]?.index_of_ipv4(a));
+            let v6 = address.ipv6_prefix.and_then(|a| ranges[1]?.index_of_ipv6(a));
+            [(table, v4), (table + 1, v6)]
+        });
+        at.into_iter().flatten().filter_map(|(table, number)| Some((self.region.numbers(table)?, number?)))
+    }
+
+    /// Gives a UE's addresses back. Those of another host's part are told to that host: which part it is.
+    pub(crate) fn give_back(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) -> Option<u16> {
+        let mut lender = None;
+        for (numbers, number) in self.numbers_of(dnn, address) {
+            numbers.give_back(number, slot);
+            lender = Some(self.part_of(&numbers, number)).filter(|part| *part != self.part.0);
+        }
+        lender
+    }
+
+    /// Whose part of a pool a number is of.
+    fn part_of(&self, numbers: &NumberTable, number: u32) -> u16 {
+        let parts = u64::from(self.part.1.max(1));
+        // The last that begins no later, as `take` cuts them.
+        let begun = ((u64::from(number) + 1) * parts).div_ceil(u64::from(numbers.size().max(1)));
+        begun.saturating_sub(1) as u16
+    }
+
+    /// The numbers of a part of a pool.
+    fn range_of(&self, numbers: &NumberTable, part: u16) -> std::ops::Range<u32> {
+        let (size, parts) = (u64::from(numbers.size()), u64::from(self.part.1.max(1)));
+        let at = |part: u64| (size * part / parts) as u32;
+        at(part.into())..at(u64::from(part) + 1)
+    }
+
+    /// All tables of numbers.
+    fn tables(&self) -> impl Iterator<Item = (u8, NumberTable)> {
+        (0..self.dnns.len() as u8 * 2).filter_map(|table| Some((table, self.region.numbers(table)?)))
+    }
+
+    /// The numbers of another host's part that UEs have here, table by table, so many in a piece.
+    pub(crate) fn foreign_numbers(&self, part: u16, piece: usize) -> Vec<(u8, Vec<u32>)> {
+        let mut pieces = Vec::new();
+        for (table, numbers) in self.tables().filter(|(_, numbers)| numbers.used() > 0) {
+            let is_held = |number: &u32| numbers.owner(*number).is_some() && !numbers.is_lent(*number);
+            let held: Vec<u32> = self.range_of(&numbers, part).filter(is_held).collect();
+            pieces.extend(held.chunks(piece).map(|piece| (table, piece.to_vec())));
+        }
+        pieces
+    }
+
+    /// Whether UEs here have numbers of a part.
+    pub(crate) fn has_of(&self, part: u16) -> bool {
+        let used = self.tables().filter(|(_, numbers)| numbers.used() > 0);
+        used.into_iter().any(|(_, numbers)| {
+            let mut part = self.range_of(&numbers, part);
+            part.any(|number| numbers.owner(number).is_some() && !numbers.is_lent(number))
+        })
+    }
+
+    /// The numbers of this host's part that have gone with UEs to others.
+    fn lent(&self) -> impl Iterator<Item = (u8, NumberTable, u32)> {
+        let used = self.tables().filter(|(_, numbers)| numbers.used() > 0);
+        used.flat_map(|(table, numbers)| {
+            let part = self.range_of(&numbers, self.part.0);
+            part.filter(|number| numbers.is_lent(*number))
+                .map(|number| (table, numbers.clone(), number))
+                .collect::<Vec<_>>()
+        })
+    }
+
+    /// Whether there are some.
+    pub(crate) fn lends(&self) -> bool {
+        self.lent().next().is_some()
+    }
+
+    /// Of these, nobody has any but the ones given: how many are free now.
+    pub(crate) fn returned_but(&self, all: &FxHashSet<(u8, u32)>) -> usize {
+        let free = self.lent().filter(|(table, _, number)| !all.contains(&(*table, *number)));
+        free.filter(|(_, numbers, number)| numbers.unlend(*number)).count()
+    }
+
+    /// A UE goes to another host, with its addresses: nobody gets them here as long as it has them.
+    pub(crate) fn lend(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) {
+        for (numbers, number) in self.numbers_of(dnn, address) {
+            if self.part_of(&numbers, number) == self.part.0 {
+                numbers.lend(number, slot);
+            } else {
+                numbers.give_back(number, slot);
+            }
+        }
+    }
+
+    /// The UE that addresses of this host's part had gone with has them no more.
+    pub(crate) fn returned(&self, dnn: &Dnn, address: &SessionAddress) {
+        for (numbers, number) in self.numbers_of(dnn, address) {
+            numbers.unlend(number);
+        }
+    }
+
+    /// Gives back what a worker took for the UE, and died before it was in a record that says so. `kept` tells whether
+    /// the record in force has the number.
+    pub(crate) fn settle_taken(&self, slot: Slot, kept: impl Fn(&Dnn, u32, bool) -> bool) {
+        let taken = self.region.taken(slot);
+        if taken == [None; 2] {
+            return;
+        }
+        for (table, number) in taken.into_iter().flatten() {
+            let Some((dnn, _)) = self.dnns.get(usize::from(table) / 2) else { continue };
+            let Some(numbers) = self.region.numbers(table) else { continue };
+            if !kept(dnn, number, table % 2 == 1) {
+                // Only if it is this UE's: the note may tell of an attempt that came too late.
+                numbers.give_back(number, slot);
+            }
+        }
+        self.region.clear_taken(slot);
+    }
+
+    /// Gives all addresses of these UEs back.
+    pub(crate) fn give_back_all(&self, of: impl Fn(Slot) -> bool) {
+        for table in 0..self.dnns.len() as u8 * 2 {
+            let Some(numbers) = self.region.numbers(table).filter(|numbers| numbers.used() > 0) else { continue };
+            for number in 0..numbers.size() {
+                if let Some(owner) = numbers.owner(number).filter(|owner| of(*owner)) {
+                    numbers.give_back(number, owner);
+                }
+            }
+        }
+    }
+
+    /// Whether a session has a number of a data network's table.
+    pub(crate) fn is_of(&self, dnn: &Dnn, number: u32, ipv6: bool, address: &SessionAddress) -> bool {
+        let Some((_, ranges)) = self.table(dnn) else { return false };
+        let index = if ipv6 {
+            address.ipv6_prefix.and_then(|a| ranges[1]?.index_of_ipv6(a))
+        } else {
+            address.ipv4.and_then(|a| ranges[0]?.index_of_ipv4(a))
+        };
+        index == Some(number)
+    }
+}
+
+/// The identifiers for one step.
+#[derive(Debug)]
+pub(crate) struct StepIds<'a> {
+    giver: &'a mut IdAllocator,
+    slot: Slot,
+}
+
+impl Identifiers for StepIds<'_> {
+    fn tmsi(&mut self, ltmsi: Ltmsi) -> Option<Tmsi> {
+        for _ in 0..DRAWS {
+            let random = self.giver.rng.next_u32();
+            // Two workers may draw the same at once, of 2^20: the UE that comes second is not found by it, and says who
+            // it is.
+            if let Some(tmsi) = self.giver.cipher.seal(ltmsi.bucket(), random)
+                && self.giver.region.lookup(Key::Tmsi, u64::from(tmsi.0)).is_none()
+            {
+                return Some(tmsi);
+            }
+        }
+        None
+    }
+
+    fn rekey(&mut self, current: Ltmsi, slice: Snssai) -> Option<Ltmsi> {
+        let home = 1 + self.giver.slices.iter().position(|s| *s == slice)?;
+        if self.giver.owner(current.bucket()) == home {
+            return None;
+        }
+        // In the same column: the hosts that have the UE stay the same for ever.
+        let bucket = migration::in_column(current.bucket(), home, self.giver.owners())?;
+        // Numbers of slice 0 come in turn, and so do these; where one is in use another is found far off.
+        let number = |n: u16| current.number().wrapping_add(n.wrapping_mul(STRIDE));
+        let ltmsis = (0..=u16::MAX).map(|n| Ltmsi::new(bucket, number(n)));
+        let ltmsi = ltmsis.into_iter().find(|ltmsi| self.giver.region.slot_of(*ltmsi).is_none())?;
+        self.giver.region.alias(self.slot, ltmsi).ok()?;
+        Some(ltmsi)
+    }
+
+    fn address(&mut self, dnn: &Dnn, kind: PduSessionType) -> Option<SessionAddress> {
+        self.giver.take(self.slot, dnn, kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use vireo_store::region::RegionConfig;
+
+    /// A host of two, with an address table, and a slot of it.
+    fn giver(part: u16) -> (IdAllocator, Slot) {
+        let range = Range::ipv4([10, 45, 0, 0].into(), 24);
+        let mut config = RegionConfig::new(4, 1, 32 << 20);
+        config.tables[0] = range.size();
+        let region = Region::create(config).unwrap();
+        let slot = region.slot_at(1_u32).unwrap();
+        let giver = IdAllocator {
+            region,
+            slices: Vec::new(),
+            dnns: vec![("internet".parse().unwrap(), [Some(range), None])],
+            cipher: TmsiCipher::new(&[0; 16]),
+            part: (part, 2),
+            given: Vec::new(),
+            rng: StdRng::seed_from_u64(1),
+        };
+        (giver, slot)
+    }
+
+    #[test]
+    fn an_address_that_has_gone_along_is_counted_where_it_is_and_comes_back_when_nobody_has_it() {
+        let ((here, slot), (there, other)) = (giver(0), giver(1));
+        let dnn: Dnn = "internet".parse().unwrap();
+        let [one, two] = [(), ()].map(|()| {
+            let address = here.take(slot, &dnn, PduSessionType::Ipv4).unwrap();
+            here.region.clear_taken(slot);
+            address
+        });
+        assert!(!here.lends() && here.has_of(0) && !here.has_of(1) && !there.has_of(0));
+        for address in [&one, &two] {
+            here.lend(slot, &dnn, address);
+            there.adopt(other, &dnn, address);
+        }
+        assert!(here.lends() && !here.has_of(0) && there.has_of(0) && !there.lends());
+        assert!(here.foreign_numbers(0, 8).is_empty() && there.foreign_numbers(1, 8).is_empty());
+        let pieces = there.foreign_numbers(0, 1);
+        assert_eq!(pieces.len(), 2, "one in a piece");
+        let held = |giver: &IdAllocator| -> FxHashSet<(u8, u32)> {
+            let pieces = giver.foreign_numbers(0, 8);
+            pieces.into_iter().flat_map(|(table, all)| all.into_iter().map(move |number| (table, number))).collect()
+        };
+        assert_eq!((here.returned_but(&held(&there)), held(&there).len()), (0, 2));
+        // What it says of the one is lost; the other is still its UE's.
+        assert_eq!(there.give_back(other, &dnn, &one), Some(0), "of the other's part");
+        assert_eq!(here.returned_but(&held(&there)), 1);
+        here.returned(&dnn, &one);
+        assert!(here.lends(), "it has come back already");
+        assert_eq!(there.give_back(other, &dnn, &two), Some(0));
+        here.returned(&dnn, &two);
+        assert!(!here.lends() && !there.has_of(0));
+        assert_eq!(here.region.numbers(0).unwrap().used(), 0);
+    }
+}

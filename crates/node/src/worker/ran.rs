@@ -1,0 +1,54 @@
+//! The RAN nodes as workers see them: a bulletin of the host, read again when it has changed.
+
+use super::region_layout::BULLETIN_RAN;
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use vireo_core::RanNodes;
+use vireo_store::region::Region;
+use vireo_types::{AssocId, GnbId, Tai};
+
+/// A RAN node that has NG set up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PublishedNode {
+    pub(crate) assoc: AssocId,
+    pub(crate) id: GnbId,
+    pub(crate) areas: Vec<Tai>,
+}
+
+/// The view of a worker.
+#[derive(Debug)]
+pub(crate) struct RanNodeView {
+    region: Region,
+    seen: RefCell<(u64, Vec<PublishedNode>, Vec<u8>)>,
+}
+
+impl RanNodeView {
+    pub(crate) fn new(region: Region) -> Self {
+        RanNodeView { region, seen: RefCell::default() }
+    }
+
+    fn with<T>(&self, read: impl FnOnce(&[PublishedNode]) -> T) -> T {
+        let mut seen = self.seen.borrow_mut();
+        let (version, nodes, octets) = &mut *seen;
+        if self.region.published_version(BULLETIN_RAN) != *version {
+            octets.clear();
+            *version = self.region.read_published(BULLETIN_RAN, octets);
+            match postcard::from_bytes(octets) {
+                Ok(posted) => *nodes = posted,
+                Err(error) => tracing::error!(%error, "the list of RAN nodes does not decode: please report it"),
+            }
+        }
+        read(nodes)
+    }
+}
+
+impl RanNodes for RanNodeView {
+    fn serving(&self, areas: &[Tai]) -> Vec<AssocId> {
+        let serves = |node: &&PublishedNode| node.areas.iter().any(|tai| areas.contains(tai));
+        self.with(|nodes| nodes.iter().filter(serves).map(|node| node.assoc).collect())
+    }
+
+    fn find(&self, id: GnbId) -> Option<AssocId> {
+        self.with(|nodes| nodes.iter().find(|node| node.id == id).map(|node| node.assoc))
+    }
+}

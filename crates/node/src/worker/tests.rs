@@ -1,0 +1,108 @@
+//! A worker with much to do: it shows progress, and one UE's events do not hold up others.
+
+use super::*;
+use crate::config::StateConfig;
+use std::net::Ipv4Addr;
+use std::time::Duration as Span;
+use vireo_core::config::{NodeName, SecurityConfig, Timers};
+use vireo_store::region::{Posted, Receiver};
+
+const PLAN: RegionLayout = RegionLayout { nfs: 1 };
+
+pub(crate) fn config() -> CoreConfig {
+    CoreConfig {
+        name: "vireo".into(),
+        plmns: Vec::new(),
+        tacs: Vec::new(),
+        amf_region: 2,
+        amf_set: 1,
+        amf_pointer: 0,
+        relative_capacity: 255,
+        slices: Vec::new(),
+        dnns: Vec::new(),
+        security: SecurityConfig { integrity: Vec::new(), ciphering: Vec::new() },
+        timers: Timers::default(),
+        upfs: Vec::new(),
+        n4_address: Ipv4Addr::LOCALHOST.into(),
+        n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
+        n2_endpoints: Vec::new(),
+        smf_elsewhere: false,
+    }
+}
+
+/// The host's place in a region, worker 1, and what that hands over.
+fn worker() -> (Worker, NfWorker, Receiver) {
+    let state =
+        StateConfig { ues: 16, packets: 1024, bytes: StateConfig::bytes_for(16, 1024), ..StateConfig::default() };
+    let region = Region::create(region_layout::region_config(PLAN, &state, 2, &config())).unwrap();
+    let host = region.join(region_layout::HOST).unwrap();
+    let core = config();
+    let instructions = WorkerConfig {
+        core,
+        nfs: PLAN.nfs,
+        tmsi_key: [0; 16],
+        part: (0, 1),
+        location: Location::Region,
+        log_level: None,
+    };
+    let nf = NfWorker::new(region.clone(), region.join(1).unwrap(), (instructions, 0), |_| {});
+    (host, nf, region.receiver(PLAN.committed(1)).unwrap())
+}
+
+/// Posts so many events to a UE, which the worker's NF is given.
+fn post(host: &mut Worker, ltmsi: u32, events: u64) -> Slot {
+    let region = host.region().clone();
+    let slot = host.insert(Ltmsi::from_raw(ltmsi)).unwrap();
+    for sequence in 1..=events {
+        let packet = host.packet(sequence, &EventMessage::Deadline.encode(clock(), 0, Vec::new())).unwrap();
+        let posted = region.post(host, slot, packet, 1).unwrap();
+        assert_eq!(posted == Posted::Holder, sequence == 1);
+    }
+    PLAN.queue(&region, 1, 0).push(slot.number().into()).unwrap();
+    slot
+}
+
+#[test]
+fn worker_that_waits_for_its_host_shows_progress() {
+    let (_host, mut nf, mut committed) = worker();
+    let region = nf.region.clone();
+    let items = u64::from(region.config().ring_cells) + 1;
+    let thread = std::thread::spawn(move || {
+        (0..items).for_each(|item| nf.hand_over(item));
+        nf
+    });
+    // The host takes nothing for a while.
+    let until = Instant::now() + Span::from_secs(10);
+    for _ in 0..3 {
+        let before = region.heard_of(1);
+        while region.heard_of(1) == before {
+            assert!(Instant::now() < until, "the worker looks stuck");
+            std::thread::sleep(Span::from_millis(1));
+        }
+    }
+    assert!(!thread.is_finished());
+    while !thread.is_finished() {
+        committed.take();
+        std::thread::yield_now();
+    }
+    thread.join().unwrap();
+}
+
+#[test]
+fn ue_with_many_events_goes_on_behind_others() {
+    let (mut host, mut nf, _) = worker();
+    let (busy, other) = (post(&mut host, 1, 40), post(&mut host, 2, 1));
+    let mut served = Vec::new();
+    let mut events = 0;
+    while events < 41 {
+        let before = nf.region.heard_of(1);
+        let (more, _) = nf.serve(0);
+        assert!(more > 0, "{served:?}");
+        events += more;
+        served.push(more);
+        assert!(more < IN_A_ROW || nf.region.heard_of(1) != before, "it shows progress");
+    }
+    assert_eq!(served, [IN_A_ROW, 1, IN_A_ROW, 8]);
+    assert_eq!(nf.serve(0), (0, 0));
+    assert!(nf.region.is_idle_and_empty(busy) && nf.region.is_idle_and_empty(other));
+}

@@ -1,0 +1,94 @@
+//! A place by its URL, so that which one it is is a matter of configuration.
+
+use super::{ClusterConfig, DatabaseTls, Format, LinkConfig, RecordError, RecordStore, RedisCluster, RedisRecords};
+use std::time::Duration;
+
+/// Which place, and what its records are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreUrl {
+    /// `redis://HOST:PORT`, `redis+unix:///PATH`, `redis-cluster://HOST:PORT,HOST:PORT` or `mongodb://HOST:PORT`; with TLS
+    /// `rediss://` and `rediss-cluster://`.
+    pub url: String,
+    /// What the keys begin with; of MongoDB the name of the database.
+    pub prefix: String,
+    /// How long a record is kept that nobody commits.
+    pub life: Duration,
+    /// How long an answer is waited for.
+    pub patience: Duration,
+    /// What parts are encoded as.
+    pub format: Format,
+    /// In a Redis Cluster: how many replicas have a commit before it counts.
+    pub confirm: u16,
+    /// Of `rediss://` and `rediss-cluster://`.
+    pub tls: DatabaseTls,
+}
+
+/// A way to a place. Nothing is asked yet.
+///
+/// # Errors
+///
+/// [`RecordError::Down`] for a URL that is none of these.
+pub fn open(place: &StoreUrl) -> Result<Box<dyn RecordStore>, RecordError> {
+    let StoreUrl { url, prefix, life, patience, format, confirm, tls } = place.clone();
+    let secured = url.starts_with("rediss");
+    if let Some(nodes) = ["redis-cluster://", "rediss-cluster://"].iter().find_map(|scheme| url.strip_prefix(scheme)) {
+        let nodes = nodes.split(',').filter(|node| !node.is_empty()).map(str::to_owned).collect();
+        let tls = secured.then_some(tls);
+        let config = ClusterConfig { nodes, patience, confirm, alone: true, tls };
+        return Ok(Box::new(RedisCluster::new(config, &prefix, life)));
+    }
+    if ["redis://", "rediss://", "redis+unix://", "unix://"].iter().any(|scheme| url.starts_with(scheme)) {
+        return Ok(Box::new(RedisRecords::new(LinkConfig { url, patience, tls }, &prefix, life)));
+    }
+    if url.starts_with("mongodb://") {
+        return mongo(url, prefix, life, (patience, format));
+    }
+    let known = "redis://, rediss://, redis+unix://, redis-cluster://, rediss-cluster:// or mongodb://";
+    Err(RecordError::Down(format!("{url} is no URL of a database: it begins with {known}")))
+}
+
+#[cfg(feature = "mongodb")]
+fn mongo(
+    url: String,
+    database: String,
+    life: Duration,
+    (patience, format): (Duration, Format),
+) -> Result<Box<dyn RecordStore>, RecordError> {
+    let config = super::MongoConfig { url, database, patience, format };
+    Ok(Box::new(super::MongoRecords::new(&config, life)?))
+}
+
+#[cfg(not(feature = "mongodb"))]
+fn mongo(url: String, _: String, _: Duration, _: (Duration, Format)) -> Result<Box<dyn RecordStore>, RecordError> {
+    Err(RecordError::Down(format!("{url} is asked by a build with the feature mongodb, which this one has not")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_found_by_its_url() {
+        let place = |url: &str| StoreUrl {
+            url: url.to_owned(),
+            prefix: "vireo".into(),
+            life: Duration::from_secs(60),
+            patience: Duration::from_millis(100),
+            format: Format::Json,
+            confirm: 1,
+            tls: DatabaseTls::default(),
+        };
+        let name = super::super::Name { collection: "ue", id: 1 };
+        for url in [
+            "redis://127.0.0.1:1",
+            "rediss://127.0.0.1:1",
+            "rediss-cluster://127.0.0.1:1",
+            "redis-cluster://127.0.0.1:1,127.0.0.1:2",
+            "mongodb://127.0.0.1:1",
+        ] {
+            let answer = open(&place(url)).and_then(|mut records| records.load(&[name]));
+            assert!(answer.is_err_and(|error| error.is_retryable()), "{url}: nobody is there");
+        }
+        assert!(open(&place("postgres://127.0.0.1")).is_err());
+    }
+}

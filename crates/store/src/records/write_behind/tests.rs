@@ -1,0 +1,258 @@
+use super::*;
+use crate::records::MemoryRecords;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+const LIFE: Duration = Duration::from_secs(600);
+/// Longer than a test takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A place that takes its time, by a seed, and refuses when it is told to, or does not work for a moment.
+#[derive(Clone)]
+struct Moody {
+    place: MemoryRecords,
+    seed: Arc<AtomicU64>,
+    /// Of a thousand changes so many are refused.
+    fails: u64,
+    /// Of a thousand so many are not carried out now.
+    stumbles: u64,
+    /// Of a thousand so many are carried out, and the answer is lost.
+    loses: u64,
+    /// Nothing goes through.
+    closed: Arc<AtomicBool>,
+    failed: Arc<AtomicU64>,
+}
+
+impl Moody {
+    fn new(seed: u64, fails: u64) -> Self {
+        let place = MemoryRecords::new(LIFE);
+        let seed = Arc::new(AtomicU64::new(seed));
+        Moody { place, seed, fails, stumbles: 0, loses: 0, closed: Arc::default(), failed: Arc::default() }
+    }
+
+    /// SplitMix64 over a count that all clones share.
+    fn random(&self) -> u64 {
+        let mut z = self.seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+impl RecordStore for Moody {
+    fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
+        self.place.load(names)
+    }
+
+    fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
+        while self.closed.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_micros(self.random() % 200));
+        let one = |change: &(Name, Change<'_>)| {
+            if self.random() % 1000 < self.fails {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                return Err(RecordError::NotARecord);
+            }
+            if self.random() % 1000 < self.stumbles {
+                return Err(RecordError::Down("it was told to be".into()));
+            }
+            let done = self.place.clone().change(std::slice::from_ref(change)).remove(0);
+            if self.random() % 1000 < self.loses {
+                Err(RecordError::OutcomeUnknown("it is told to be".into()))
+            } else {
+                done
+            }
+        };
+        changes.iter().map(one).collect()
+    }
+
+    fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
+        self.place.list_ids(collection)
+    }
+
+    fn operations(&self) -> Operations {
+        self.place.operations()
+    }
+}
+
+fn name(id: u64) -> Name {
+    Name { collection: "ue", id }
+}
+
+fn start(place: &Moody, config: WritersConfig) -> (Writers, WriteBehindRecords) {
+    let writers = Writers::start(config, ways(place, 2)).unwrap();
+    let records = writers.records(Box::new(place.clone()));
+    (writers, records)
+}
+
+fn ways(place: &Moody, count: usize) -> Vec<Box<dyn RecordStore>> {
+    (0..count).map(|_| Box::new(place.clone()) as Box<dyn RecordStore>).collect()
+}
+
+#[test]
+fn writers_keep_the_contract() {
+    // A conflict with somebody else is told by the next operation, so both ways are by one pool.
+    let place = Moody::new(1, 0);
+    let (writers, mut one) = start(&place, WritersConfig::default());
+    let commit = |expected, octets| Change::Commit { expected, octets };
+    let alone = |store: &mut WriteBehindRecords, change| store.change(&[(name(1), change)]).remove(0);
+    let first = alone(&mut one, commit(0, b"a")).unwrap();
+    let second = alone(&mut one, commit(first, b"b")).unwrap();
+    assert_eq!(one.load(&[name(1)]).unwrap()[0].as_ref().unwrap().octets, b"b", "the barrier");
+    let mut other = place.place.clone();
+    other.change(&[(name(1), commit(second, b"c"))]).remove(0).unwrap();
+    assert_eq!(alone(&mut one, commit(second, b"d")), Ok(second + 1), "nobody knows yet");
+    assert_eq!(one.load(&[name(1)]), Err(RecordError::Conflict), "the next operation is told");
+    assert_eq!(one.load(&[name(1)]).unwrap()[0].as_ref().unwrap().octets, b"c", "once");
+    assert_eq!(alone(&mut one, Change::Remove { expected: second + 1 }), Ok(0));
+    assert_eq!(one.load(&[name(1)]), Ok(vec![None]));
+    assert_eq!(writers.finish(), []);
+}
+
+#[test]
+fn what_waits_is_bounded_and_is_done_at_the_end() {
+    let place = Moody::new(2, 0);
+    place.closed.store(true, Ordering::Relaxed);
+    let config = WritersConfig { waiting: 8, octets: 1000, patience: PATIENCE };
+    let (writers, mut records) = start(&place, config);
+    let octets = [7; 100];
+    let commit = |id| (name(id), Change::Commit { expected: 0, octets: &octets });
+    assert!(records.change(&(0..8).map(commit).collect::<Vec<_>>()).iter().all(Result::is_ok));
+    // The ninth waits for room. That it does cannot be seen by waiting, so the bound is what is looked at.
+    let (mut more, seen) = (writers.records(Box::new(place.clone())), Arc::new(AtomicBool::new(false)));
+    let handing = std::thread::spawn({
+        let seen = seen.clone();
+        move || {
+            let done = more.change(&[(name(8), Change::Commit { expected: 0, octets: &[7; 100] })]).remove(0);
+            seen.store(true, Ordering::SeqCst);
+            done
+        }
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!seen.load(Ordering::SeqCst) && writers.waiting() == 8, "it waits");
+    place.closed.store(false, Ordering::Relaxed);
+    assert_eq!(handing.join().unwrap(), Ok(1));
+    // One that is larger than the bound goes alone.
+    assert_eq!(records.change(&[(name(9), Change::Commit { expected: 0, octets: &[1; 5000] })]).remove(0), Ok(1));
+    assert_eq!(writers.finish(), []);
+    assert!(place.place.clone().load(&(0..10).map(name).collect::<Vec<_>>()).unwrap().iter().all(Option::is_some));
+    let late = records.change(&[commit(10)]).remove(0);
+    assert!(matches!(late, Err(RecordError::Down(_))), "{late:?}");
+}
+
+#[test]
+fn errors_that_nobody_is_told_of_do_not_heap_up() {
+    let place = Moody::new(3, 1000);
+    let config = WritersConfig { waiting: 4, octets: 1000, patience: PATIENCE };
+    let (writers, mut records) = start(&place, config);
+    let results: Vec<_> = (0..100)
+        .map(|id| {
+            let done = records.change(&[(name(id), Change::Commit { expected: 0, octets: b"x" })]).remove(0);
+            while writers.waiting() > 0 {
+                std::thread::yield_now();
+            }
+            done
+        })
+        .collect();
+    let handed_over = results.iter().filter(|result| result.is_ok()).count();
+    assert_eq!(handed_over, 4, "those behind them are told at once");
+    assert_eq!(writers.finish().len(), 4, "who has not asked is told at the end");
+}
+
+/// Each of several threads commits records of its own in a random order, and loads some; some commits fail. What a load finds is
+/// what was handed over last, unless it is told of a failure; then it is what was there before it.
+fn stress(seed: u64) {
+    let place = Moody { stumbles: 10, ..Moody::new(seed, 20) };
+    let config = WritersConfig { waiting: 16, octets: 4096, patience: PATIENCE };
+    let writers = Writers::start(config, ways(&place, 3)).unwrap();
+    let told: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4u64)
+            .map(|thread| {
+                let (records, place) = (writers.records(Box::new(place.clone())), &place);
+                scope.spawn(move || work(records, place, thread * 100))
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    // What is not carried out at the end is not tried again.
+    let refused = |(_, error): &&(Name, RecordError)| !error.is_retryable();
+    let at_last = writers.finish().iter().filter(refused).count() as u64;
+    assert_eq!(told + at_last, place.failed.load(Ordering::Relaxed), "each failure is told once");
+}
+
+fn work(mut records: WriteBehindRecords, place: &Moody, base: u64) -> u64 {
+    let (mut versions, mut told) = ([0 as Version; 8], 0);
+    for _ in 0..400 {
+        let random = place.random();
+        let index = (random % 8) as usize;
+        let (name, expected) = (name(base + index as u64), versions[index]);
+        if random >> 32 & 3 == 0 {
+            match records.load(&[name]) {
+                Ok(found) => {
+                    let found = found.into_iter().flatten().next().unwrap_or_default();
+                    assert_eq!(found.version, versions[index], "the barrier");
+                    assert!(found.version == 0 || found.octets == found.version.to_be_bytes(), "in order");
+                }
+                Err(error) => {
+                    assert!(matches!(error, RecordError::NotARecord), "{error}");
+                    told += 1;
+                    let found = records.load(&[name]).unwrap().remove(0).unwrap_or_default();
+                    assert!(found.version < versions[index], "what failed is not there");
+                    versions[index] = found.version;
+                }
+            }
+            continue;
+        }
+        let octets = (expected + 1).to_be_bytes();
+        match records.change(&[(name, Change::Commit { expected, octets: &octets })]).remove(0) {
+            Ok(version) => versions[index] = version,
+            Err(error) => {
+                assert!(matches!(error, RecordError::NotARecord), "{error}");
+                told += 1;
+                versions[index] = records.load(&[name]).unwrap().remove(0).unwrap_or_default().version;
+            }
+        }
+    }
+    told
+}
+
+#[test]
+fn the_barrier_and_the_order_hold_whatever_the_order_of_threads() {
+    (0..8).for_each(stress);
+}
+
+/// A place that does not work for a while has all in the end; meanwhile nobody waits longer than is said.
+#[test]
+fn what_a_place_does_not_take_now_it_takes_later() {
+    let place = Moody::new(4, 0);
+    place.closed.store(true, Ordering::Relaxed);
+    let config = WritersConfig { waiting: 2, octets: 1000, patience: Duration::from_millis(50) };
+    let (writers, mut records) = start(&place, config);
+    let commit = |id, expected| (name(id), Change::Commit { expected, octets: b"x" });
+    assert_eq!(records.change(&[commit(1, 0), commit(1, 1)]), [Ok(1), Ok(2)]);
+    assert!(records.change(&[commit(2, 0)])[0].as_ref().is_err_and(RecordError::is_retryable), "there is no room");
+    assert!(records.load(&[name(1)]).is_err_and(|error| error.is_retryable()), "the barrier is shut");
+    place.closed.store(false, Ordering::Relaxed);
+    assert_eq!(writers.finish(), []);
+    assert_eq!(place.place.clone().load(&[name(1)]).unwrap()[0].as_ref().map(|found| found.version), Some(2));
+}
+
+/// Answers that are lost and moments in which nothing works change nothing: each commit is there once, in order.
+#[test]
+fn what_is_tried_again_is_done_once() {
+    let place = Moody { stumbles: 200, loses: 200, ..Moody::new(5, 0) };
+    let config = WritersConfig { waiting: 64, octets: 4096, patience: PATIENCE };
+    let (writers, mut records) = start(&place, config);
+    for version in 0..12 {
+        for id in 0..4 {
+            assert_eq!(
+                records.change(&[(name(id), Change::Commit { expected: version, octets: &[version as u8] })]),
+                [Ok(version + 1)]
+            );
+        }
+    }
+    let found = records.load(&(0..4).map(name).collect::<Vec<_>>()).unwrap();
+    assert!(found.iter().flatten().all(|found| found.version == 12 && found.octets == [11]), "{found:?}");
+    assert_eq!(writers.finish(), []);
+}

@@ -1,0 +1,336 @@
+//! Tables of numbers that UEs have, their addresses for one: each number is one slot's at a time. They know nothing of
+//! what a number stands for.
+//!
+//! Numbers are taken going round, so that one that was given back is about the last to be taken again. Whoever takes a
+//! number for a slot notes that in the slot first: should it die before the context that has the number is committed,
+//! who works for the slot next finds the note, and gives back what the context does not know of.
+
+use super::layout::NUMBERS;
+use super::mem::{AtomicU64, Ordering};
+use super::{Region, Slot};
+
+/// Two notes of a slot, {noted 1 | table 8 at bit 32 | number 32} each.
+const S_NOTES: [usize; 2] = [12, 13];
+const NOTED: u64 = 1 << 63;
+
+/// Where the search goes on: counts on for ever.
+const N_CURSOR: usize = 0;
+const N_USED: usize = 8;
+
+/// In the place of a number's owner: it has gone with its UE to another region.
+const LENT: u32 = u32::MAX;
+
+/// Numbers that are looked at for a free one, at most: about as long as a table may hold a worker up.
+const LOOKS: u64 = 1 << 16;
+
+/// A table of numbers.
+#[derive(Clone, Debug)]
+pub struct NumberTable {
+    region: Region,
+    table: u8,
+    base: usize,
+    size: u32,
+}
+
+impl Region {
+    /// A table of numbers; `None` if the region has no such table.
+    pub fn numbers(&self, table: u8) -> Option<NumberTable> {
+        let size = self.config.tables.get(usize::from(table)).copied().filter(|size| *size != 0)?;
+        Some(NumberTable { region: self.clone(), table, base: self.lay.tables[usize::from(table)], size })
+    }
+
+    fn notes(&self, slot: Slot) -> [&AtomicU64; 2] {
+        S_NOTES.map(|word| self.word(self.slot(slot.0, word)))
+    }
+
+    /// The numbers that were taken for a slot and not confirmed by [`Region::clear_taken`], with their tables. They are a
+    /// hint: whether a number is the slot's says [`NumberTable::owner`].
+    pub fn taken(&self, slot: Slot) -> [Option<(u8, u32)>; 2] {
+        self.notes(slot).map(|word| noted(word.load(Ordering::Acquire)))
+    }
+
+    /// The context that is committed has what was taken for the slot, or it was given back.
+    pub fn clear_taken(&self, slot: Slot) {
+        for note in self.notes(slot) {
+            if note.load(Ordering::Relaxed) != 0 {
+                note.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    /// Gives back what was taken for a slot that has no UE any more.
+    pub(super) fn return_taken(&self, slot: Slot) {
+        for (table, number) in self.taken(slot).into_iter().flatten() {
+            if let Some(numbers) = self.numbers(table) {
+                numbers.give_back(number, slot);
+            }
+        }
+        self.clear_taken(slot);
+    }
+}
+
+fn noted(note: u64) -> Option<(u8, u32)> {
+    (note & NOTED != 0).then_some(((note >> 32) as u8, note as u32))
+}
+
+impl NumberTable {
+    /// The word of a number, and by how much its half of it is shifted.
+    fn place(&self, number: u32) -> (&AtomicU64, u32) {
+        let word = self.region.word(self.base + NUMBERS + number as usize / 2);
+        (word, number % 2 * 32)
+    }
+
+    /// Changes the owner of a number: 1 + slot, or 0. False if it is another's.
+    fn change(&self, number: u32, old: u32, new: u32) -> bool {
+        let (word, shift) = self.place(number);
+        let mut now = word.load(Ordering::Acquire);
+        // Again when the number beside it changed.
+        while (now >> shift) as u32 == old {
+            let next = now & !(u64::from(u32::MAX) << shift) | u64::from(new) << shift;
+            match word.compare_exchange(now, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(seen) => now = seen,
+            }
+        }
+        false
+    }
+
+    /// A note of the slot that may be written over: empty, or of a number that the slot has not.
+    fn free_note(&self, slot: Slot) -> Option<&AtomicU64> {
+        self.region.notes(slot).into_iter().find(|note| {
+            noted(note.load(Ordering::Acquire)).is_none_or(|(table, number)| {
+                self.region.numbers(table).is_none_or(|numbers| numbers.owner(number) != Some(slot))
+            })
+        })
+    }
+
+    fn to_note(&self, number: u32) -> u64 {
+        NOTED | u64::from(self.table) << 32 | u64::from(number)
+    }
+
+    /// Takes a number for a slot, noting it there. `None` if none is free (in a large table: if none was among the many
+    /// that were looked at), or if the slot has two notes of numbers that [`Region::clear_taken`] was not told of. Only
+    /// who works for the slot's UE does this.
+    pub fn take(&self, slot: Slot) -> Option<u32> {
+        self.take_of(slot, 0..self.size)
+    }
+
+    /// As [`NumberTable::take`], of these numbers alone: who takes of one table takes of the same part of it each time.
+    pub fn take_of(&self, slot: Slot, part: std::ops::Range<u32>) -> Option<u32> {
+        let size = part.end.min(self.size).checked_sub(part.start).filter(|size| *size > 0)?;
+        let note = self.free_note(slot)?;
+        let cursor = self.region.word(self.base + N_CURSOR);
+        let start = cursor.load(Ordering::Relaxed);
+        if start > u64::MAX / 2 {
+            // It never comes so far.
+            self.region.mem.fault();
+            cursor.store(0, Ordering::Relaxed);
+            return None;
+        }
+        for at in start..start + LOOKS.min(size.into()) {
+            let number = part.start + (at % u64::from(size)) as u32;
+            if self.owner(number).is_none() {
+                note.store(self.to_note(number), Ordering::Release);
+                if self.change(number, 0, slot.0 + 1) {
+                    cursor.fetch_max(at + 1, Ordering::Relaxed);
+                    self.count(1);
+                    return Some(number);
+                }
+            }
+        }
+        note.store(0, Ordering::Release);
+        cursor.fetch_max(start + LOOKS.min(size.into()), Ordering::Relaxed);
+        None
+    }
+
+    /// Takes this very number for a slot, noting it there as [`NumberTable::take`] does; also if the slot has it already.
+    /// False if it is another slot's, there is no such number, or the slot has two notes.
+    pub fn reserve(&self, number: u32, slot: Slot) -> bool {
+        if self.owner(number) == Some(slot) {
+            return true;
+        }
+        if number >= self.size || !self.note(number, slot) {
+            return false;
+        }
+        if self.change(number, LENT, slot.0 + 1) {
+            return true;
+        }
+        let done = self.change(number, 0, slot.0 + 1);
+        if done {
+            self.count(1);
+        }
+        done
+    }
+
+    /// A slot's number goes with its UE to another region: nobody is given it here until it is given back by
+    /// [`NumberTable::unlend`], or the UE comes back ([`NumberTable::reserve`]). False if it is not this slot's.
+    pub fn lend(&self, number: u32, slot: Slot) -> bool {
+        number < self.size && self.change(number, slot.0 + 1, LENT)
+    }
+
+    /// Whether a number is lent.
+    pub fn is_lent(&self, number: u32) -> bool {
+        number < self.size && self.owner(number) == Some(Slot(LENT - 1))
+    }
+
+    /// A number that was lent is nobody's any more. False if it was not lent.
+    pub fn unlend(&self, number: u32) -> bool {
+        let done = number < self.size && self.change(number, LENT, 0);
+        if done {
+            self.count(-1);
+        }
+        done
+    }
+
+    /// Notes in the slot that one of its numbers may have to be given back: before a context is committed that has the
+    /// number no more, so that it is not lost if the worker dies before it gives it back. False if the slot has two notes.
+    pub fn note(&self, number: u32, slot: Slot) -> bool {
+        let noted = self.region.taken(slot).contains(&Some((self.table, number)));
+        let free = if noted { None } else { self.free_note(slot) };
+        if let Some(note) = free {
+            note.store(self.to_note(number), Ordering::Release);
+        }
+        noted || free.is_some()
+    }
+
+    /// Gives a number back. False if it is not this slot's.
+    pub fn give_back(&self, number: u32, slot: Slot) -> bool {
+        let done = number < self.size && self.change(number, slot.0 + 1, 0);
+        if done {
+            self.count(-1);
+        }
+        done
+    }
+
+    /// The slot that has a number.
+    pub fn owner(&self, number: u32) -> Option<Slot> {
+        if number >= self.size {
+            return None;
+        }
+        let (word, shift) = self.place(number);
+        let owner = ((word.load(Ordering::Acquire) >> shift) as u32).checked_sub(1).map(Slot)?;
+        // One that there is none of has no number.
+        (owner.0 < self.region.slot_count() || owner.0 == LENT - 1).then_some(owner)
+    }
+
+    fn count(&self, change: i64) {
+        self.region.word(self.base + N_USED).fetch_add(change as u64, Ordering::Relaxed);
+    }
+
+    /// Numbers that slots have, about: a worker killed between taking one and counting it makes it wrong by one.
+    pub fn used(&self) -> u32 {
+        let used = self.region.word(self.base + N_USED).load(Ordering::Relaxed) as i64;
+        used.clamp(0, self.size.into()) as u32
+    }
+
+    /// Numbers that there are.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::region::{Region, RegionConfig, Slot};
+    use std::collections::HashSet;
+    use vireo_types::Ltmsi;
+
+    fn region(sizes: [u32; 2]) -> Region {
+        let mut config = RegionConfig::new(100, 4, 96 << 20);
+        config.tables[1..3].copy_from_slice(&sizes);
+        Region::create(config).unwrap()
+    }
+
+    #[test]
+    fn a_number_is_one_slots() {
+        let region = region([5, 1 << 24]);
+        assert!(region.numbers(0).is_none() && region.numbers(8).is_none());
+        let numbers = region.numbers(1).unwrap();
+        let (one, two) = (region.slot_at(1_u32).unwrap(), region.slot_at(2_u32).unwrap());
+        let take = |slot: Slot| {
+            let number = numbers.take(slot);
+            region.clear_taken(slot);
+            number
+        };
+        assert_eq!([take(one), take(two), take(one)], [Some(0), Some(1), Some(2)]);
+        assert!(!numbers.give_back(1, one) && numbers.give_back(1, two) && !numbers.give_back(1, two));
+        assert_eq!([take(one), take(one), take(two), take(two)], [Some(3), Some(4), Some(1), None], "1 again at last");
+        assert_eq!((numbers.used(), numbers.size(), numbers.owner(1)), (5, 5, Some(two)));
+        assert!(!numbers.reserve(1, one) && numbers.reserve(1, two) && !numbers.reserve(5, one));
+        assert!(numbers.give_back(1, two) && numbers.reserve(1, one));
+        assert_eq!(numbers.owner(1), Some(one));
+        assert!(!numbers.give_back(5, one) && numbers.owner(5).is_none());
+        let large = region.numbers(2).unwrap();
+        assert!(large.reserve((1 << 24) - 1, one) && large.owner((1 << 24) - 1) == Some(one));
+        assert_eq!(large.take(one), None, "it has two notes");
+    }
+
+    #[test]
+    fn what_was_not_confirmed_is_found() {
+        let region = region([5, 300]);
+        let mut worker = region.join(0).unwrap();
+        let slot = worker.insert(Ltmsi::from_raw(1)).unwrap();
+        let (first, second) = (region.numbers(1).unwrap(), region.numbers(2).unwrap());
+        let (a, b) = (first.take(slot).unwrap(), second.take(slot).unwrap());
+        assert_eq!(region.taken(slot), [Some((1, a)), Some((2, b))]);
+        assert_eq!(first.take(slot), None, "there is no room for another note");
+        assert!(first.give_back(a, slot));
+        let c = first.take(slot).unwrap();
+        assert_ne!(a, c);
+        assert_eq!(region.taken(slot), [Some((1, c)), Some((2, b))]);
+        region.clear_taken(slot);
+        assert_eq!(region.taken(slot), [None, None]);
+        assert!(second.note(b, slot) && second.note(b, slot));
+        assert_eq!(region.taken(slot), [Some((2, b)), None]);
+        assert!(worker.abandon(slot));
+        assert_eq!((first.owner(c), second.owner(b)), (Some(slot), None), "what is noted is given back with the slot");
+        assert_eq!((first.used(), second.used(), region.taken(slot)), (1, 0, [None, None]));
+    }
+
+    #[test]
+    fn threads_take_different_numbers() {
+        let region = region([1000, 0]);
+        let numbers = region.numbers(1).unwrap();
+        let all: Vec<u32> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4_u32)
+                .map(|n| {
+                    let (numbers, slot) = (&numbers, region.slot_at(n).unwrap());
+                    let region = &region;
+                    scope.spawn(move || {
+                        let take = || {
+                            let number = numbers.take(slot).unwrap();
+                            region.clear_taken(slot);
+                            number
+                        };
+                        let mut mine: Vec<u32> = (0..200).map(|_| take()).collect();
+                        for _ in 0..5000 {
+                            assert!(numbers.give_back(mine.remove(0), slot));
+                            mine.push(take());
+                        }
+                        mine
+                    })
+                })
+                .collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!((all.iter().collect::<HashSet<_>>().len(), numbers.used()), (800, 800));
+    }
+
+    #[test]
+    fn a_number_that_is_lent_is_nobodys_until_it_comes_back() {
+        let region = region([5, 0]);
+        let numbers = region.numbers(1).unwrap();
+        let (one, other) = (Slot(1), Slot(2));
+        let number = numbers.take(one).unwrap();
+        region.clear_taken(one);
+        assert!(!numbers.is_lent(number));
+        assert!(!numbers.lend(number, other) && numbers.lend(number, one) && !numbers.lend(number, one));
+        assert!(numbers.is_lent(number) && !numbers.is_lent(number + 1) && !numbers.is_lent(5));
+        let take = || numbers.take(other).inspect(|_| region.clear_taken(other));
+        assert_eq!(std::iter::from_fn(take).count(), 4, "all but that one");
+        assert!(!numbers.give_back(number, one) && numbers.reserve(number, one), "its UE is here again");
+        region.clear_taken(one);
+        assert!(numbers.lend(number, one) && numbers.unlend(number) && !numbers.unlend(number));
+        assert_eq!((take(), numbers.used()), (Some(number), 5));
+    }
+}

@@ -1,0 +1,103 @@
+//! Writers that count what was confirmed while something fails, and whether all of it is there.
+
+use crate::servers::until;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use vireo_store::records::{Change, Name, RecordError, RecordStore};
+
+fn name(id: u64) -> Name {
+    Name { collection: "ue", id }
+}
+
+/// What writers have been told.
+#[derive(Default)]
+pub(crate) struct Told {
+    commits: AtomicU32,
+    failed: AtomicU32,
+    /// The longest time between two commits of a record: the failing over.
+    worst_ms: AtomicU32,
+}
+
+/// Commits a record again and again, and returns its last confirmed count; what is not known is found out by loading.
+fn write(store: &mut dyn RecordStore, id: u64, stop: &AtomicBool, told: &Told) -> u32 {
+    let (mut version, mut count) = there(store, id);
+    let mut last = Instant::now();
+    loop {
+        let octets = (count + 1).to_be_bytes();
+        match store.change(&[(name(id), Change::Commit { expected: version, octets: &octets })]).remove(0) {
+            Ok(next) => {
+                (version, count) = (next, count + 1);
+                told.commits.fetch_add(1, Ordering::Relaxed);
+                told.worst_ms.fetch_max(last.elapsed().as_millis() as u32, Ordering::Relaxed);
+                last = Instant::now();
+                // It ends with a commit that was confirmed.
+                if stop.load(Ordering::Relaxed) {
+                    return count;
+                }
+            }
+            // A conflict is with its own commit, which a server has read late.
+            Err(RecordError::OutcomeUnknown(_) | RecordError::Conflict) => {
+                told.failed.fetch_add(1, Ordering::Relaxed);
+                let found = there(store, id);
+                assert!((count..=count + 1).contains(&found.1), "record {id} has {found:?}, {count} are confirmed");
+                (version, count) = found;
+            }
+            Err(RecordError::Down(_)) => {
+                told.failed.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(error) => panic!("record {id}: {error}"),
+        }
+    }
+}
+
+/// The version of a record and its count, as soon as they are to be had.
+pub(crate) fn there(store: &mut dyn RecordStore, id: u64) -> (u32, u32) {
+    let mut found = store.load(&[name(id)]);
+    until("the record can be loaded", || {
+        if found.is_err() {
+            found = store.load(&[name(id)]);
+        }
+        found.is_ok()
+    });
+    found.unwrap().remove(0).map_or((0, 0), |found| (found.version, counted(&found.octets)))
+}
+
+fn counted(octets: &[u8]) -> u32 {
+    u32::from_be_bytes(octets.try_into().expect("what was committed"))
+}
+
+/// Has each store write a record of its own while `fail` makes something fail; the confirmed counts.
+pub(crate) fn write_through(stores: Vec<Box<dyn RecordStore>>, told: &Told, mut fail: impl FnMut()) -> Vec<u32> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stop = &stop;
+        let mut writers = Vec::new();
+        for (mut store, id) in stores.into_iter().zip(0..) {
+            writers.push(scope.spawn(move || write(&mut *store, id, stop, told)));
+        }
+        let commits = |more: u32| {
+            let wanted = told.commits.load(Ordering::Relaxed) + more;
+            until("commits go on", || told.commits.load(Ordering::Relaxed) >= wanted);
+        };
+        commits(1000);
+        fail();
+        commits(1000);
+        stop.store(true, Ordering::Relaxed);
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    })
+}
+
+/// Reads back what was confirmed.
+pub(crate) fn check(store: &mut dyn RecordStore, counts: &[u32]) {
+    for (id, count) in (0..).zip(counts) {
+        assert_eq!(there(store, id).1, *count, "record {id}");
+    }
+}
+
+pub(crate) fn report(counts: &[u32], told: &Told) {
+    let all: u32 = counts.iter().sum();
+    let (failed, worst) = (told.failed.load(Ordering::Relaxed), told.worst_ms.load(Ordering::Relaxed));
+    println!("{all} commits confirmed and there; {failed} failed cleanly; the longest wait was {worst} ms");
+    assert!(all >= 2000, "{all}");
+}

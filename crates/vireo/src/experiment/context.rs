@@ -1,0 +1,171 @@
+//! What all experiments need: a core by its configuration, loads on it, repetition, and a place for what was found.
+
+use super::steady::{OTHER_SST, Outcome, Steady};
+use crate::cli::Failure;
+use crate::lab::core::{Core, CoreOptions};
+use crate::lab::emulator::{self, Emulated, EmulatorOptions};
+use crate::lab::{Interrupt, Lab, create};
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+use vireo_simulator::analysis::saturation;
+use vireo_simulator::results::{Configuration, Figure, Measured, Table};
+
+/// Procedures per second that the search for the saturation begins with.
+pub(super) const FIRST_GUESS: f64 = 6000.0;
+/// A core whose procedures take longer than this in the median does not keep up.
+const LONGEST: Duration = Duration::from_millis(200);
+
+/// What an experiment runs in.
+#[derive(Debug)]
+pub(super) struct ExperimentContext {
+    pub(super) lab: Lab,
+    pub(super) interrupt: Interrupt,
+    /// The short form.
+    pub(super) quick: bool,
+    /// How often everything is measured.
+    pub(super) runs: u32,
+    /// How long the soak lasts.
+    pub(super) minutes: f64,
+    /// Seeds what is random.
+    pub(super) seed: u64,
+    /// Where the core's log goes, if it is to be kept.
+    pub(super) log: Option<File>,
+}
+
+/// What an experiment found.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) configurations: Vec<Configuration>,
+    pub(super) figures: Vec<Figure>,
+    /// SVG by name.
+    pub(super) plots: Vec<(&'static str, String)>,
+    pub(super) tables: Vec<(&'static str, Table)>,
+    pub(super) notes: Vec<String>,
+    /// What must not happen whatever the machine, and did.
+    pub(super) broken: Option<String>,
+}
+
+/// One of the configurations that are compared.
+#[derive(Clone, Debug)]
+pub(super) struct Variant {
+    /// Its name in figures and plots.
+    pub(super) name: &'static str,
+    /// What it is, in a sentence.
+    pub(super) about: &'static str,
+    /// The tables of the slices.
+    pub(super) slices: String,
+    /// Further tables.
+    pub(super) tables: String,
+    /// Hosts behind a balancer; 0 = the whole core as one process.
+    pub(super) hosts: usize,
+    /// Further hosts, which wait until they are needed.
+    pub(super) idle: usize,
+    /// The part of a processor that each host has at the most.
+    pub(super) host_part: Option<f64>,
+}
+
+impl Variant {
+    /// For the summary.
+    pub(super) fn configuration(&self) -> Configuration {
+        let toml = format!("{}\n{}", self.slices.trim(), self.tables.trim()).trim().to_owned() + "\n";
+        Configuration { name: self.name.into(), about: self.about.into(), toml }
+    }
+}
+
+impl ExperimentContext {
+    /// Runs something as often as it is measured.
+    pub(super) fn repeat<T>(
+        &self,
+        what: &str,
+        mut run: impl FnMut(u32) -> Result<T, Failure>,
+    ) -> Result<Vec<T>, Failure> {
+        (1..=self.runs)
+            .map(|n| {
+                eprintln!("experiment: {what}, run {n} of {}", self.runs);
+                self.interrupt.check()?;
+                run(n)
+            })
+            .collect()
+    }
+
+    /// A core of this configuration with so many subscribers, on these processors (none named: on all).
+    pub(super) fn core(&self, variant: &Variant, subscribers: u32, processors: &[usize]) -> Result<Core, Failure> {
+        self.core_with(variant, (subscribers, None), processors)
+    }
+
+    /// The same with subscribers of another slice from one on, and that slice's SST.
+    fn core_with(
+        &self,
+        variant: &Variant,
+        (subscribers, other_slice): (u32, Option<(u64, u8)>),
+        processors: &[usize],
+    ) -> Result<Core, Failure> {
+        let options = CoreOptions {
+            subscribers: subscribers.into(),
+            other_slice,
+            slices: variant.slices.clone(),
+            tables: variant.tables.clone(),
+            processors: processors.to_vec(),
+            hosts: variant.hosts,
+            idle: variant.idle,
+            host_part: variant.host_part,
+            ..CoreOptions::default()
+        };
+        let log = match &self.log {
+            Some(log) => log.try_clone()?,
+            None => create(Path::new("/tmp/core.log"))?,
+        };
+        Core::start(&self.lab, &options, log, &self.interrupt)
+    }
+
+    /// A steady load on a core of its own.
+    pub(super) fn on_core(&self, variant: &Variant, processors: &[usize], steady: &Steady) -> Result<Outcome, Failure> {
+        let other = steady.beside.as_ref().map(|_| (steady.ues.into(), OTHER_SST));
+        let mut core = self.core_with(variant, (steady.subscribers(), other), processors)?;
+        let outcome = self.steady(&mut core, steady, &mut |_, _| Ok(()))?;
+        core.stop()?;
+        Ok(outcome)
+    }
+
+    /// The highest rate of a load, given by rate and seconds, that a core of this configuration keeps up with; the search
+    /// begins at `guess`.
+    pub(super) fn saturation(
+        &self,
+        variant: &Variant,
+        processors: &[usize],
+        guess: f64,
+        load: &dyn Fn(f64, f64) -> Steady,
+    ) -> Result<f64, Failure> {
+        let (seconds, steps) = if self.quick { (1.5, 2) } else { (6.0, 4) };
+        let attempt = |rate: f64| {
+            self.interrupt.check()?;
+            let outcome = self.on_core(variant, processors, &load(rate, seconds))?;
+            let kept_up = outcome.kept_up(LONGEST);
+            let (completed, due) = (outcome.result.completed, outcome.result.procedures);
+            eprintln!("experiment: {}: {rate:.0}/s: {completed} of {due} done, kept up: {kept_up}", variant.name);
+            Ok::<_, Failure>(kept_up)
+        };
+        // Once more what failed: a moment in which the machine did something else must not decide.
+        let again = !self.quick;
+        let found =
+            saturation::search(guess, steps, |rate| Ok::<_, Failure>(attempt(rate)? || again && attempt(rate)?))?;
+        if found <= 0.0 {
+            return Err(Failure(format!("the core ({}) keeps up with no load that was tried", variant.name)));
+        }
+        Ok(found)
+    }
+
+    /// A load on a core, to its end.
+    pub(super) fn emulate(&self, core: &mut Core, options: &EmulatorOptions) -> Result<Emulated, Failure> {
+        emulator::run(&self.lab, core, options, &self.interrupt)
+    }
+}
+
+/// What `value` finds in each run; a failure if nothing was measured.
+pub(super) fn each<T>(runs: &[T], value: impl Fn(&T) -> f64) -> Result<Measured, Failure> {
+    Measured::each(runs, value).ok_or_else(|| Failure("nothing was measured".into()))
+}
+
+/// A name and what of a measurement it means.
+pub(super) type Metric<T> = (&'static str, fn(&T) -> f64);

@@ -1,0 +1,97 @@
+//! `vireo amf` and `vireo smf`: the functions of a service-based chain, each until a signal ends it; `vireo upf` is the third.
+//! They read the same file as `vireo run`, of which `[sbi]` says where they are.
+
+use crate::cli::Failure;
+use crate::cluster_roles::{leave_sessions_to_smf, run_host};
+use crate::config::Config;
+use crate::logging;
+use crate::reload::{self, Function, Reloader};
+use crate::run::{Prepared, Signals, prepare};
+use std::path::PathBuf;
+use std::sync::Arc;
+use vireo_node::control::Control;
+use vireo_node::metrics::Metrics;
+use vireo_node::sbi::smf::{Smf, SmfConfig};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The configuration; vireo.toml in the working directory if it is there, else the defaults
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct AmfArgs {
+    #[command(flatten)]
+    common: Args,
+    /// Be one of several AMFs: a host of the cluster that [cluster] describes, behind `vireo balancer`, which has N2. Contexts are in
+    /// a database (state.location), from which the others go on with the UEs of one that dies
+    #[arg(long)]
+    join: bool,
+}
+
+/// Runs the AMF.
+pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
+    let mut config = Config::load(args.common.config.as_deref())?;
+    if config.cluster.replication.is_on() {
+        return Err(Failure(
+            "replication.mode: an AMF of a service-based chain keeps no copies: remove the key".into(),
+        ));
+    }
+    leave_sessions_to_smf(&mut config);
+    if args.join {
+        if !config.state.location.is_database() {
+            let why = "state.location: AMFs of a cluster have their contexts in a database, where the others find them";
+            return Err(Failure(format!("{why}: set it, or state.preset")));
+        }
+        let sbi = config.sbi.clone();
+        return run_host(args.common.config.as_deref(), config, Some(sbi));
+    }
+    logging::start(&config.log)?;
+    let mut reloader = Reloader::new(args.common.config.as_deref(), &config, Function::Amf);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = runtime.block_on(async { Signals::new() })?;
+    let sbi = config.sbi.clone();
+    let Prepared { mut control, store, metrics, .. } = prepare(config)?;
+    control.sbi = Some(sbi.clone());
+    let control = Control::start(control, store, metrics)?;
+    tracing::info!(sctp = control.driver(), api = ?control.api(), sbi = %sbi.own_amf(), smf = %sbi.smf, "the AMF is up");
+    let reload = || {
+        if let Some(config) = reloader.read() {
+            control.reload(reload::of(&config));
+        }
+    };
+    let failed = runtime.block_on(signals.unless("the AMF stops", || control.has_failed(), reload));
+    let stopped = control.stop();
+    stopped.map_err(|e| Failure(format!("the N2 endpoint has failed: {e}; see the log")))?;
+    if failed { Err(Failure("a part of the AMF has ended by itself; see the log".into())) } else { Ok(()) }
+}
+
+/// Runs the SMF.
+pub(crate) fn smf(args: &Args) -> Result<(), Failure> {
+    let mut config = Config::load(args.config.as_deref())?;
+    logging::start(&config.log)?;
+    let mut reloader = Reloader::new(args.config.as_deref(), &config, Function::Smf);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = runtime.block_on(async { Signals::new() })?;
+    if config.core.upfs.is_empty() {
+        return Err(Failure(
+            "there is no UPF: `vireo smf` needs upf.enabled to be true, or an [[external-upf]]".into(),
+        ));
+    }
+    config.state.check_tls()?;
+    config.unlock_state()?;
+    let store = config.subscribers.open()?;
+    let settings =
+        SmfConfig { core: config.core, n4: config.n4, sbi: config.sbi, state: config.state, api: config.api };
+    let smf = Smf::start(settings, store, Arc::new(Metrics::new()))?;
+    tracing::info!(sbi = %smf.address(), api = ?smf.api(), "the SMF is up");
+    let reload = || {
+        if let Some(config) = reloader.read() {
+            smf.reload(reload::of(&config));
+        }
+    };
+    let failed = runtime.block_on(signals.unless("the SMF stops", || smf.has_failed(), reload));
+    smf.stop().map_err(|e| Failure(format!("the N4 endpoint has failed: {e}; see the log")))?;
+    if failed { Err(Failure("a part of the SMF has ended by itself; see the log".into())) } else { Ok(()) }
+}
