@@ -1,4 +1,4 @@
-//! Compiles the BPF programs of `bpf/` for the kernel's machine, with clang.
+//! Compiles the BPF programs of `bpf/` for the target architecture and byte order, with clang.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn main() {
 
 fn compile(program: &str, object: &Path, [target, endian]: [&str; 2], headers: &str) {
     let source = format!("bpf/{program}.bpf.c");
-    // line information costs nothing in the kernel, and a verifier's complaint without it cannot be read
+    // Line information costs nothing in the kernel, and verifier errors are unreadable without it.
     let result = Command::new("clang")
         .args(["-target", endian, "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", target])
         .arg(format!("-I/usr/include/{headers}"))

@@ -1,4 +1,6 @@
-//! Links libusrsctp: statically where its archive is installed, so that the binary runs on machines without it.
+//! Links libusrsctp, statically where its archive is installed.
+//!
+//! A statically linked binary runs on machines without the library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +23,8 @@ fn main() {
     }
 }
 
-/// Where the library may be: what the environment says, what pkg-config says, then the usual directories.
+/// Returns the possible library directories: from the environment, from pkg-config, then the usual
+/// ones.
 fn candidates() -> Vec<PathBuf> {
     let mut dirs: Vec<PathBuf> = std::env::var_os("USRSCTP_LIB_DIR").map(PathBuf::from).into_iter().collect();
     let said = Command::new("pkg-config").args(["--variable=libdir", "usrsctp"]).output();

@@ -1,4 +1,6 @@
-//! Compiles the BPF programs of `bpf/` for the kernel's machine, with clang. They share headers with the datapath's.
+//! Compiles the BPF programs of `bpf/` for the target, with clang.
+//!
+//! They share headers with the programs of the datapath.
 
 use std::env;
 use std::path::PathBuf;

@@ -1,5 +1,6 @@
-//! The configuration that decisions depend on. It is checked when it is loaded (by the binary); here it is data, which
-//! worker processes get in its binary encoding.
+//! Configuration of the control plane, as plain data.
+//!
+//! The binary checks it when loading. Worker processes receive it in its binary encoding.
 
 mod state;
 
@@ -14,77 +15,71 @@ use vireo_types::{Dnn, Duration, Guami, PduSessionType, Plmn, Snssai, Tac};
 use vireo_wire::pfcp::NodeId;
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
-/// The network as one AMF and SMF sees it.
+/// Configuration of one AMF and SMF.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreConfig {
     /// AMF Name (TS 38.413 9.3.3.21).
     pub name: String,
-    /// The PLMNs served, at least one; the first is the GUAMI's.
+    /// PLMNs served, at least one. The first one is the PLMN of the GUAMI.
     pub plmns: Vec<Plmn>,
-    /// The tracking areas served, in every PLMN.
+    /// Tracking areas served, in every PLMN.
     pub tacs: Vec<Tac>,
-    /// AMF Region ID.
     pub amf_region: u8,
-    /// AMF Set ID.
     pub amf_set: u16,
-    /// AMF Pointer.
     pub amf_pointer: u8,
     /// Relative AMF Capacity (TS 38.413 9.3.1.32).
     pub relative_capacity: u8,
-    /// The slices served, at least one.
+    /// Slices served, at least one.
     pub slices: Vec<SliceConfig>,
-    /// The data networks served.
     pub dnns: Vec<DnnConfig>,
-    /// NAS security.
     pub security: SecurityConfig,
-    /// NAS timers.
     pub timers: Timers,
-    /// The user plane functions; at least one for PDU sessions to be possible.
+    /// UPFs. PDU sessions need at least one.
     pub upfs: Vec<UpfConfig>,
-    /// The address of the control plane's F-SEID (TS 29.244 8.2.37), until the N4 endpoint writes its own.
+    /// IP address of the control plane's F-SEID (TS 29.244 8.2.37), until the N4 endpoint sets its
+    /// own.
     pub n4_address: IpAddr,
-    /// The control plane's Node ID, the same for all its N4 endpoints.
+    /// Node ID of the control plane, the same for all its N4 endpoints.
     pub n4_node: NodeName,
-    /// The addresses of the AMF's endpoints, if RAN nodes are to have an association with each (AMF Configuration Update,
-    /// TS 38.413 8.7.3).
+    /// Addresses of the AMF's endpoints if RAN nodes are to have an association with each of them
+    /// (AMF Configuration Update, TS 38.413 8.7.3). Empty otherwise.
     pub n2_endpoints: Vec<IpAddr>,
-    /// Whether the sessions are an SMF's elsewhere: this is the AMF of a service-based chain ([`crate::sba`]).
+    /// True for the AMF of SBA mode ([`crate::sba`]): a separate SMF holds the sessions.
     pub smf_elsewhere: bool,
 }
 
 impl CoreConfig {
-    /// The GUAMI of the AMF.
+    /// Returns the GUAMI of the AMF.
     pub fn guami(&self) -> Guami {
         Guami { plmn: self.plmns[0], region: self.amf_region, set: self.amf_set, pointer: self.amf_pointer }
     }
 
-    /// The data network of that name if the slice may use it.
+    /// Returns the data network of that name, if it is allowed in the slice.
     pub fn dnn(&self, name: &Dnn, slice: Snssai) -> Option<&DnnConfig> {
         self.dnns.iter().find(|d| d.name == *name && (d.slices.is_empty() || d.slices.contains(&slice)))
     }
 
-    /// What is counted of a slice's sessions.
+    /// Returns the charging configuration of a slice.
     pub fn charging(&self, slice: Snssai) -> Option<Charging> {
         self.slices.iter().find(|s| s.snssai == slice).map(|s| s.charging)
     }
 
-    /// What the devices of a slice are like.
+    /// Returns the profile of a slice; the default profile for an unknown slice.
     pub fn profile(&self, slice: Snssai) -> SliceProfile {
         self.slices.iter().find(|s| s.snssai == slice).map(|s| s.profile).unwrap_or_default()
     }
 }
 
-/// A Node ID of PFCP (TS 29.244 8.2.38).
+/// PFCP Node ID (TS 29.244 8.2.38).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodeName {
-    /// An address.
     Address(IpAddr),
-    /// A domain name, in the labels of the wire.
+    /// FQDN in the label encoding of PFCP.
     Domain(Vec<u8>),
 }
 
 impl NodeName {
-    /// That of a domain name; `None` if a label of it is empty or too long.
+    /// Returns the Node ID of a domain name; `None` if a label is empty or too long.
     pub fn domain(name: &str) -> Option<Self> {
         match NodeId::fqdn(name)? {
             NodeId::Fqdn(labels) => Some(NodeName::Domain(labels.to_vec())),
@@ -92,7 +87,7 @@ impl NodeName {
         }
     }
 
-    /// The Node ID.
+    /// Returns the Node ID for PFCP messages.
     pub fn id(&self) -> NodeId {
         match self {
             NodeName::Address(address) => NodeId::from(*address),
@@ -101,81 +96,83 @@ impl NodeName {
     }
 }
 
-/// What the devices of a slice are like, by which state and packet path are cut.
+/// Kind of devices of a slice. It selects how state is stored and how packets are processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SliceProfile {
-    /// Anything.
+    /// No assumptions about the devices.
     #[default]
     Full,
-    /// Simple devices with one application: one PDU session each, with its default QoS flow alone. Nothing of a session is
-    /// policed or counted by itself in the user plane: with one session the RAN's UE-AMBR is the Session-AMBR
-    /// (TS 23.501 5.7.2.6), and usage is that of the slice. A UE whose home slice it is has its NAS keys derived again when
-    /// its context is loaded, instead of stored.
+    /// IoT devices with one application: one PDU session per UE, with only the default QoS flow.
+    ///
+    /// The user plane neither polices nor counts traffic per session. With one session, the RAN's
+    /// UE-AMBR equals the Session-AMBR (TS 23.501 5.7.2.6), and usage is counted per slice. If this
+    /// is the UE's home slice, its NAS keys are derived again when its context is loaded, instead
+    /// of stored.
     Iot,
 }
 
-/// A slice.
+/// Configuration of one slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceConfig {
-    /// The operator's name for it.
+    /// Name that the operator gave the slice.
     pub name: String,
-    /// What UEs and RAN know it by.
+    /// S-NSSAI by which UEs and the RAN know the slice.
     pub snssai: Snssai,
-    /// What its devices are like.
     pub profile: SliceProfile,
-    /// What is counted of its sessions.
+    /// Usage reporting and quota of its sessions.
     pub charging: Charging,
 }
 
-/// What is counted of each session of a slice, and how much it may carry.
+/// Usage reporting and volume quota of each session of a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charging {
-    /// How often UPFs report what it has carried, in seconds; 0 = when it ends.
+    /// Interval of usage reports from the UPF, in seconds; 0 = only when the session ends.
     pub every_s: u32,
-    /// Whether it is reported when it ends.
+    /// True if usage is reported when the session ends.
     pub counted: bool,
-    /// Octets of both directions that it may carry in all, at whatever UPF it is.
+    /// Volume quota per session in octets, both directions together, across all UPFs of the
+    /// session. `None` = no quota.
     pub quota: Option<u64>,
 }
 
 impl Charging {
-    /// Whether there is anything to be counted.
+    /// Returns true if UPFs measure the usage of the slice's sessions.
     pub fn is_on(&self) -> bool {
         self.counted || self.every_s > 0 || self.quota.is_some()
     }
 }
 
-/// A data network.
+/// Configuration of one data network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DnnConfig {
-    /// Its name.
     pub name: Dnn,
-    /// The slices that reach it; empty = all.
+    /// Slices that may use the data network; empty = all.
     pub slices: Vec<Snssai>,
-    /// The session types it allows, the preferred first.
+    /// Allowed PDU session types, the preferred one first.
     pub types: Vec<PduSessionType>,
-    /// The pool of UE addresses: network and prefix length.
+    /// IPv4 address pool: network and prefix length.
     pub ipv4_pool: Option<(Ipv4Addr, u8)>,
-    /// The pool of UE prefixes: network and prefix length, 64 at the most.
+    /// IPv6 prefix pool: network and prefix length, at most 64.
     pub ipv6_pool: Option<(Ipv6Addr, u8)>,
-    /// DNS servers told in the protocol configuration options.
+    /// DNS servers sent to UEs in the protocol configuration options.
     pub dns: Vec<IpAddr>,
-    /// Link MTU told in the protocol configuration options and in router advertisements.
+    /// Link MTU in bytes, sent in the protocol configuration options and in router advertisements.
     pub mtu: u16,
 }
 
-/// NAS security of the network.
+/// NAS security algorithms of the network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecurityConfig {
-    /// Integrity algorithms, the preferred first. NIA0 is never chosen outside an emergency (TS 33.501 5.5.2).
+    /// Integrity algorithms, the preferred one first. NIA0 is never selected outside an emergency
+    /// (TS 33.501 5.5.2).
     #[serde(with = "identifiers")]
     pub integrity: Vec<IntegrityAlgorithm>,
-    /// Ciphering algorithms, the preferred first.
+    /// Ciphering algorithms, the preferred one first.
     #[serde(with = "identifiers")]
     pub ciphering: Vec<CipheringAlgorithm>,
 }
 
-/// Algorithms as the identifiers that TS 33.501 5.11.1 gives them.
+/// Serialization of algorithms as the identifiers of TS 33.501 5.11.1.
 mod identifiers {
     use serde::de::{Deserialize, Deserializer, Error};
     use serde::ser::{Serialize, Serializer};
@@ -191,44 +188,46 @@ mod identifiers {
     }
 }
 
-/// NAS timers (TS 24.501 clause 10) and their limits.
+/// NAS timers (TS 24.501 clause 10) and related limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timers {
-    /// Periodic registration update, told to the UE. Zero = deactivated.
+    /// Periodic registration update timer, sent to the UE. Zero = deactivated.
     pub t3512: Duration,
-    /// Registration Accept.
+    /// Timer of Registration Accept.
     pub t3550: Duration,
-    /// Authentication Request and Security Mode Command.
+    /// Timer of Authentication Request and Security Mode Command.
     pub t3560: Duration,
-    /// Identity Request.
+    /// Timer of Identity Request.
     pub t3570: Duration,
-    /// Deregistration Request by the network.
+    /// Timer of the network's Deregistration Request.
     pub t3522: Duration,
-    /// Paging (T3513).
+    /// Timer of paging (T3513).
     pub t3513: Duration,
-    /// PDU Session Release Command (T3592).
+    /// Timer of PDU Session Release Command (T3592).
     pub t3592: Duration,
-    /// How often a message is sent again before its procedure is aborted (4 in TS 24.501).
+    /// Number of retransmissions before the procedure is aborted (4 in TS 24.501).
     pub retransmissions: u8,
-    /// How long a UE that is turned away for congestion stays away, in the mean (T3346, TS 24.501 5.3.9): each is told
-    /// another value between half of it and one and a half times it, so that they do not all come back at once.
+    /// Mean back-off time of a UE rejected for congestion (T3346, TS 24.501 5.3.9). Each UE
+    /// receives a value between 0.5 and 1.5 times it, so that rejected UEs do not return at the
+    /// same time.
     pub t3346: Duration,
-    /// How long a context waits for an answer of the RAN (context set-up and release).
+    /// Time to wait for a RAN node's response to context set-up and release.
     pub ran_response: Duration,
-    /// How much longer than T3512 the mobile reachable timer is, and how long the implicit deregistration timer runs
-    /// after it (TS 24.501 5.3.7: 4 minutes).
+    /// Time by which the mobile reachable timer exceeds T3512, and duration of the implicit
+    /// deregistration timer that follows it (TS 24.501 5.3.7: 4 minutes).
     pub implicit_deregistration: Duration,
 }
 
 impl Timers {
-    /// After how long a registration that is never completed is given up: T3550 with all its repetitions (TS 24.501 5.5.1.2.8).
+    /// Returns the time after which a registration without Registration Complete is aborted: T3550
+    /// with all retransmissions (TS 24.501 5.5.1.2.8).
     pub const fn registration_given_up(&self) -> Duration {
         Duration(self.t3550.0.saturating_mul(1 + self.retransmissions as u64))
     }
 }
 
 impl Default for Timers {
-    /// TS 24.501 tables 10.2.2 and 10.3.2.
+    /// Returns the defaults of TS 24.501 tables 10.2.2 and 10.3.2.
     fn default() -> Self {
         Timers {
             t3512: Duration::from_secs(54 * 60),
@@ -236,7 +235,8 @@ impl Default for Timers {
             t3560: Duration::from_secs(6),
             t3570: Duration::from_secs(6),
             t3522: Duration::from_secs(6),
-            // The specification leaves it to the network: a few paging cycles of 1.28 s (TS 38.304 7.1).
+            // TS 24.501 leaves the value to the network: a few paging cycles of 1.28 s (TS 38.304
+            // 7.1).
             t3513: Duration::from_secs(3),
             t3592: Duration::from_secs(16),
             retransmissions: 4,
@@ -247,19 +247,19 @@ impl Default for Timers {
     }
 }
 
-/// A user plane function that the SMF part may choose.
+/// Configuration of one UPF that the SMF may select.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpfConfig {
-    /// The operator's name for it.
+    /// Name that the operator gave the UPF.
     pub name: String,
-    /// Where its PFCP endpoint is.
+    /// Address of its PFCP endpoint.
     pub n4: SocketAddr,
-    /// The data networks it reaches; empty = all.
+    /// Data networks that the UPF reaches; empty = all.
     pub dnns: Vec<Dnn>,
 }
 
 impl UpfConfig {
-    /// Whether sessions of a data network can be there.
+    /// Returns true if the UPF can serve sessions of the data network.
     pub fn reaches(&self, dnn: &Dnn) -> bool {
         self.dnns.is_empty() || self.dnns.contains(dnn)
     }
@@ -269,7 +269,7 @@ impl UpfConfig {
 mod tests {
     use super::*;
 
-    /// What the parent process hands to its workers is what they read.
+    /// Workers decode the configuration that the parent process encodes.
     #[test]
     fn a_configuration_survives_its_binary_encoding() {
         let config = CoreConfig {

@@ -1,20 +1,22 @@
+//! Inputs of a step, and the allocator and lookup that the caller provides.
+
 use crate::config::CoreConfig;
 use vireo_types::{AssocId, Dnn, GnbId, Instant, Ltmsi, PduSessionType, SessionAddress, Snssai, Tai, Tmsi};
 
-/// Everything a step may know that is not in the context or the event.
+/// Inputs of a step other than the context and the event.
 pub struct Env<'a> {
-    /// The time of this step.
     pub now: Instant,
-    /// When what the step is about came to this core: how long a procedure takes counts from then, what waits for it from
-    /// `now`.
+    /// Time at which the core received the input of this step. Procedure latencies count from it;
+    /// deadlines count from `now`.
     pub arrived: Instant,
-    /// The configuration, which does not change while a step runs.
+    /// Does not change while a step runs.
     pub config: &'a CoreConfig,
-    /// Fills a buffer with random octets: from the system in the core, from a seed in tests and the simulator.
+    /// Fills a buffer with random bytes: from the operating system in the core, from a seed in
+    /// tests and the simulator.
     pub random: &'a mut dyn FnMut(&mut [u8]),
-    /// Gives out identifiers that are unique in the cluster.
+    /// Allocates identifiers that are unique in the cluster.
     pub ids: &'a mut dyn Identifiers,
-    /// The RAN nodes that have NG set up.
+    /// RAN nodes that have completed NG Setup.
     pub ran: &'a dyn RanNodes,
 }
 
@@ -25,7 +27,7 @@ impl std::fmt::Debug for Env<'_> {
 }
 
 impl Env<'_> {
-    /// `N` random octets.
+    /// Returns `N` random bytes.
     pub fn random<const N: usize>(&mut self) -> [u8; N] {
         let mut octets = [0; N];
         (self.random)(&mut octets);
@@ -33,30 +35,34 @@ impl Env<'_> {
     }
 }
 
-/// Fresh identifiers. What a step takes and then does not commit is given back by the caller that ran the step; what
-/// a context holds is given back by an effect of the step that drops it.
+/// Allocator of identifiers and addresses.
+///
+/// If the step is not committed, the caller of the step releases its identifiers. If a later step
+/// drops an identifier from the context, an effect of that step releases it.
 pub trait Identifiers {
-    /// A 5G-TMSI that names `ltmsi`, unlinkable to any earlier one (TS 33.501 6.12.3).
+    /// Allocates a 5G-TMSI for `ltmsi` that cannot be linked to an earlier one (TS 33.501 6.12.3).
     fn tmsi(&mut self, ltmsi: Ltmsi) -> Option<Tmsi>;
 
-    /// An LTMSI in a bucket of the slice for the UE that is `current`; `None` if its bucket is the slice's already or
-    /// none is free.
+    /// Allocates an LTMSI in a bucket of the slice for the UE with LTMSI `current`. Returns `None`
+    /// if the bucket of `current` belongs to the slice already, or if no LTMSI is free.
     fn rekey(&mut self, current: Ltmsi, slice: Snssai) -> Option<Ltmsi>;
 
-    /// Addresses of the data network's pools; `None` when a pool that is needed is used up.
+    /// Allocates addresses from the address pools of the data network. Returns `None` if a required
+    /// pool is exhausted.
     fn address(&mut self, dnn: &Dnn, kind: PduSessionType) -> Option<SessionAddress>;
 }
 
-/// The RAN nodes that have NG set up, as far as a step over a UE must find them.
+/// Lookup of RAN nodes that have completed NG Setup, for steps of a UE.
 pub trait RanNodes {
-    /// The associations of the nodes that serve one of these tracking areas, each once.
+    /// Returns the associations of the RAN nodes that serve one of these tracking areas, without
+    /// duplicates.
     fn serving(&self, areas: &[Tai]) -> Vec<AssocId>;
 
-    /// The association of the node of a Global gNB ID.
+    /// Returns the association of the RAN node with this Global gNB ID.
     fn find(&self, id: GnbId) -> Option<AssocId>;
 }
 
-/// No RAN node.
+/// A set without RAN nodes.
 impl RanNodes for () {
     fn serving(&self, _: &[Tai]) -> Vec<AssocId> {
         Vec::new()

@@ -1,7 +1,8 @@
-//! What a core decides, and nothing of how it is done: pure functions over plain data.
+//! Decision logic of the core: pure functions over plain data.
 //!
-//! One procedure step is `(context, event, now, random) -> (context', effects, deadline)`. No async, no I/O, no
-//! threads, no clock and no globals: time, randomness and fresh identifiers come in as arguments ([`Env`]).
+//! One procedure step is `(context, event, now, random) -> (context', effects, deadline)`. The
+//! crate has no async code, I/O, threads, clock or globals. The caller passes time, randomness and
+//! new identifiers as arguments ([`Env`]).
 #![forbid(unsafe_code)]
 
 pub mod balance;

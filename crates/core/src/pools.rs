@@ -1,12 +1,15 @@
-//! The numbers of the pools that UE addresses are taken from: which address stands at which position. Who has which is
-//! kept by the host, in memory that its workers share.
+//! Numbering of the addresses in a UE address pool.
+//!
+//! A [`Range`] maps addresses to indexes and back. It does not record which addresses are in use:
+//! the host does, in memory shared with its workers.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Addresses that one pool serves at the most; a larger network is used up to here.
+/// Maximum number of addresses of one pool. Addresses of a larger network beyond it are not used.
 const LARGEST: u128 = 1 << 24;
 
-/// The numbers of a pool, without saying which of them are in use: IPv4 addresses, or the upper halves of IPv6 ones.
+/// Addresses of one pool by index: IPv4 addresses, or the upper 64 bits of IPv6 addresses. It does
+/// not record which of them are in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
     first: u128,
@@ -14,14 +17,15 @@ pub struct Range {
 }
 
 impl Range {
-    /// The addresses of an IPv4 network without its own, the gateway's and the broadcast address.
+    /// Returns the addresses of an IPv4 network except the network, the gateway and the broadcast
+    /// address.
     pub fn ipv4(address: Ipv4Addr, length: u8) -> Self {
         let host_bits = 32 - u32::from(length.min(32));
         let network = u128::from(u32::from(address)) >> host_bits << host_bits;
         Range::new(network + 2, (1_u128 << host_bits).saturating_sub(3))
     }
 
-    /// The /64 prefixes of an IPv6 network without the first, the gateway's.
+    /// Returns the /64 prefixes of an IPv6 network except the first, which is the gateway's.
     pub fn ipv6(address: Ipv6Addr, length: u8) -> Self {
         let subnet_bits = 64 - u32::from(length.min(64));
         let network = u128::from(address) >> 64 >> subnet_bits << subnet_bits;
@@ -32,27 +36,27 @@ impl Range {
         Range { first, size: size.min(LARGEST) as u32 }
     }
 
-    /// How many there are.
+    /// Returns the number of addresses or prefixes.
     pub const fn size(&self) -> u32 {
         self.size
     }
 
-    /// The address at a position, which is below the size.
+    /// Returns the address at an index, which must be below the size.
     pub fn ipv4_at(&self, index: u32) -> Ipv4Addr {
         Ipv4Addr::from((self.first + u128::from(index)) as u32)
     }
 
-    /// The prefix at a position, which is below the size.
+    /// Returns the prefix at an index, which must be below the size.
     pub fn ipv6_at(&self, index: u32) -> Ipv6Addr {
         Ipv6Addr::from((self.first + u128::from(index)) << 64)
     }
 
-    /// The position of an address, if it is in the range.
+    /// Returns the index of an address, if it is in the range.
     pub fn index_of_ipv4(&self, address: Ipv4Addr) -> Option<u32> {
         self.index(u32::from(address).into())
     }
 
-    /// The position of a prefix, if it is in the range.
+    /// Returns the index of a prefix, if it is in the range.
     pub fn index_of_ipv6(&self, prefix: Ipv6Addr) -> Option<u32> {
         self.index(u128::from(prefix) >> 64)
     }

@@ -1,21 +1,24 @@
-//! Postcard's encoding, for what is encoded with every commit: the same octets, written straight into a vector. There a number
-//! cannot fail to find room, so that what derives `Serialize` becomes a row of stores; postcard is general about where octets go,
-//! and asks of each of them whether it got there. What is read is postcard's to decode.
+//! Serializer that writes postcard's encoding straight into a vector.
+//!
+//! Every commit encodes a context with it. The output is byte for byte that of postcard. Writing
+//! into a vector cannot run out of room, so that derived `Serialize` implementations compile to a
+//! sequence of stores. Postcard is generic over its output and checks each byte. Decoding is left
+//! to postcard.
 
 use serde::{Serialize, ser};
 use std::fmt;
 
-/// Appends the octets of a value.
+/// Appends the encoding of a value.
 ///
 /// # Errors
 ///
-/// For a sequence that does not know its length and what a type's own encoding refuses, as with postcard; and for an `i128`, which
-/// nothing here has.
+/// Returns an error if a sequence does not know its length, or if a type's `Serialize`
+/// implementation fails, as with postcard. An `i128`, which no type here has, is an error too.
 pub fn to_vec(value: &impl Serialize, to: &mut Vec<u8>) -> Result<(), Unencodable> {
     value.serialize(&mut PostcardWriter(to))
 }
 
-/// A value has no encoding.
+/// Error of a value that has no encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it has no encoding")]
 pub struct Unencodable;
@@ -28,11 +31,11 @@ impl ser::Error for Unencodable {
 
 type SerResult = Result<(), Unencodable>;
 
-/// Where octets go.
+/// Serializer that appends to a vector.
 struct PostcardWriter<'a>(&'a mut Vec<u8>);
 
 impl PostcardWriter<'_> {
-    /// A number, its lowest 7 bits first.
+    /// Appends a variable-length number, its lowest 7 bits first.
     #[inline]
     fn number(&mut self, number: u64) -> SerResult {
         if number < 0x80 {
@@ -47,15 +50,15 @@ impl PostcardWriter<'_> {
         if bits > 56 {
             return self.longest(number);
         }
-        // Seven bits to an octet, in three steps: those of halves, of quarters, of eighths.
+        // Spreads the number, seven bits to a byte, in three steps: halves, quarters, eighths.
         let spread = |n: u64, low: u64, high: u64, by: u32| n & low | (n & high) << by;
         let halves = spread(number, 0x0000_0000_0fff_ffff, 0x00ff_ffff_f000_0000, 4);
         let quarters = spread(halves, 0x0000_3fff_0000_3fff, 0x0fff_c000_0fff_c000, 2);
         let eighths = spread(quarters, 0x007f_007f_007f_007f, 0x3f80_3f80_3f80_3f80, 1);
-        // Each but the last says that another one follows.
+        // The top bit of a byte is set if another byte follows.
         let used = bits.div_ceil(7);
         let follow = 0x8080_8080_8080_8080 & ((1 << (8 * (used - 1))) - 1);
-        // All eight, and back: what has a length that is known is no call.
+        // Append all eight bytes, then truncate: a constant length avoids a function call.
         let end = self.0.len() + used as usize;
         self.0.extend_from_slice(&(eighths | follow).to_le_bytes());
         self.0.truncate(end);
@@ -272,7 +275,7 @@ impl<'a, 'b> ser::Serializer for &'a mut PostcardWriter<'b> {
     }
 }
 
-/// The ways in which values follow each other, all of which are the same here.
+/// Implements a compound serializer whose elements are appended one after the other.
 macro_rules! one_after_the_other {
     ($($of:ident: $function:ident,)+) => {$(
         impl ser::$of for &mut PostcardWriter<'_> {
@@ -299,7 +302,8 @@ one_after_the_other! {
     SerializeTupleVariant: serialize_field,
 }
 
-/// The same of fields, whose names are not written.
+/// Implements a compound serializer whose fields are appended in order. Field names are not
+/// written.
 macro_rules! field_after_field {
     ($($of:ident,)+) => {$(
         impl ser::$of for &mut PostcardWriter<'_> {

@@ -1,7 +1,8 @@
-//! The service-based chain as data: what AMF and SMF ask each other when they are functions of their own (TS 29.502
-//! Nsmf_PDUSession, TS 29.518 Namf_Communication), and what an AMF keeps of a session that an SMF elsewhere has.
+//! SBA mode as data: requests between AMF and SMF, and the AMF's state of remote sessions.
 //!
-//! Nothing here knows HTTP or JSON: asks are effects of a step and answers its events, like everything that a step waits for.
+//! The requests are those of TS 29.502 Nsmf_PDUSession and TS 29.518 Namf_Communication. This Rust
+//! module uses no HTTP or JSON. Requests are effects of a step and responses are its events, like
+//! everything that a step waits for.
 
 use crate::context::octets;
 use crate::procedures::common::user_plane::DeferredSessionMessage;
@@ -9,35 +10,36 @@ use crate::session::N2Sm;
 use serde::{Deserialize, Serialize};
 use vireo_types::{AmfUeNgapId, Dnn, Duration, GnbId, Instant, NrCgi, Pei, Snssai, Supi, Tai};
 
-/// The number of a session among those that a UE has ever had at the AMF. Answers and notifications name it, so that a late
-/// one is never taken for the successor's, whose PDU session identity may be the same.
+/// Number of a session among all that a UE has ever had at the AMF. Responses and notifications
+/// contain it, so that a late one is never attributed to a successor with the same PDU session
+/// identity.
 pub type SessionNumber = u32;
 
-/// Octets of an SM context that travels, at the most.
+/// Maximum size of a piggybacked SM context, in octets.
 pub const CARRIED_OCTETS: usize = 8 * 1024;
-/// After so long a question is not waited for any more: longer than anybody goes on asking.
+/// Time after which an unanswered request is not waited for: longer than any sender retries.
 const ASKED: Duration = Duration::from_secs(60);
-/// Questions about a session that wait for the answer to another one, at the most.
+/// Maximum number of requests for a session that queue behind the one in flight.
 const DUE: usize = 8;
 
-/// An SM context that travels (`state.carry = "piggyback"`): the SMF gives it away with what it says, and the AMF gives it back
-/// with what it asks next. What it holds, the SMF alone knows.
+/// Piggybacked SM context (`state.carry = "piggyback"`). The SMF sends it with its messages and
+/// does not store it, and the AMF returns it with its next request. Only the SMF decodes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PiggybackedSmContext {
-    /// Which it is of those that the session has had: a later one is greater.
+    /// Grows with every change; the receiver keeps the highest.
     pub version: u32,
-    /// It.
+    /// Opaque to the AMF.
     #[serde(with = "octets")]
     pub octets: Vec<u8>,
 }
 
 impl PiggybackedSmContext {
-    /// As it travels.
+    /// Encodes the SM context for a message.
     pub fn encode(&self) -> Vec<u8> {
         [&self.version.to_be_bytes()[..], &self.octets].concat()
     }
 
-    /// Of what has travelled; `None` if it is too short or too long to be one.
+    /// Decodes an SM context of a message; `None` if its length is invalid.
     pub fn decode(octets: &[u8]) -> Option<Self> {
         let (version, octets) = octets.split_first_chunk()?;
         let fits = !octets.is_empty() && octets.len() <= CARRIED_OCTETS;
@@ -45,105 +47,106 @@ impl PiggybackedSmContext {
     }
 }
 
-/// What the AMF keeps of a session whose SM context travels. Each question takes it along, so there is one at a time, with what
-/// the answer to the one before has brought.
+/// State of the AMF for a session with a piggybacked SM context. Each request carries the context.
+/// Requests are therefore sent one at a time, with the context from the previous response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PiggybackState {
-    /// The latest that is known.
+    /// Latest known SM context.
     pub latest: PiggybackedSmContext,
-    /// Since when a question is under way.
+    /// Time at which the request in flight was sent.
     pub in_flight_since: Option<Instant>,
-    /// Questions that wait for the answer to it.
+    /// Requests queued behind the one in flight.
     pub queued: Vec<SmfRequest>,
-    /// How often in a row the SMF has said that it has given a later one away.
+    /// Number of consecutive responses that the SMF has already sent a later SM context.
     pub repeats: u8,
 }
 
-/// What the AMF asks the SMF.
+/// Request of the AMF to the SMF.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SmfRequest {
     /// Nsmf_PDUSession_CreateSMContext (TS 29.502 5.2.2.2).
     Create(Box<SmfCreateRequest>),
     /// Nsmf_PDUSession_UpdateSMContext (5.2.2.3).
     Update {
-        /// The SM context, as the SMF has named it.
+        /// SM context reference that the SMF assigned.
         reference: String,
-        /// What has happened.
+        /// Change of the session that the AMF reports.
         update: SmfUpdateRequest,
     },
     /// Nsmf_PDUSession_ReleaseSMContext (5.2.2.4).
     Release {
-        /// The SM context.
+        /// SM context reference that the SMF assigned.
         reference: String,
     },
-    /// Namf_Communication_N1N2TransferFailureNotification (TS 29.518 5.2.2.3.2): the UE did not answer to paging.
+    /// Namf_Communication_N1N2TransferFailureNotification (TS 29.518 5.2.2.3.2): the UE did not
+    /// respond to paging.
     Unreached {
-        /// Where the SMF wants to hear of it.
+        /// Notification URI of the SMF.
         uri: String,
-        /// The UE.
         supi: Supi,
-        /// The message that did not reach it.
+        /// Number of the transfer that did not reach the UE.
         transfer: u64,
     },
 }
 
-/// What the AMF knows when a UE asks for a new session.
+/// Content of a create request: data of the AMF when a UE requests a new session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SmfCreateRequest {
-    /// The UE.
     pub supi: Supi,
-    /// Its equipment.
+    /// PEI of the UE.
     pub pei: Option<Pei>,
-    /// PDU session identity.
+    /// PDU session identity, 1 to 15.
     pub psi: u8,
-    /// The slice chosen.
     pub snssai: Snssai,
-    /// The data network chosen.
     pub dnn: Dnn,
-    /// Where the UE is.
+    /// Location of the UE.
     pub location: Option<(Tai, NrCgi)>,
-    /// Its 5GSM message, as received.
+    /// 5GSM message of the UE, as received.
     pub n1: Vec<u8>,
 }
 
-/// What has happened to a session.
+/// Content of an update request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SmfUpdateRequest {
-    /// The UE has said this (5GSM).
+    /// 5GSM message of the UE.
     N1(Vec<u8>),
-    /// The RAN has said this.
+    /// NGAP transfer of the RAN.
     N2(N2Sm, Vec<u8>),
-    /// The user plane is wanted (upCnxState ACTIVATING).
+    /// The user plane is requested (upCnxState ACTIVATING).
     Activate,
-    /// The UE has gone idle (upCnxState DEACTIVATED).
+    /// The UE has become idle (upCnxState DEACTIVATED).
     Deactivate,
-    /// The UE has come by Xn to a RAN node that has said this (Path Switch Request Transfer), and is there.
+    /// The UE is at another RAN node after an Xn handover: Path Switch Request Transfer and
+    /// location.
     Switch(Vec<u8>, (Tai, NrCgi)),
-    /// A handover by N2, which is known by the UE's number at its target: none is taken for the one before.
+    /// Step of an N2 handover. The AMF UE NGAP ID at the target identifies the handover, so that it
+    /// is not taken for an earlier one.
     Handover(AmfUeNgapId, HandoverStep),
 }
 
-/// How far a handover by N2 is (TS 29.502 5.2.2.3.4).
+/// Step of an N2 handover (TS 29.502 5.2.2.3.4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandoverStep {
-    /// The source wants it (hoState PREPARING), and says this (Handover Required Transfer): the SMF has what the target needs.
+    /// The source requests the handover (hoState PREPARING) with a Handover Required Transfer: the
+    /// SMF returns the data for the target.
     Prepare {
-        /// The target.
+        /// Target gNB and tracking area.
         target: (GnbId, Tai),
-        /// That.
+        /// Handover Required Transfer of the source.
         transfer: Vec<u8>,
     },
-    /// The target has answered by this (PREPARED): the SMF has what the source is told.
+    /// The target has answered with this transfer (PREPARED): the SMF returns the data for the
+    /// source.
     Prepared(N2Sm, Vec<u8>),
-    /// The UE is at the target, and there (COMPLETED).
+    /// The UE is at the target, at this location (COMPLETED).
     Complete((Tai, NrCgi)),
-    /// The UE stays where it is (CANCELLED).
+    /// The UE stays at the source (CANCELLED).
     Cancel,
 }
 
 impl SmfUpdateRequest {
-    /// By what it is known among what an SMF is asked of a session that is handed over: by what the RAN has said of a path switch; by
-    /// the handover and how far that is of one by N2.
+    /// Returns the key that identifies the update among those of a handover. For a path switch it
+    /// is the RAN's transfer; for an N2 handover, the handover and its step.
     pub fn handover_key(&self) -> Vec<u8> {
         match self {
             SmfUpdateRequest::Switch(transfer, _)
@@ -162,7 +165,7 @@ impl SmfUpdateRequest {
         }
     }
 
-    /// What UE or RAN have said, if it is that.
+    /// Returns the N1 or N2 content of the update, if any.
     pub(crate) fn n1n2(&self) -> Option<&[u8]> {
         match self {
             SmfUpdateRequest::N1(said) | SmfUpdateRequest::N2(_, said) | SmfUpdateRequest::Switch(said, _) => {
@@ -177,7 +180,7 @@ impl SmfUpdateRequest {
         }
     }
 
-    /// Whether UE and RAN can say it as often as they like.
+    /// Returns true if UE or RAN can cause the update as often as they like.
     fn is_said(&self) -> bool {
         use HandoverStep::{Prepare, Prepared};
         matches!(
@@ -190,228 +193,228 @@ impl SmfUpdateRequest {
     }
 }
 
-/// What comes of an [`SmfRequest`].
+/// Response to an [`SmfRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SmfResponse {
-    /// The SM context is there, under this name.
+    /// The SM context was created, with this reference.
     Created(String),
-    /// What was asked is done, or under way; with what the UE and the RAN are to be told, if anything.
+    /// The request was executed or is in progress; with content for UE and RAN, if any.
     Done(N1N2Content),
-    /// It is refused; with what the UE and the RAN are to be told, if anything.
+    /// The request is refused; with content for UE and RAN, if any.
     Refused {
-        /// That.
+        /// Content for UE and RAN.
         told: N1N2Content,
-        /// The SMF has no such SM context (any more).
+        /// True if the SMF does not have the SM context.
         unknown: bool,
     },
-    /// The SMF has given a later SM context away than the one that came with the question: nothing was done.
+    /// The SMF has sent a later SM context than the one in the request: nothing was done.
     Stale,
-    /// There is no answer, after all repetitions.
+    /// No response arrived after all retransmissions.
     Silence,
 }
 
-/// What an SMF has for the UE and the RAN.
+/// N1 and N2 content that an SMF sends to UE and RAN.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct N1N2Content {
-    /// For the UE (5GSM).
+    /// 5GSM message to the UE.
     pub n1: Option<Vec<u8>>,
-    /// For the RAN; travels with the other.
+    /// Transfer to the RAN; sent with the N1 message.
     pub n2: Option<(N2Sm, Vec<u8>)>,
 }
 
-/// Namf_Communication_N1N2MessageTransfer (TS 29.518 5.2.2.3.1): what an SMF has for the UE and the RAN without being asked.
+/// Namf_Communication_N1N2MessageTransfer (TS 29.518 5.2.2.3.1): unsolicited content of an SMF for
+/// UE and RAN.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct N1N2Transfer {
-    /// The request that is answered by [`crate::step::Effect::N1N2TransferReply`].
+    /// Token of the request, which [`crate::step::Effect::N1N2TransferReply`] answers.
     pub token: u64,
-    /// PDU session identity.
+    /// PDU session identity, 1 to 15.
     pub psi: u8,
-    /// What it has.
+    /// Content for UE and RAN.
     pub told: N1N2Content,
-    /// Where the SMF wants to hear that the UE was not reached.
+    /// Notification URI of the SMF in case the UE is not reached.
     pub unreached: Option<String>,
-    /// The SM context, if it travels.
+    /// Piggybacked SM context, if any.
     pub carried: Option<PiggybackedSmContext>,
-    /// The question for the session has been answered by it.
+    /// Create response that this transfer implies.
     pub created: Option<ImpliedCreateResponse>,
-    /// Nothing is transferred: the SMF wants the SM context back of the session whose number is this under that mask: the
-    /// SMF knows its lowest bits.
+    /// Number and mask: nothing is transferred. The SMF requests the SM context of the session
+    /// whose number equals this under the mask, because the SMF knows only its lowest bits.
     pub wants: Option<(SessionNumber, SessionNumber)>,
 }
 
-/// The answer to [`SmfRequest::SmfCreateRequest`], where the first [`N1N2Transfer`] implies it (`state.answer = "implied"`).
+/// Response to [`SmfRequest::Create`], where the first [`N1N2Transfer`] implies it (`state.answer =
+/// "implied"`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImpliedCreateResponse {
-    /// The session.
     pub number: SessionNumber,
-    /// What the question was known by.
+    /// Key of the create request.
     pub key: u64,
-    /// The SM context, as the SMF has named it.
+    /// SM context reference that the SMF assigned.
     pub reference: String,
-    /// Nothing else has answered the question.
+    /// True if no other response to the request has arrived.
     pub open: bool,
 }
 
 impl ImpliedCreateResponse {
-    /// Whether it is said of this session: by the answer to the question for it, or once more.
+    /// Returns true if the response belongs to this session, as the first response or a repeat.
     pub(crate) fn is_of(&self, session: &RemoteSession) -> bool {
         let named = session.reference.as_ref().map_or(self.open, |reference| *reference == self.reference);
         named && session.number == self.number
     }
 }
 
-/// What becomes of a [`N1N2Transfer`].
+/// Result of an [`N1N2Transfer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum N1N2TransferResult {
-    /// It is on its way (N1_N2_TRANSFER_INITIATED).
+    /// The content is being transferred (N1_N2_TRANSFER_INITIATED).
     Initiated,
-    /// The UE is idle and is paged (ATTEMPTING_TO_REACH_UE). What is for the RAN alone is not kept: the UE comes back by a
-    /// service request, by which its user plane is asked for.
+    /// The UE is idle and is paged (ATTEMPTING_TO_REACH_UE). Content for the RAN alone is dropped:
+    /// the UE answers with a service request, for which its user plane is requested.
     Attempting,
     /// The UE cannot be reached (UE_NOT_REACHABLE).
     Unreachable,
     /// There is no such UE, or it has no such session (CONTEXT_NOT_FOUND).
     Unknown,
-    /// The RAN has nothing of the session that could be released (UE_IN_CM_IDLE_STATE).
+    /// The RAN has no resources of the session to release (UE_IN_CM_IDLE_STATE).
     Idle,
 }
 
-/// A PDU session as the AMF knows it, that an SMF elsewhere has.
+/// PDU session in the AMF whose SM context is at a remote SMF.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteSession {
     /// PDU session identity, 1 to 15.
     pub psi: u8,
-    /// Its number.
     pub number: SessionNumber,
-    /// The slice.
     pub snssai: Snssai,
-    /// The data network.
     pub dnn: Dnn,
-    /// The SM context, as the SMF has named it; `None` before.
+    /// SM context reference that the SMF assigned; `None` before.
     pub reference: Option<String>,
-    /// What has happened before the SMF has named it: its first message for UE and RAN may be faster than its name.
+    /// Updates from before the reference arrived: the SMF's first message for UE and RAN may arrive
+    /// earlier than its create response.
     pub early: Vec<SmfUpdateRequest>,
-    /// How far it is.
     pub stage: RemoteStage,
-    /// The RAN has its user plane, or was asked to.
+    /// True if the RAN has the user plane, or setup was requested.
     pub up: bool,
-    /// The SMF wants to hear there that the UE does not answer to paging, of which message.
+    /// Notification URI of the SMF and number of the transfer, in case the UE does not respond to
+    /// paging.
     pub unreached: Option<(String, u64)>,
-    /// Of one whose SM context travels: that.
+    /// State of the piggybacked SM context, if the SMF uses one.
     pub carriage: Option<Box<PiggybackState>>,
-    /// When the UE asked for the session, or for its user plane: what a latency is measured from.
+    /// Time at which the UE requested the session or its user plane; start of latency measurements.
     pub since: Instant,
 }
 
-/// How far a [`RemoteSession`] is.
+/// Stage of a [`RemoteSession`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RemoteStage {
-    /// The SMF was asked for it.
+    /// The create request is pending.
     Creating,
-    /// The SMF has it, and the RAN has not set it up for the first time yet.
+    /// The SMF has the session, and the RAN has not set it up for the first time yet.
     Offered,
-    /// The UE has it.
+    /// The UE has the session.
     Established,
-    /// The UE has it no more: the SMF's word is waited for.
+    /// The session is released at the UE; the response of the SMF is pending.
     Ending,
 }
 
-/// What the AMF of a service-based chain keeps of a UE beside [`crate::context::UeContext`]'s other fields. Empty in a core
-/// that has its sessions itself.
+/// State of the AMF in SBA mode beside the other fields of [`crate::context::UeContext`]. Empty in
+/// a core that has its sessions itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteSessions {
-    /// Its sessions.
     pub sessions: Vec<RemoteSession>,
-    /// The answer to a service request, which waits for what the SMF has for the RAN.
+    /// Answer to a service request that waits for N2 content of the SMFs.
     pub pending_accept: Option<PendingServiceAccept>,
-    /// What waits for the UE: to come back from idle, or for its context in the RAN.
+    /// Messages that wait until the UE leaves idle state or has a context in the RAN.
     pub deferred: Vec<DeferredSessionMessage>,
-    /// What SMFs are asked because the UE is handed over.
+    /// SMF requests of a handover in progress.
     pub handover: Option<Box<HandoverSmfState>>,
 }
 
-/// What SMFs are asked about the sessions of a UE that is handed over, and have said.
+/// SMF requests and responses for the sessions of a UE in handover.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoverSmfState {
-    /// Sessions whose SMF has not answered, with what the question is known by: one handover may follow another at once.
+    /// Sessions whose SMF has not answered, with the key of the request: one handover may directly
+    /// follow another.
     pub waiting: Vec<(SessionNumber, Vec<u8>)>,
-    /// What the RAN is told of sessions that go along, by PDU session identity and number.
+    /// Transfers to the RAN for sessions that are handed over, by PDU session identity and number.
     pub taken: Vec<(u8, SessionNumber, Vec<u8>)>,
-    /// The same of sessions that do not, by PDU session identity.
+    /// Transfers to the RAN for sessions that are not handed over, by PDU session identity.
     pub lost: Vec<(u8, Vec<u8>)>,
-    /// What waits for their answers. The last of what is stored: the release before knew path switches only, and said nothing of it.
+    /// Message that waits for the responses. It must stay the last field: the encoding of the
+    /// previous release ends before it, and that release knows path switches only.
     #[serde(default)]
     pub stage: HandoverSmfStage,
 }
 
-/// What waits for the SMFs of a UE that is handed over.
+/// Message that waits for the SMFs of a UE in handover.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandoverSmfStage {
-    /// The answer to a path switch.
+    /// Answer to a path switch.
     #[default]
     Switching,
-    /// The request to the target of a handover by N2.
+    /// Request to the target of an N2 handover.
     Preparing {
-        /// Why the source wants it, as NGAP encodes that.
+        /// Cause of the source, encoded as in NGAP.
         cause: Vec<u8>,
         /// Source to Target Transparent Container.
         container: Vec<u8>,
     },
-    /// The command to the source.
+    /// Command to the source.
     Prepared {
         /// Target to Source Transparent Container.
         container: Vec<u8>,
     },
-    /// The release of the source, which the UE has left.
+    /// Release of the source, which the UE has left.
     Completed,
 }
 
-/// The answer to a service request that waits.
+/// Pending answer to a service request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingServiceAccept {
-    /// What the UE has asked for.
+    /// Service request of the UE.
     pub request: crate::procedures::service_request::Request,
-    /// Sessions whose SMF has not answered, a bit each.
+    /// Bit set of the sessions whose SMF has not answered.
     pub waiting: u16,
-    /// What the RAN is to set up.
+    /// Setup transfers for the RAN, by PDU session identity.
     pub items: Vec<(u8, Vec<u8>)>,
 }
 
 impl RemoteSessions {
-    /// Whether there is nothing in it.
+    /// Returns true if there is no state.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty() && self.pending_accept.is_none() && self.deferred.is_empty() && self.handover.is_none()
     }
 
-    /// The session of a PDU session identity that the UE has, or is about to.
+    /// Returns the session with a PDU session identity that the UE has or has requested.
     pub fn by_psi(&mut self, psi: u8) -> Option<&mut RemoteSession> {
         self.sessions.iter_mut().find(|s| s.psi == psi && s.is_live())
     }
 
-    /// The session of a number.
+    /// Returns the session with a number.
     pub fn by_number(&mut self, number: SessionNumber) -> Option<&mut RemoteSession> {
         self.sessions.iter_mut().find(|s| s.number == number)
     }
 
-    /// The sessions that the UE has, a bit each (PDU session status, TS 24.501 9.11.3.44).
+    /// Returns the sessions of the UE as a bit set (PDU session status, TS 24.501 9.11.3.44).
     pub fn status(&self) -> u16 {
         let there = |s: &&RemoteSession| matches!(s.stage, RemoteStage::Offered | RemoteStage::Established);
         self.sessions.iter().filter(there).fold(0, |bits, s| bits | 1 << s.psi)
     }
 
-    /// Whether somebody is still to say something about a session.
+    /// Returns true if a response about any session is pending.
     pub fn has_pending_response(&self) -> bool {
         self.pending_accept.is_some() || self.sessions.iter().any(|s| s.stage != RemoteStage::Established)
     }
 }
 
 impl RemoteSession {
-    /// Whether the session is anything to the UE.
+    /// Returns true if the session exists for the UE.
     pub fn is_live(&self) -> bool {
         self.stage != RemoteStage::Ending
     }
 
-    /// Keeps an SM context that has come, unless a later one has come before.
+    /// Stores a received SM context, unless a later one was received before.
     pub fn store_if_newer(&mut self, carried: Option<PiggybackedSmContext>) {
         match (&mut self.carriage, carried) {
             (_, None) => {}
@@ -426,11 +429,12 @@ impl RemoteSession {
 }
 
 impl PiggybackState {
-    /// What goes with this question, if it can be asked now; else it waits, if there is room.
+    /// Returns the request with the latest SM context if no other request is in flight; else queues
+    /// it if there is room.
     ///
     /// # Errors
     ///
-    /// Whether it waits.
+    /// Returns an error if another request is in flight; the value is true if this one was queued.
     pub(crate) fn try_start(
         &mut self,
         ask: SmfRequest,
@@ -438,7 +442,8 @@ impl PiggybackState {
     ) -> Result<(SmfRequest, PiggybackedSmContext), bool> {
         let asked = self.in_flight_since.is_some_and(|since| now.since(since) < ASKED);
         if asked || !self.queued.is_empty() {
-            // What UE and RAN say as often as they like does not take the place of what ends the session.
+            // Requests that UE and RAN can cause at will must not take the space of those that end
+            // the session.
             let said = matches!(&ask, SmfRequest::Update { update, .. } if update.is_said());
             let room = self.queued.len() < if said { DUE } else { 2 * DUE };
             self.queued.extend(room.then_some(ask));
@@ -448,7 +453,7 @@ impl PiggybackState {
         Ok((ask, self.latest.clone()))
     }
 
-    /// The question that is to be asked next, if none is under way.
+    /// Returns the next queued request, if none is in flight.
     pub(crate) fn next(&mut self, now: Instant) -> Option<(SmfRequest, PiggybackedSmContext)> {
         if self.in_flight_since.is_some() || self.queued.is_empty() {
             return None;

@@ -1,4 +1,7 @@
-//! One step over one UE: the context it changes, what it may know, and what it wants done once that is committed.
+//! Context, effects and notes of one step of one UE.
+//!
+//! The state machines change [`StepContext`] in place and append [`Effect`]s and [`Note`]s. Effects
+//! are executed only after the commit of the context.
 
 use crate::Env;
 use crate::context::{Connection, NasSecurity, RanContext, UeContext, octets};
@@ -11,74 +14,69 @@ use std::net::SocketAddr;
 use vireo_types::{AmfUeNgapId, AssocId, Dnn, Instant, Ltmsi, RanUeNgapId, SessionAddress, SessionIndex, Supi, Tmsi};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType as Header, NasFGmmCause, NasFGmmStatus};
 
-/// What is done after a step's commit, in order, and never before it.
+/// Action requested by a step. Effects are executed in order, after the commit of the step, and
+/// never before it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Effect {
-    /// An NGAP PDU about the UE to a RAN node.
+    /// Sends an NGAP PDU about the UE to a RAN node.
     Ngap {
-        /// The RAN node's association.
         assoc: AssocId,
-        /// The encoded PDU.
         #[serde(with = "octets")]
         pdu: Vec<u8>,
     },
-    /// Has a RAN node release a UE-associated logical connection that it has and this context has not (TS 38.413 10.6): by
-    /// it the UE would never be served. It goes to this node alone, and to nobody if there are too many of the kind.
+    /// Has a RAN node release a UE-associated logical connection that the UE context does not have
+    /// (TS 38.413 10.6). The UE would never be served on that connection. The message goes only to
+    /// this RAN node. It is dropped if there are too many of its kind.
     ReleaseStale {
-        /// The RAN node's association.
         assoc: AssocId,
-        /// The AMF-UE-NGAP-ID that the node has used.
+        /// AMF-UE-NGAP-ID as the RAN node sent it.
         amf_id: AmfUeNgapId,
-        /// The node's own number.
         ran_id: RanUeNgapId,
     },
-    /// A PFCP message to a UPF; the N4 endpoint fills the sequence number of a request in.
+    /// Sends a PFCP message to a UPF. The N4 endpoint sets the sequence number of a request.
     Pfcp {
-        /// The UPF.
         upf: SocketAddr,
-        /// The session it is about.
         session: SessionIndex,
-        /// The encoded message.
         #[serde(with = "octets")]
         message: Vec<u8>,
     },
-    /// A question to the home network; the answer is an event.
+    /// Sends a request to the subscriber service. The response arrives as an event.
     Authenticate(AuthenticationRequest),
-    /// This 5G-TMSI names the UE.
+    /// Maps this 5G-TMSI to the UE.
     BindTmsi(Tmsi),
-    /// This 5G-TMSI names nobody any more.
+    /// Releases this 5G-TMSI for other UEs.
     FreeTmsi(Tmsi),
-    /// This context is the subscriber's: another one that was is superseded.
+    /// Makes this context the subscriber's context. An earlier context of the subscriber is
+    /// superseded.
     BindSupi(Supi),
-    /// So it is by a registration that began then and was never completed: unless another one was completed since.
+    /// As [`Effect::BindSupi`], for a registration that began at this time and was not completed.
+    /// It has no effect if another registration was completed since.
     BindSupiSince(Supi, Instant),
-    /// These addresses go back to the pool.
+    /// Returns these addresses to the address pool.
     FreeAddress(Dnn, SessionAddress),
-    /// Nothing is left to remember: the context goes.
+    /// Deletes the context, which has no state worth keeping.
     Forget,
-    /// A question to the SMF about a session that it has; the answer is an event. Questions about one session are asked one
-    /// after the other.
+    /// Sends a request to the SMF about one of its sessions. The response arrives as an event.
+    /// Requests about one session are sent one at a time.
     SmfRequest {
-        /// The session.
         number: SessionNumber,
-        /// The question.
         ask: SmfRequest,
-        /// The SM context, if it travels.
+        /// SM context, if it is piggybacked.
         carried: Option<PiggybackedSmContext>,
     },
-    /// What becomes of a message that an SMF has asked to be transferred.
+    /// Sends the result of an N1N2 transfer to the SMF that requested it.
     N1N2TransferReply {
-        /// The request.
+        /// Token of the request, [`N1N2Transfer::token`](crate::sba::N1N2Transfer::token).
         token: u64,
-        /// That.
         result: N1N2TransferResult,
-        /// The SM context, if the SMF wanted that back.
+        /// SM context, if the SMF requested it.
         carried: Option<PiggybackedSmContext>,
     },
 }
 
 impl Effect {
-    /// Whose context it makes the UE's, and as of when, where it was committed at some time.
+    /// Returns the subscriber whose context this effect sets, and the time from which it is valid.
+    /// `at` is the time of the commit.
     pub fn claims_subscriber(&self, at: Instant) -> Option<(Supi, Instant)> {
         match self {
             Effect::BindSupi(supi) => Some((*supi, at)),
@@ -88,98 +86,94 @@ impl Effect {
     }
 }
 
-/// A procedure, for counters and latencies.
+/// Kind of procedure, for counters and latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// Initial registration, from the request to Registration Complete.
     Registration,
-    /// PDU session establishment, from the request to the user plane being there.
+    /// PDU session establishment, from the request until the user plane is set up.
     Session,
-    /// PDU session release.
     SessionRelease,
-    /// The user plane of a session that was there, from the service request to the UPF forwarding again.
+    /// Activation of the user plane of an existing session, from the service request until the UPF
+    /// forwards again.
     Activation,
-    /// Service request, from the request to the answer of the RAN.
+    /// Service request, from the request to the response of the RAN node.
     ServiceRequest,
-    /// Deregistration.
     Deregistration,
-    /// AN release.
     Release,
-    /// Xn handover, from Path Switch Request to its answer.
+    /// Xn handover, from Path Switch Request to its response.
     PathSwitch,
     /// N2 handover, from Handover Required to Handover Notify.
     Handover,
-    /// Paging, from the first page to the UE's answer.
+    /// Paging, from the first page to the response of the UE.
     Paging,
     /// Mobility or periodic registration update, from the request to Registration Complete.
     Mobility,
-    /// A session's move to another UPF, from the order to the end of what the UPF before had.
+    /// Relocation of a PDU session to another UPF, from the order to the end of the PFCP session at
+    /// the old UPF.
     Relocation,
 }
 
-/// What a step says to counters and logs; never acted on.
+/// Output of a step for counters and logs. It has no effect on state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Note {
-    /// A procedure began.
+    /// A procedure of this kind started.
     Started(Kind),
-    /// It came to its end, having begun then.
+    /// The procedure that began at this time succeeded.
     Succeeded(Kind, Instant),
-    /// It failed with this 5GMM or 5GSM cause, or 0 for none.
+    /// The procedure failed with this 5GMM or 5GSM cause; 0 for none.
     Failed(Kind, u8),
-    /// A session has carried so many octets, as its UPF reports.
+    /// A UPF reported the volume of a session.
     UsageReported {
-        /// From the UE.
+        /// Octets from the UE.
         uplink: u64,
-        /// To the UE.
+        /// Octets to the UE.
         downlink: u64,
     },
-    /// A message was at fault or out of place; the word labels a counter.
+    /// A message was faulty or not valid in this state. The word labels a counter.
     Fault(Cow<'static, str>),
-    /// It failed because the UE has not proved who it is: an Authentication Failure, or a wrong RES*. A wrong K or OPc
-    /// of a USIM or of the subscriber's record shows as this.
+    /// The procedure failed because the UE did not prove its identity: Authentication Failure or
+    /// wrong RES*. A wrong K or OPc in the USIM or in the subscriber record has the same result.
     NotAuthenticated(Kind),
 }
 
 impl Note {
-    /// A message was at fault or out of place.
+    /// Returns a [`Note::Fault`] with this counter label.
     pub const fn fault(word: &'static str) -> Self {
         Note::Fault(Cow::Borrowed(word))
     }
 }
 
-/// What a step leaves behind it beside the context.
+/// Output of a step besides the context.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepOutput {
-    /// What to do after the commit.
+    /// Executed after the commit.
     pub effects: Vec<Effect>,
-    /// What to count.
     pub notes: Vec<Note>,
 }
 
-/// A step in progress.
+/// Mutable context of one step in progress.
 #[derive(Debug)]
 pub struct StepContext<'a, 'e> {
-    /// The UE.
     pub ue: &'a mut UeContext,
-    /// What the step may know.
     pub env: &'a mut Env<'e>,
-    /// What it leaves.
     pub out: StepOutput,
 }
 
 impl StepContext<'_, '_> {
-    /// The time of the step.
+    /// Returns the time of the step.
     pub fn now(&self) -> Instant {
         self.env.now
     }
 
-    /// When what the step is about came to this core.
+    /// Returns the time at which the core received the input of this step.
     pub fn received_at(&self) -> Instant {
         self.env.arrived
     }
 
-    /// Gives the UE's next connection its AMF-UE-NGAP-ID. Its generation is random at first and grows by a random step, so
-    /// that neither the LTMSI nor an earlier identifier tells it, and none comes again within 64 connections.
+    /// Allocates the AMF-UE-NGAP-ID of the UE's next connection. Its generation starts at a random
+    /// value and grows by a random increment. It reveals neither the LTMSI nor an earlier
+    /// identifier, and does not recur within 64 connections.
     pub fn next_amf_id(&mut self) -> AmfUeNgapId {
         const STEPS: u16 = 64;
         let random = u16::from_be_bytes(self.env.random());
@@ -191,12 +185,10 @@ impl StepContext<'_, '_> {
         AmfUeNgapId::new(self.ue.ltmsi, self.ue.connections)
     }
 
-    /// Adds an effect.
     pub fn effect(&mut self, effect: Effect) {
         self.out.effects.push(effect);
     }
 
-    /// Adds a note.
     pub fn note(&mut self, note: Note) {
         self.out.notes.push(note);
     }
@@ -208,19 +200,20 @@ impl StepContext<'_, '_> {
         }
     }
 
-    /// Sends a NAS message that is ready. Not on a connection that is being released: the RAN node has no UE there any more.
+    /// Sends an encoded NAS message. It sends nothing on a connection that is being released: the
+    /// RAN node has no UE context there.
     pub fn send_encoded_nas(&mut self, nas: Vec<u8>) {
         if !self.is_being_released() {
             self.send(|c| n2::downlink_nas_transport(c, nas));
         }
     }
 
-    /// Whether the RAN node has been told to let the connection go.
+    /// Returns true if the AMF has sent UE CONTEXT RELEASE COMMAND on the connection.
     pub fn is_being_released(&self) -> bool {
         self.ue.connection.is_some_and(|c| matches!(c.ran, RanContext::Releasing { .. }))
     }
 
-    /// A NAS message as octets: protected by the UE's security context where it has one.
+    /// Encodes a NAS message, protected by the UE's security context if there is one.
     pub fn nas(&mut self, message: Nas5gmmMessage) -> Option<Vec<u8>> {
         let plain = self.plain(message)?;
         match &mut self.ue.security {
@@ -233,8 +226,8 @@ impl StepContext<'_, '_> {
         }
     }
 
-    /// The secure exchange of NAS messages is established on the connection (TS 24.501 4.4.2.5): from now on the UE
-    /// protects and ciphers what it sends.
+    /// Marks the secure exchange of NAS messages as established on the connection (TS 24.501
+    /// 4.4.2.5). From then on the UE protects and ciphers its messages.
     pub fn secure_exchange(&mut self) {
         if let Some(connection) = &mut self.ue.connection
             && connection.ran == RanContext::None
@@ -243,7 +236,7 @@ impl StepContext<'_, '_> {
         }
     }
 
-    /// A NAS message without protection, for what comes before a security context.
+    /// Encodes a NAS message without protection, for use before a security context exists.
     pub fn plain(&mut self, message: Nas5gmmMessage) -> Option<Vec<u8>> {
         let encoded = Nas5gsMessage::new_5gmm(message).encode();
         if encoded.is_err() {
@@ -252,15 +245,15 @@ impl StepContext<'_, '_> {
         encoded.ok()
     }
 
-    /// Sends a NAS message, protected where possible.
+    /// Sends a NAS message, protected if the UE has a security context.
     pub fn send_nas(&mut self, message: Nas5gmmMessage) {
         if let Some(nas) = self.nas(message) {
             self.send_encoded_nas(nas);
         }
     }
 
-    /// Sends a message of identification or authentication: without protection, until the secure exchange of NAS messages
-    /// is established on the connection (TS 24.501 4.4.4.2).
+    /// Sends a message of identification or authentication. It is unprotected until the secure
+    /// exchange of NAS messages is established on the connection (TS 24.501 4.4.4.2).
     pub fn send_early(&mut self, message: Nas5gmmMessage) {
         let is_none = self.ue.connection.is_none_or(|c| c.ran == RanContext::None);
         if let Some(nas) = if is_none { self.plain(message) } else { self.nas(message) } {
@@ -277,14 +270,15 @@ impl StepContext<'_, '_> {
         }
     }
 
-    /// A message that the state does not foresee, and that UEs may send without protection (TS 24.501 4.4.4.3): it may be a replay,
-    /// so nobody is answered.
+    /// Counts a message that is not valid in this state and that UEs may send without protection
+    /// (TS 24.501 4.4.4.3). It sends no answer, because the message may be a replay.
     pub fn on_unexpected_message(&mut self) {
         self.note(Note::fault("nas-out-of-place"));
     }
 
-    /// Answers a message that the state does not foresee with 5GMM STATUS #98 (TS 24.501 7.4). Not on a connection that is
-    /// being released: the RAN node has no UE there any more, and it may be a replay.
+    /// Answers a message that is not valid in this state with 5GMM STATUS #98 (TS 24.501 7.4). It
+    /// sends nothing on a connection that is being released: the RAN node has no UE context there,
+    /// and the message may be a replay.
     pub fn send_status_98(&mut self) {
         self.on_unexpected_message();
         if self.is_being_released() {
@@ -294,7 +288,8 @@ impl StepContext<'_, '_> {
         self.send_nas(status.into());
     }
 
-    /// Begins the release of the NG connection: the RAN is told, its answer awaited. It is told once.
+    /// Starts the release of the NG connection: sends UE CONTEXT RELEASE COMMAND and waits for the
+    /// response. Repeated calls do nothing.
     pub fn release(&mut self, cause: Cause) {
         if self.is_being_released() {
             return;
@@ -307,7 +302,6 @@ impl StepContext<'_, '_> {
         }
     }
 
-    /// The UE's number.
     pub fn ltmsi(&self) -> Ltmsi {
         self.ue.ltmsi
     }

@@ -1,54 +1,48 @@
-//! What the home network knows of a subscriber, and the questions asked of it. The names are TS 29.503's services;
-//! the answers arrive as events.
+//! Subscriber data and the requests to the subscriber service.
+//!
+//! Types are named after the services of TS 29.503. Responses arrive as events.
 
 use serde::{Deserialize, Serialize};
 use vireo_types::{Dnn, PduSessionType, Plmn, Snssai, Supi};
 use zeroize::Zeroize;
 
-/// Nudm_UEAuthentication_Get: a request for one authentication vector, de-concealing the SUCI if need be.
+/// Nudm_UEAuthentication_Get: requests one authentication vector and, if needed, the de-concealment
+/// of the SUCI.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthenticationRequest {
-    /// Who.
     pub identity: SubscriberIdentity,
-    /// The serving network, which the keys are bound to.
+    /// Serving network to which the keys are bound.
     pub serving_network: Plmn,
-    /// After a synchronisation failure: what the UE answered.
+    /// The UE's AUTS after a synchronisation failure.
     pub resync: Option<Resync>,
 }
 
-/// How the UE named itself.
+/// Identity that the UE sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SubscriberIdentity {
-    /// By its SUPI, known from an earlier registration.
+    /// SUPI known from an earlier registration.
     Supi(Supi),
-    /// By a SUCI: the contents of the 5GS mobile identity IE (TS 24.501 9.11.3.4), as received.
+    /// SUCI: the contents of the 5GS mobile identity IE (TS 24.501 9.11.3.4), as received.
     Suci(#[serde(with = "crate::context::octets")] Vec<u8>),
 }
 
-/// AUTS and the RAND it answers (TS 33.102 6.3.3).
+/// AUTS with the RAND of the challenge that it answers (TS 33.102 6.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resync {
-    /// The RAND of the challenge.
     pub rand: [u8; 16],
-    /// The UE's AUTS.
     pub auts: [u8; 14],
 }
 
-/// A 5G home environment authentication vector with the subscriber's data (TS 33.501 6.1.3.2). `Debug` shows no key;
-/// keys are overwritten when it is dropped.
+/// 5G home environment authentication vector with the subscription (TS 33.501 6.1.3.2). `Debug`
+/// prints no key. Keys are overwritten on drop.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthenticationInfo {
-    /// Who it is, de-concealed.
+    /// De-concealed if the request had a SUCI.
     pub supi: Supi,
-    /// RAND.
     pub rand: [u8; 16],
-    /// AUTN.
     pub autn: [u8; 16],
-    /// XRES*.
     pub xres_star: [u8; 16],
-    /// KSEAF.
     pub kseaf: [u8; 32],
-    /// What the subscriber may do.
     pub subscription: Subscription,
 }
 
@@ -65,80 +59,75 @@ impl std::fmt::Debug for AuthenticationInfo {
     }
 }
 
-/// Why there is no vector.
+/// Reason why the subscriber service returned no authentication vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum AuthenticationError {
-    /// No such subscriber.
     #[error("the subscriber is not known")]
     UnknownSubscriber,
-    /// The SUCI does not de-conceal: another home network key, bad MAC, or no SUCI at all.
+    /// De-concealment of the SUCI failed: wrong home network key, wrong MAC, or not a SUCI.
     #[error("the SUCI does not de-conceal")]
     BadSuci,
-    /// The AUTS does not verify.
     #[error("the AUTS does not verify")]
     BadAuts,
-    /// The database did not answer, or the queue to it is full.
+    /// The database did not respond, or the queue to it is full.
     #[error("the subscriber database does not answer")]
     Unavailable,
-    /// No home network key has the identifier and the scheme of the SUCI.
+    /// No home network key with the key identifier and scheme of the SUCI is configured.
     #[error("the SUCI names a home network key that is not configured")]
     UnknownHomeKey,
 }
 
-/// Access and mobility plus session management subscription (Nudm_SDM_Get), as far as Vireo acts on it.
+/// Access and mobility subscription and session management subscription (Nudm_SDM_Get), as far as
+/// Vireo uses them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subscription {
-    /// Subscribed S-NSSAIs with the data networks of each, the default slice first.
+    /// Subscribed S-NSSAIs with their data networks, the default S-NSSAI first.
     pub slices: Vec<SliceSubscription>,
-    /// UE aggregate maximum bit rate.
+    /// UE-AMBR, over all sessions of the UE.
     pub ambr: Ambr,
 }
 
-/// One subscribed S-NSSAI.
+/// One subscribed S-NSSAI with its data networks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceSubscription {
-    /// The slice.
     pub snssai: Snssai,
-    /// A default S-NSSAI: used when the UE requests none.
+    /// True for a default S-NSSAI, which applies if the UE requests none.
     #[serde(default)]
     pub default: bool,
-    /// Data networks of the slice, the default one first.
+    /// Subscribed data networks of the slice, the default one first.
     pub dnns: Vec<DnnSubscription>,
 }
 
 /// One subscribed data network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DnnSubscription {
-    /// Its name.
     pub dnn: Dnn,
-    /// Session types allowed, the default one first.
+    /// Allowed PDU session types, the default one first.
     pub types: Vec<PduSessionType>,
-    /// Session aggregate maximum bit rate.
+    /// Session-AMBR, over all non-GBR QoS flows of the session.
     pub ambr: Ambr,
-    /// 5QI of the default QoS flow (TS 23.501 5.7.4), a non-GBR one.
+    /// 5QI of the default QoS flow (TS 23.501 5.7.4). Non-GBR only.
     pub five_qi: u8,
-    /// ARP priority of the default QoS flow, 1 (highest) to 15.
+    /// ARP priority level of the default QoS flow, 1 (highest) to 15.
     pub arp_priority: u8,
 }
 
-/// Bit rates in bit/s.
+/// Aggregate maximum bit rates in bit/s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ambr {
-    /// From the UE.
     pub uplink_bps: u64,
-    /// To the UE.
     pub downlink_bps: u64,
 }
 
 impl Default for Ambr {
-    /// 1 Gbit/s each way.
+    /// Returns 1 Gbit/s in both directions.
     fn default() -> Self {
         Ambr { uplink_bps: 1_000_000_000, downlink_bps: 1_000_000_000 }
     }
 }
 
 impl Default for DnnSubscription {
-    /// `internet` with IPv4, IPv6 or both, 5QI 9, ARP 8.
+    /// Returns `internet` with IPv4, IPv6 and IPv4v6, 5QI 9 and ARP priority level 8.
     fn default() -> Self {
         DnnSubscription {
             dnn: "internet".parse().expect("a literal DNN"),
@@ -151,7 +140,7 @@ impl Default for DnnSubscription {
 }
 
 impl Default for SliceSubscription {
-    /// SST 1, the default slice, with `internet`.
+    /// Returns SST 1 as the default S-NSSAI, with `internet`.
     fn default() -> Self {
         SliceSubscription { snssai: Snssai { sst: 1, sd: None }, default: true, dnns: vec![DnnSubscription::default()] }
     }

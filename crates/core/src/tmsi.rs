@@ -1,31 +1,34 @@
-//! 5G-TMSIs (DESIGN decision 7): a keyed permutation of bucket 12 | random 20, so that the network reads the bucket of a
-//! UE from its 5G-TMSI, and nobody else can link two of them (TS 33.501 6.12.3).
+//! 5G-TMSIs as a keyed permutation (DESIGN decision 7).
+//!
+//! The permuted value is bucket 12 | random 20. The core reads the bucket of a UE from its 5G-TMSI;
+//! without the key, two 5G-TMSIs of a UE cannot be linked (TS 33.501 6.12.3).
 
 use vireo_types::{Bucket, Tmsi};
 use vireo_wire::permutation::Permutation32;
 
-/// Gives 5G-TMSIs and reads them, under one key.
+/// Cipher that creates and reads 5G-TMSIs under one key.
 #[derive(Debug)]
 pub struct TmsiCipher(Permutation32);
 
-/// The bits of a 5G-TMSI that are random within its bucket.
+/// Number of random bits of a 5G-TMSI within its bucket.
 pub const RANDOM_BITS: u32 = 20;
 
 impl TmsiCipher {
-    /// The cipher of a key, which the AMF Pointer tells the epoch of.
+    /// Returns the cipher of a key. The AMF Pointer identifies the epoch of the key.
     pub fn new(key: &[u8; 16]) -> Self {
         TmsiCipher(Permutation32::new(key))
     }
 
-    /// The 5G-TMSI of a bucket and the low 20 bits of `random`. `0xffff_ffff` is never given: UEs take it for "none"
-    /// (TS 23.003 2.4), and `None` tells to draw again.
+    /// Returns the 5G-TMSI of a bucket and the low 20 bits of `random`. Returns `None` instead of
+    /// `0xffff_ffff`, which means "none" to UEs (TS 23.003 2.4); the caller then draws another
+    /// random number.
     pub fn seal(&self, bucket: Bucket, random: u32) -> Option<Tmsi> {
         let plain = u32::from(bucket.get()) << RANDOM_BITS | random & ((1 << RANDOM_BITS) - 1);
         let tmsi = self.0.seal(plain);
         (tmsi != u32::MAX).then_some(Tmsi(tmsi))
     }
 
-    /// The bucket of a 5G-TMSI.
+    /// Returns the bucket of a 5G-TMSI.
     pub fn bucket(&self, tmsi: Tmsi) -> Bucket {
         Bucket::new((self.0.open(tmsi.0) >> RANDOM_BITS) as u16)
     }

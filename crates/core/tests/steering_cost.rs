@@ -1,4 +1,4 @@
-//! What steering must not do on the path of a message.
+//! Cost limits of steering on the message path.
 
 use vireo_core::balance::HostId;
 use vireo_core::balance::load_table::{LoadTable, PoolReport};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
 /*
- * The table of addresses: where UEs may not send to, and where G-PDUs may come from (src/access/table.rs has the same
- * layout). User space alone writes it.
+ * Address table: destinations that UEs must not reach, and permitted sources of G-PDUs.
+ * src/access/table.rs has the same layout. Only user space writes it.
  */
 #pragma once
 
@@ -12,8 +12,10 @@ struct line {
 	__u64 word[8];
 };
 
-/* In lines: buckets of three addresses and their flags, a bit for each bucket, a bit for each 16 bits that prefixes of
- * a family begin with, the prefixes, and their number. */
+/*
+ * In lines: buckets of three addresses with their flags, one bit for each bucket, one bit for each
+ * value of the first 16 bits of prefixes of a family, the prefixes, and their number.
+ */
 #define BUCKETS 8192
 #define BUCKET_BITS 13
 #define LINE_BITS 512
@@ -30,7 +32,7 @@ struct line {
 #define PROTECTED 1u
 #define FROM_RAN 2u
 
-/* Of an address that was found: its place from 1 on, above its flags. */
+/* Result for a found address: its slot number, from 1, above its flags. */
 #define PLACE_SHIFT 8
 
 struct {
@@ -62,7 +64,10 @@ static __always_inline __u32 slot_flags(const struct line *line, __u32 slot)
 	return READ(line->word[6 + slot / 2]) >> (32 * (slot % 2));
 }
 
-/* The place and the flags of an address, or 0. Not inline: what follows is verified once. */
+/*
+ * Returns the slot number and the flags of an address, or 0. Not inlined, so that the following
+ * code is verified once.
+ */
 __noinline int find_address(__u64 high, __u64 low)
 {
 	__u32 bucket = bucket_of(high, low), probe, slot;
@@ -90,7 +95,7 @@ __noinline int find_address(__u64 high, __u64 low)
 	return 0;
 }
 
-/* The flags of the prefixes that an address is in. */
+/* Returns the flags of the prefixes that contain the address. */
 __noinline int find_prefix(__u64 high, __u64 low)
 {
 	__u64 v4 = !high && low >> 32 == 0xffff;
@@ -142,22 +147,22 @@ static __always_inline int is_protected_v6(const struct in6_addr *address)
 	return is_protected_words(prefix_of(address), low_of(address));
 }
 
-/* The place of what comes from a prefix of the RAN, and the peer of records that take packets from any. */
+/* Slot number for sources in a RAN prefix, and for entries that accept any known source. */
 #define ANY_PLACE 0x7fffu
 
-/* The place that a G-PDU comes from, ANY_PLACE, or 0 where user space must have it. */
+/* Returns the slot number of a G-PDU source, ANY_PLACE, or 0 if user space must decide. */
 static __always_inline __u32 source_place(__u64 high, __u64 low, __u32 family, __u32 first)
 {
 	__u32 key = bucket_of(high, low), found;
 	struct line *line = bpf_map_lookup_elem(&access, &key);
 
-	/* mostly there are few, each the first of its bucket */
+	/* Usually there are few addresses, each in the first slot of its bucket. */
 	if (line && READ(line->word[1]) == low && READ(line->word[0]) == high)
 		found = slot_flags(line, 0) | (key * SLOTS + 1) << PLACE_SHIFT;
 	else
 		found = find_address(high, low);
 	if (found & FROM_RAN) {
-		/* a prefix counts for every tunnel */
+		/* A RAN prefix is a valid source for every tunnel. */
 		if (config.own_peer_only && access_bit(family, first) && find_prefix(high, low) & FROM_RAN)
 			return ANY_PLACE;
 		return found >> PLACE_SHIFT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
-/* The worker of a frame, where XDP sees it; and the processors that frames can be handed to. */
+/* Worker of a frame as XDP receives it, and the processors that frames can be redirected to. */
 #pragma once
 
 #include "packet.h"
@@ -13,7 +13,10 @@ struct {
 	__type(value, struct bpf_cpumap_val);
 } processors SEC(".maps");
 
-/* -1 = it is no user's. Not inlined: what it finds of the frame is not to be mixed with what the program finds. */
+/*
+ * Returns -1 if the frame belongs to no user. Not inlined: the verifier must not combine its states
+ * with those of the program.
+ */
 __noinline int owner_of_frame(struct xdp_md *ctx)
 {
 	struct ethhdr *ethernet = start_of(ctx);

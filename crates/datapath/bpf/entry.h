@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
-/* What user space and the program share. src/record.rs and src/xdp/shared.rs have the same layouts. */
+/* Layouts shared by user space and the program: src/entry.rs and src/xdp/shared.rs. */
 #pragma once
 
 #include <linux/types.h>
 
-/* Packets' state: the word of the rate algorithm in ns, packets, octets. */
+/* State that packets update: the policer word in ns, packets, octets. */
 struct state {
 	__u64 expected;
 	__u64 packets;
@@ -15,24 +15,26 @@ struct state {
 #define UP_GATE (1u << 1)
 #define UP_IPV4 (1u << 2)
 #define UP_IPV6 (1u << 3)
-#define UP_OVERFLOW (1u << 4) /* a list of rules says more: rules.h */
-#define UP_LEAN (1u << 5) /* nothing is counted: src/record.rs */
-#define UP_WATCH_SHIFT 8 /* src/record.rs: watched */
-#define UP_PEER_SHIFT 16 /* 15 bits: where packets must come from (access.h) */
+#define UP_OVERFLOW (1u << 4) /* a rule list applies: rules.h */
+#define UP_LEAN (1u << 5) /* nothing is counted: src/entry/lean.rs */
+#define UP_WATCH_SHIFT 8 /* src/entry.rs: watched */
+#define UP_PEER_SHIFT 16 /* 15 bits: required source of the packets (access.h) */
 #define UP_PEER 0x7fffu
 #define WATCH 0x3fu
 #define ALL_FLOWS (~0ull)
 
-/* By index of TEID. `sequence` is odd while user space changes the record. */
+/* Indexed by the TEID's index. `sequence` is odd while user space changes the entry. */
 struct uplink {
 	__u32 sequence;
 	__u32 teid;
-	__u32 ipv4; /* as on the wire */
+	__u32 ipv4; /* network byte order */
 	__u32 flags;
-	__u64 prefix; /* as on the wire */
+	__u64 prefix; /* network byte order */
 	__u64 flows;
-	/* 2^-16 ns for an octet; 0 = no limit, all ones = nothing passes. With UP_OVERFLOW the first cell of the list instead;
-	 * 0 = user space alone has it */
+	/*
+	 * 2^-16 ns for an octet; 0 = no limit, all ones = nothing passes. With UP_OVERFLOW: the
+	 * first cell of the rule list; 0 = user space classifies the packets.
+	 */
 	__u64 cost;
 	struct state state;
 };
@@ -47,26 +49,27 @@ struct uplink {
 #define DOWN_IPV6 (1u << 6)
 #define DOWN_OVERFLOW (1u << 7)
 #define QFI_SHIFT 8
-#define FROM_UE_CONTAINER (1u << 14) /* the PDU Session Container is one of uplink packets; in actions alone */
+#define FROM_UE_CONTAINER (1u << 14) /* the PDU Session Container is that of uplink packets; only in actions */
 #define DOWN_LEAN (1u << 15)
 #define GENERATION_SHIFT 16
 #define DOWN_WATCH_SHIFT 24
 
-/* By index of UE. */
+/* Indexed by UE. */
 struct downlink {
 	__u32 sequence;
 	__u32 flags;
 	__u32 teid;
-	__u32 reported; /* of user space alone */
-	__u32 address[4]; /* as on the wire; IPv4 in the first */
+	__u32 reported; /* used by user space only */
+	__u32 address[4]; /* network byte order; IPv4 in the first word */
 	__u64 cost;
 	struct state state;
 };
 
 /*
- * What lists of rules are made of (src/overflow/cells.rs, lists.rs). A record leads to the first of a chain of matches; the
- * first that a packet fits names an action, and this names meters (URRs) and policers (QERs), which rules share.
- * Matches and actions do not change while a record leads to them.
+ * Element of rule lists (src/flow_rules/cells.rs, lists.rs). An entry points to the first of a
+ * chain of matches. The first match that fits a packet names an action. The action names meters
+ * (URRs) and policers (QERs), which rules share. Matches and actions do not change while an entry
+ * points to them.
  */
 struct cell {
 	__u64 word[8];
@@ -85,10 +88,10 @@ struct cell {
 #define IF_LABEL (1u << 28)
 
 struct match {
-	__u32 next; /* cell; 0 = this is the last */
-	__u32 action; /* CELL | bits of the destination's network << 24 */
+	__u32 next; /* cell; 0 = last match */
+	__u32 action; /* CELL | prefix length of the destination << 24 */
 	__u64 flows;
-	__u64 source[2]; /* in host order; IPv4 in the upper half of the first */
+	__u64 source[2]; /* host byte order; IPv4 in the upper half of the first word */
 	__u64 destination[2];
 	__u32 conditions; /* IF_ | LABEL */
 	__u8 protocol;
@@ -101,30 +104,30 @@ struct match {
 
 #define METERS 4
 #define RATES 2
-#define RULE_OUTWARD (1u << 16) /* to the data network; else by the tunnel */
+#define RULE_OUTWARD (1u << 16) /* to the data network; otherwise into the tunnel */
 #define RULE_UPLINK (1u << 17)
-#define RULE_KEEPS (1u << 18) /* the PDU Session Container that the packet came with */
-#define RULE_FRAMED (1u << 19) /* there are networks behind the UE, whose entry is the first word of the address */
+#define RULE_KEEPS (1u << 18) /* keep the PDU Session Container of the received packet */
+#define RULE_FRAMED (1u << 19) /* the UE has framed routes; its index value is the first word of the address */
 
 struct action {
-	__u32 flags; /* as those of a downlink record, without generation and watch; and RULE_ */
+	__u32 flags; /* those of a downlink entry without generation and watch; and RULE_ */
 	__u32 teid;
-	__u32 address[4]; /* as on the wire */
-	__u32 meter[METERS]; /* cells; 0 = no more */
+	__u32 address[4]; /* network byte order */
+	__u32 meter[METERS]; /* cells; 0 = end */
 	__u32 policer[RATES]; /* cell * 8 + word */
 	__u64 cost[RATES];
 };
 
 #define NO_QUOTA (~0ull)
 #define METER_WATCH 0x3full
-#define METER_TOLD (1ull << 32) /* the owner knows that the quota is spent */
+#define METER_TOLD (1ull << 32) /* the exhausted quota was reported */
 
-/* Of both directions: downlink, uplink. */
+/* Arrays over the direction: downlink, uplink. */
 struct meter {
 	__u64 packets[2];
 	__u64 octets[2];
 	__u64 quota[2];
-	__u64 total; /* quota of both together */
+	__u64 total; /* quota of both directions together */
 	__u64 state;
 };
 
@@ -138,17 +141,17 @@ _Static_assert(sizeof(struct meter) == 64, "a cell");
 _Static_assert(sizeof(struct uplink) == 64, "one cache line");
 _Static_assert(sizeof(struct downlink) == 64, "one cache line");
 
-/* UE addresses in arrays: index 24 bits | generation 8 bits of the downlink record, 0 = nobody's. */
+/* Address index of UEs: index (24 bits) | generation (8 bits) of the downlink entry; 0 = no UE. */
 #define ENTRIES 16
 struct entries {
 	__u32 entry[ENTRIES];
 };
 
-/* A pool: IPv4 addresses, or the upper 64 bits of IPv6 ones, in host order. */
+/* A pool: IPv4 addresses, or the upper 64 bits of IPv6 addresses, in host byte order. */
 struct range {
 	__u64 base;
 	__u64 mask; /* of the pool */
-	__u64 size; /* of its array */
+	__u64 size; /* number of addresses in the array */
 	__u32 start;
 	__u32 mtu;
 };
@@ -161,45 +164,48 @@ struct range {
 struct config {
 	struct range v4[RANGES];
 	struct range v6[RANGES];
-	__u32 n3_v4[ADDRESSES]; /* as on the wire */
+	__u32 n3_v4[ADDRESSES]; /* network byte order */
 	__u32 n3_v6[ADDRESSES][4];
-	__u32 interfaces[INTERFACES]; /* where packets may leave */
-	__u32 module[INTERFACES]; /* of which module each is */
+	__u32 interfaces[INTERFACES]; /* interfaces that packets may leave through */
+	__u32 module[INTERFACES]; /* module of each interface */
 	__u32 ranges_v4;
 	__u32 ranges_v6;
 	__u32 addresses_v4;
 	__u32 addresses_v6;
 	__u32 interface_count;
 	__u32 modules; /* 0 or 1 = all is module 0. The N3 address of module n is the n-th. */
-	/* Where uplink packets of a module go instead of by their destination; 0 = by their destination. */
+	/* Next hop of the uplink packets of each module; 0 = route by destination. */
 	__u32 next_v4[ADDRESSES];
 	__u32 next_v6[ADDRESSES][4];
 	/* Uplink packets go to the kernel's stack, which translates addresses and routes. */
 	__u32 to_stack;
-	/* What the kernel's routes say is a UE's goes there. */
+	/* Device that the kernel's routes for UEs use. */
 	__u32 tun;
-	/* G-PDUs come from the peer of their own tunnel alone. */
+	/* G-PDUs must come from the peer of their tunnel. */
 	__u32 own_peer_only;
-	/* There are UEs that do not reach each other. */
+	/* The UEs of some pool are isolated. */
 	__u32 isolates;
-	/* Where slices have processors: that of each worker. */
+	/* With slices on processors: the processor of each worker. */
 	__u32 processors[WORKERS];
 };
 
-/* A network behind a UE, by family (AF_) and address as on the wire; the family's bits count. */
+/*
+ * A framed route: family (AF_) and address in network byte order. The prefix length includes the
+ * bits of the family.
+ */
 struct network {
 	__u32 length;
 	__u32 family;
 	__u32 address[4];
 };
 
-/* Whose it is, as in entries, and the longest packet. */
+/* UE of a framed route, as in the address index, and its MTU. */
 struct behind {
 	__u32 entry;
 	__u32 mtu;
 };
 
-/* A next hop that was found a moment ago. */
+/* A cached next hop. */
 struct hop {
 	__u64 until; /* in jiffies */
 	__u32 address[4];
@@ -212,7 +218,7 @@ struct hop {
 	__u32 unused;
 };
 
-/* The order of DropReason in src/counters.rs. */
+/* In the order of DropReason in src/counters.rs. */
 enum reason {
 	MALFORMED,
 	FROM_UE,
@@ -249,7 +255,7 @@ struct counters {
 	__u64 downlink_packets;
 	__u64 downlink_octets;
 	__u64 drops[REASONS];
-	/* packets of marked records: decided on here, and left to user space */
+	/* Packets of marked entries: classified here, and passed to user space. */
 	__u64 by_rules;
 	__u64 rules_passed;
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
 /*
- * Sessions with more rules than a record holds (src/overflow): what is usual of them, in programs of their own that the
- * first one reaches by a tail call. What waits, and what needs options or extension headers to be read, passes.
+ * Sessions with more rules than one entry holds (src/flow_rules). The fast path for them is in
+ * separate programs, which the first program reaches by a tail call. Packets to be buffered, and
+ * packets with options or extension headers, are passed to user space.
  */
 #pragma once
 
@@ -16,16 +17,16 @@
 #define UPLINK_RULES 0
 #define DOWNLINK_RULES 1
 
-/* Beyond the actions of XDP: to be decided on by another program. */
+/* Result beyond the actions of XDP: another program must classify the packet. */
 #define BY_RULES 16
 #define BY_UPLINK_RULES (BY_RULES + UPLINK_RULES)
 #define BY_DOWNLINK_RULES (BY_RULES + DOWNLINK_RULES)
 
-/* What the first program has found out. */
+/* Findings of the first program. */
 struct handed {
-	__u32 index; /* of the record */
-	__u32 sequence; /* of the record */
-	__u32 list; /* the first cell */
+	__u32 index; /* of the entry */
+	__u32 sequence; /* of the entry */
+	__u32 list; /* first cell of the list */
 	__u32 container;
 	__u32 payload;
 	__u32 end;
@@ -45,7 +46,7 @@ struct {
 	__type(value, __u32);
 } programs SEC(".maps");
 
-/* Leaves a packet of a marked record to user space. */
+/* Passes a packet of a marked entry to user space. */
 static __always_inline int pass_on(void)
 {
 	struct counters *c = counters();
@@ -113,7 +114,7 @@ static __always_inline void towards(struct bpf_fib_lookup *hop, const struct flo
 	hop->ipv6_dst[3] = bpf_htonl(flow->destination[1]);
 }
 
-/* Whether the source is in a network behind the UE of this entry. */
+/* Returns 1 if the source is in a framed route of the UE with this index value. */
 static __always_inline int is_behind(const struct flow *flow, __u32 entry)
 {
 	__u32 address[4] = { bpf_htonl(flow->source[0] >> 32), bpf_htonl(flow->source[0]),
@@ -125,7 +126,10 @@ static __always_inline int is_behind(const struct flow *flow, __u32 entry)
 
 #define MAY_LEAVE (-1)
 
-/* Copies an action; 0 if it is not certain that the record still leads to it, and to all that was read before. */
+/*
+ * Copies an action. Returns 0 if the entry may point elsewhere by now, or earlier reads may be
+ * outdated.
+ */
 static __always_inline int copy_action(struct action *copy, __u32 index, __u32 *sequence, __u32 expected)
 {
 	const struct action *action = cell_at(index);
@@ -137,7 +141,7 @@ static __always_inline int copy_action(struct action *copy, __u32 index, __u32 *
 	return ORDERED(*sequence) == expected;
 }
 
-/* Whether a packet comes from the UE's own address. */
+/* Returns 1 if a packet comes from the UE's address. */
 static __always_inline int is_own(const struct flow *flow, const struct uplink *record)
 {
 	__u32 flags = READ(record->flags);
@@ -147,12 +151,12 @@ static __always_inline int is_own(const struct flow *flow, const struct uplink *
 	return flags & UP_IPV6 && flow->source[0] == bpf_be64_to_cpu(READ(record->prefix));
 }
 
-/* verdict.rs: Tables::outward. An XDP action, or MAY_LEAVE. */
+/* verdict.rs: outward. Returns an XDP action, or MAY_LEAVE. */
 static __always_inline int outward(const struct flow *flow, int own, const struct action *action)
 {
 	if (!own && action->flags & RULE_FRAMED) {
 		own = is_behind(flow, action->address[0]);
-		/* user space knows for certain */
+		/* User space decides with certainty. */
 		if (!own)
 			return pass_on();
 	}
@@ -165,7 +169,7 @@ static __always_inline int outward(const struct flow *flow, int own, const struc
 	return MAY_LEAVE;
 }
 
-/* Whether no UE may send there. */
+/* Returns 1 if no UE may send to the destination. */
 static __always_inline int is_protected_flow(const struct flow *flow)
 {
 	if (flow->version == 4)
@@ -173,7 +177,7 @@ static __always_inline int is_protected_flow(const struct flow *flow)
 	return is_protected_words(flow->destination[0], flow->destination[1]);
 }
 
-/* Whether gate, action and meters let a packet go on: MAY_LEAVE, or an XDP action. */
+/* Checks gate, action and meters. Returns MAY_LEAVE, or an XDP action. */
 static __always_inline int admits(const struct action *action, __u32 total)
 {
 	int meters;
@@ -190,7 +194,7 @@ static __always_inline int admits(const struct action *action, __u32 total)
 	return meters == METERS_ALLOW ? MAY_LEAVE : pass_on();
 }
 
-/* The tunnel of an action, for a packet that came with this container. */
+/* Sets the tunnel of an action, for a packet that was received with this container. */
 static __always_inline void tunnel_of(struct downlink *tunnel, const struct action *action, __u32 container)
 {
 	tunnel->flags = action->flags;
@@ -205,7 +209,7 @@ static __always_inline void tunnel_of(struct downlink *tunnel, const struct acti
 	}
 }
 
-/* A G-PDU of a marked tunnel (overflow: Tables::uplink_by_flows). */
+/* Classifies a G-PDU of a marked tunnel (flow_rules: Tables::uplink_by_flows). */
 static __always_inline int by_uplink_rules(struct xdp_md *ctx)
 {
 	struct bpf_fib_lookup hop = {};
@@ -237,7 +241,7 @@ static __always_inline int by_uplink_rules(struct xdp_md *ctx)
 		return pass_on();
 	if (found == 0)
 		return decided(drop(NO_RULE));
-	/* what is dropped goes nowhere, but it is looked whose it is first, as where it would leave */
+	/* The source is checked before the drop action, as for packets that leave. */
 	if (action.flags & RULE_OUTWARD) {
 		result = outward(&flow, own, &action);
 		if (result != MAY_LEAVE)
@@ -276,7 +280,7 @@ static __always_inline int by_uplink_rules(struct xdp_md *ctx)
 				   action.flags & RULE_UPLINK));
 }
 
-/* A packet for the UE of a marked record (overflow: Tables::downlink_by_flows). */
+/* Classifies a packet for the UE of a marked entry (flow_rules: Tables::downlink_by_flows). */
 static __always_inline int by_downlink_rules(struct xdp_md *ctx)
 {
 	struct bpf_fib_lookup hop = {};
@@ -329,7 +333,10 @@ int upf_downlink(struct xdp_md *ctx)
 	return by_downlink_rules(ctx);
 }
 
-/* The same on the processors of slices: the kernel keeps programs apart by where they are attached. */
+/*
+ * The same for the processors of slices: the kernel distinguishes programs by their attachment
+ * point.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, 2);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
-/* Headers, and reading them at offsets that the verifier believes. */
+/* Headers, and reads at offsets that the verifier accepts. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -22,11 +22,13 @@
 #define ICMP_REDIRECT 5
 #define NEXTHDR_HOP 0
 
-/* Longer frames are user space's. */
+/* Longer frames are left to user space. */
 #define LONGEST 4000
 
-/* Of a PDU Session Container (TS 38.415 5.5.2), above an offset of 16 bits: that there is one, its QFI and the bit above it
- * (RQI), and whether it is one of uplink packets. */
+/*
+ * Flags of a PDU Session Container (TS 38.415 5.5.2) above an offset of 16 bits: presence, QFI and
+ * the bit above it (RQI), and whether it is that of uplink packets.
+ */
 #define CONTAINER (1 << 16)
 #define CONTAINER_SHIFT 17
 #define UPLINK_CONTAINER (1 << 24)
@@ -49,7 +51,7 @@ static __always_inline void *end_of(const struct xdp_md *ctx)
 	return (void *)(long)ctx->data_end;
 }
 
-/* The octet at an offset, or -1 where the frame has none. */
+/* Returns the octet at an offset, or -1 if it is beyond the frame. */
 static __always_inline int octet_at(const struct xdp_md *ctx, __u32 at)
 {
 	const __u8 *octet;
@@ -62,7 +64,7 @@ static __always_inline int octet_at(const struct xdp_md *ctx, __u32 at)
 	return *octet;
 }
 
-/* Whether an IPv6 address is one that only its link knows (ndp.rs: is_link_scope). */
+/* Returns 1 if an IPv6 address has link scope (ndp.rs: is_link_scope). */
 static __always_inline int is_link_scope(const struct in6_addr *address)
 {
 	const __u8 *octets = address->s6_addr;
@@ -79,7 +81,7 @@ static __always_inline __u64 prefix_of(const struct in6_addr *address)
 	return (__u64)bpf_ntohl(address->s6_addr32[0]) << 32 | bpf_ntohl(address->s6_addr32[1]);
 }
 
-/* One hop less; the checksum follows (RFC 1624). */
+/* Decrements the TTL and updates the checksum (RFC 1624). */
 static __always_inline void hop_v4(struct iphdr *ip)
 {
 	__u32 check = ip->check;
@@ -101,7 +103,7 @@ static __always_inline __u16 fold(__u64 sum)
 #define CHUNK 32
 #define CHUNKS 64
 
-/* The sum of the frame's octets from an offset to its end, at most CHUNK * CHUNKS. */
+/* Returns the sum of the frame's octets from an offset to its end, at most CHUNK * CHUNKS. */
 __noinline __u64 sum_from(struct xdp_md *ctx, __u32 at)
 {
 	__u64 sum = 0;

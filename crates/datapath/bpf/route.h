@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
-/* How packets leave. */
+/* Routes and next hops of sent packets. */
 #pragma once
 
 #include "tables.h"
 
-/* Next hops of each processor, by a hash of the address: asking the kernel's routes costs more than all the rest. */
+/*
+ * Next-hop cache of each processor, indexed by a hash of the address: a lookup in the kernel's
+ * routes costs more than all other processing.
+ */
 #define HOPS 256
-/* How long one is believed, in jiffies: 0.1 to 1 s. */
+/* Lifetime of a cached next hop in jiffies: 0.1 to 1 s. */
 #define BELIEVED 100
 
 struct {
@@ -16,7 +19,10 @@ struct {
 	__type(value, struct hop);
 } hops SEC(".maps");
 
-/* Packets leave only by the interfaces that the program runs on: they are Ethernet, and meant for users' packets. */
+/*
+ * Packets leave only through the interfaces that the program runs on: these are Ethernet, and
+ * intended for user packets.
+ */
 static __always_inline int is_ours(__u32 interface)
 {
 	__u32 i;
@@ -31,7 +37,7 @@ static __always_inline int is_ours(__u32 interface)
 	return 0;
 }
 
-/* Not inline: the verifier would go through everything after it once for each interface. */
+/* Not inlined: the verifier would analyse all following code once for each interface. */
 __noinline int find_module(struct xdp_md *ctx)
 {
 	__u32 i;
@@ -46,7 +52,7 @@ __noinline int find_module(struct xdp_md *ctx)
 	return 0;
 }
 
-/* The module that a packet came to. */
+/* Returns the module of the receiving interface. */
 static __always_inline __u32 module_of(struct xdp_md *ctx)
 {
 	return config.modules > 1 ? find_module(ctx) & (ADDRESSES - 1) : 0;
@@ -72,12 +78,13 @@ static __always_inline int is_for(const struct hop *hop, const struct bpf_fib_lo
 }
 
 /*
- * Finds how a packet of `length` octets leaves, by the kernel's routes; 0 if not by one of our interfaces, or not yet.
- * With `believe` what was found for the destination a moment ago counts: for packets whose source does not matter.
+ * Finds the next hop of a packet of `length` octets by the kernel's routes. Returns 0 if it leaves
+ * through none of our interfaces, or the next hop is unknown. With `believe`, a cached next hop of
+ * the destination is used. That is valid for packets whose source does not affect the route.
  */
 static __always_inline int find_route(struct xdp_md *ctx, struct bpf_fib_lookup *route, __u32 length, int believe)
 {
-	/* what the kernel answers takes the place of what it was asked */
+	/* The answer of the kernel overwrites the query. */
 	__u32 a = route->ipv6_dst[0], b = route->ipv6_dst[1], c = route->ipv6_dst[2], d = route->ipv6_dst[3];
 	__u32 ingress = ctx->ingress_ifindex, family = route->family;
 	struct hop *hop = 0;
@@ -110,7 +117,10 @@ static __always_inline int find_route(struct xdp_md *ctx, struct bpf_fib_lookup 
 		hop->address[3] = d;
 		hop->family = family;
 		hop->interface = route->ifindex;
-		/* the route's; of kernels that do not tell it, what has just been sent */
+		/*
+		 * The MTU of the route. For kernels that do not return it: the length that was
+		 * just permitted.
+		 */
 		hop->mtu = route->mtu_result;
 		__builtin_memcpy(hop->source, route->smac, ETH_ALEN);
 		__builtin_memcpy(hop->destination, route->dmac, ETH_ALEN);
@@ -121,8 +131,9 @@ static __always_inline int find_route(struct xdp_md *ctx, struct bpf_fib_lookup 
 }
 
 /*
- * Where there is a configured next hop, it takes the place of the destination and the source does not matter: 1. 0
- * where there is none, -1 for destinations that are not beyond it.
+ * Replaces the destination by the configured next hop, if there is one: returns 1, and the source
+ * does not affect the route. Returns 0 without a configured next hop, and -1 for destinations that
+ * are not beyond it.
  */
 static __always_inline int to_next_hop(struct xdp_md *ctx, struct bpf_fib_lookup *route)
 {
@@ -147,7 +158,7 @@ static __always_inline int to_next_hop(struct xdp_md *ctx, struct bpf_fib_lookup
 
 		if (!config.next_v6[module][0])
 			return 0;
-		/* 2000::/3 and fc00::/7 are beyond it */
+		/* Addresses in 2000::/3 and fc00::/7 are beyond it. */
 		if ((first >> 29 != 1 && first >> 25 != 0xfc >> 1) ||
 		    range_v6((__u64)first << 32 | bpf_ntohl(route->ipv6_dst[1])))
 			return -1;
@@ -171,7 +182,7 @@ static __always_inline int to_next_hop(struct xdp_md *ctx, struct bpf_fib_lookup
 
 #define FAMILY_BITS 32
 
-/* The network behind a UE that an address is in, or 0. */
+/* Returns the framed route that contains an address, or 0. */
 static __always_inline const struct behind *find_behind(__u32 family, const __u32 *address)
 {
 	struct network key = {
@@ -188,7 +199,9 @@ static __always_inline const struct behind *find_behind(__u32 family, const __u3
 	return bpf_map_lookup_elem(&framed, &key);
 }
 
-/* The same of a packet's destination, if the kernel's routes too say that it is a UE's. */
+/*
+ * Returns the framed route of a packet's destination, if the kernel's routes also lead to the UEs.
+ */
 static __always_inline const struct behind *destined_behind(struct xdp_md *ctx, __u32 family, const __u32 *address,
 							    __u32 total)
 {
@@ -207,7 +220,7 @@ static __always_inline const struct behind *destined_behind(struct xdp_md *ctx, 
 	}
 	route.ifindex = ctx->ingress_ifindex;
 	found = bpf_fib_lookup(ctx, &route, sizeof(route), 0);
-	/* nobody answers for addresses there */
+	/* The device of the UEs has no neighbours. */
 	if ((found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH) || route.ifindex != config.tun)
 		return 0;
 	return total <= behind->mtu ? behind : 0;

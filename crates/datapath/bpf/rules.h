@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
-/* Lists of rules: which one a packet fits (filter.rs), its meters and its rates (overflow/state.rs). */
+/* Rule lists: matching (filter.rs), meters and policers (flow_rules/state.rs). */
 #pragma once
 
 #include "packet.h"
 #include "tables.h"
 
-/* Cells of a list; user space has those that are longer (overflow/lists.rs). */
+/* Maximum cells of a list. User space handles longer lists (flow_rules/lists.rs). */
 #define LONGEST_LIST 64
 
 #define NEXTHDR_ROUTING 43
@@ -13,7 +13,10 @@
 #define NEXTHDR_ESP 50
 #define NEXTHDR_DESTINATION 60
 
-/* What filters look at; in host order, IPv4 addresses in the upper half of the first word. */
+/*
+ * Packet fields that filters compare. Host byte order, IPv4 addresses in the upper half of the
+ * first word.
+ */
 struct flow {
 	__u64 source[2];
 	__u64 destination[2];
@@ -22,12 +25,12 @@ struct flow {
 	__u32 traffic_class;
 	__u32 label;
 	__u32 start; /* the first four octets above IP */
-	__u32 has_start; /* not in later fragments */
+	__u32 has_start; /* 0 in later fragments */
 	__u32 hops;
 	__u32 unused;
 };
 
-/* Meters allow it, the quota of one is spent, or user space must have the packet. */
+/* The meters allow the packet, the quota of one is exhausted, or user space must decide. */
 #define METERS_ALLOW 0
 #define METERS_SPENT 1
 #define METERS_UNSURE 2
@@ -38,8 +41,8 @@ static __always_inline void *cell_at(__u32 index)
 }
 
 /*
- * Reads the packet at `at`, of which `end` is the limit. Gives its length; 0 = it is not sound, -1 = user space reads it
- * (options, extension headers).
+ * Parses the packet at `at`, which ends at `end` or earlier. Returns its length. 0 = not valid, -1
+ * = user space must parse it (options, extension headers).
  */
 __noinline int read_flow(struct xdp_md *ctx, __u32 at, __u32 end, struct flow *flow)
 {
@@ -173,7 +176,10 @@ __noinline int matches(const struct flow *flow, const struct cell *cell)
 	return !(conditions & IF_LABEL) || (!v4 && flow->label == (conditions & LABEL));
 }
 
-/* The action of the first match in the list from `at` on, or 0; -1 = user space knows. */
+/*
+ * Returns the action of the first match in the list from `at` on, or 0. -1 = user space must
+ * decide.
+ */
 __noinline int find_rule(const struct flow *flow, __u32 at, __u32 container)
 {
 	__u32 i;
@@ -205,7 +211,7 @@ static __always_inline int is_spent(const struct meter *meter, __u32 uplink)
 	return (total != NO_QUOTA && down + up >= total) || (own != NO_QUOTA && (uplink ? up : down) >= own);
 }
 
-/* Whether the meters of an action allow a packet. */
+/* Checks whether the meters of an action allow a packet. Returns METERS_. */
 __noinline int ask_meters(const struct action *action, __u32 octets)
 {
 	__u32 i, uplink, unsure = 0;
@@ -233,7 +239,7 @@ __noinline int ask_meters(const struct action *action, __u32 octets)
 	return unsure ? METERS_UNSURE : METERS_ALLOW;
 }
 
-/* Takes a packet from the rates of an action and counts it; 0 if it is above one. */
+/* Applies the policers of an action to a packet and counts it. Returns 0 if a rate is exceeded. */
 __noinline int charge(const struct action *action, __u32 octets)
 {
 	__u32 i;

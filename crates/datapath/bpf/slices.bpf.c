@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
 /*
- * Which worker gets a packet, where the kernel asks a program that: PACKET_FANOUT_EBPF of packet sockets,
- * SO_ATTACH_REUSEPORT_EBPF of UDP sockets, TUNSETSTEERINGEBPF of a TUN device. What comes to the wrong one because its
- * user is being moved is handled there just as well.
+ * Programs that select the worker of a packet: PACKET_FANOUT_EBPF of packet sockets,
+ * SO_ATTACH_REUSEPORT_EBPF of UDP sockets, TUNSETSTEERINGEBPF of a TUN device. While a user
+ * migrates, a packet may reach the previous worker, which handles it equally well.
  */
 #include "packet.h"
 #include "entry.h"
@@ -11,7 +11,7 @@ const volatile struct config config = {};
 
 #include "slices.h"
 
-/* A frame, or a packet that the kernel routes to the TUN device: both have an IP header. */
+/* For a frame, or a packet that the kernel routes to the TUN device: both have an IP header. */
 SEC("socket")
 int slice_of_packet(struct __sk_buff *skb)
 {
@@ -29,7 +29,7 @@ int slice_of_packet(struct __sk_buff *skb)
 		owner = owner_of_v4(bpf_ntohl(ip.daddr));
 		if (owner >= 0)
 			return owner;
-		/* with options or in fragments it goes by the sockets */
+		/* Packets with options and fragments go through the sockets. */
 		bpf_skb_load_bytes_relative(skb, sizeof(ip), &behind, sizeof(behind), BPF_HDR_START_NET);
 		return is_g_pdu(ip.protocol, &behind) ? owner_of_teid(bpf_ntohl(behind.gtp.teid)) : 0;
 	}
@@ -47,7 +47,7 @@ int slice_of_packet(struct __sk_buff *skb)
 	return 0;
 }
 
-/* A datagram for UDP port 2152, without its UDP header. */
+/* For a datagram of UDP port 2152, without its UDP header. */
 SEC("socket")
 int slice_of_datagram(struct __sk_buff *skb)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
 /*
- * Whose packets a worker handles (src/slices/owners.rs): a worker's number for each index of a TEID and for each
- * position in the arrays of UE addresses. Whoever includes this has a `config`.
+ * Map from packets to workers (src/slices/worker_map.rs): the number of a worker for each TEID
+ * index and for each position in the arrays of UE addresses. The including file must define
+ * `config`.
  */
 #pragma once
 
@@ -36,13 +37,16 @@ struct {
 		owners_ ? *(volatile __u8 *)&owners_->worker[(at) % OWNERS] : 0; \
 	})
 
-/* A TEID that is none of our choice leads to somebody's worker: any worker handles any user rightly. */
+/* A foreign TEID selects an arbitrary worker: every worker handles every user correctly. */
 static __always_inline __u32 owner_of_teid(__u32 teid)
 {
 	return OWNER(tunnel_owners, teid >> 8);
 }
 
-/* Of an address in a pool, or -1; what lies beyond the arrays is the first worker's. */
+/*
+ * Returns the worker of an address in a pool, or -1. The first worker handles addresses beyond the
+ * arrays.
+ */
 static __always_inline int owner_of_v4(__u32 address)
 {
 	__u32 i;
@@ -79,7 +83,7 @@ static __always_inline int owner_of_v6(__u64 prefix)
 	return -1;
 }
 
-/* What follows the IP header of a G-PDU. */
+/* Headers after the IP header of a G-PDU. */
 struct tunnelled {
 	struct udphdr udp;
 	struct gtp gtp;

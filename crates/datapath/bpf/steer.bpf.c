@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
 /*
- * Which frames the drivers in user space (AF_PACKET, AF_XDP) take off an interface: G-PDUs to our N3 addresses, and
- * packets for UEs. The rest is the kernel's, and through it the sockets': signalling, fragments, IPv4 options, what has
- * no hops left or is too big for the UE's link, and what segmentation offload has merged.
+ * Frames that the drivers in user space (AF_PACKET, AF_XDP) take from an interface: G-PDUs to our
+ * N3 addresses, and packets for UEs. The kernel, and through it the sockets, handles all other
+ * frames:
+ * - signalling, fragments and IPv4 options
+ * - packets without hops left, or above the MTU of the UE's link
+ * - packets that segmentation offload has merged
  *
- * One decision, three programs: AF_XDP takes a frame by the first. AF_PACKET gets a copy of what passes the second, and
- * the third, which the kernel asks afterwards, keeps the same frames from the rest of the kernel.
+ * Three programs share one decision. AF_XDP takes a frame by the first. AF_PACKET gets a copy of
+ * the frames that pass the second. The third runs afterwards and keeps the same frames from the
+ * rest of the kernel.
  */
 #include "packet.h"
 #include "entry.h"
@@ -19,7 +23,7 @@
 
 const volatile struct config config = {};
 
-/* By interface (its place in the configuration) and queue. */
+/* Indexed by interface (its position in the configuration) and queue. */
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
 	__uint(max_entries, INTERFACES * QUEUES);
@@ -27,7 +31,7 @@ struct {
 	__type(value, __u32);
 } xsks SEC(".maps");
 
-/* What follows the IP header. */
+/* Headers after the IP header. */
 struct tunnel {
 	struct udphdr udp;
 	struct gtp gtp;
@@ -38,7 +42,7 @@ static __always_inline int is_g_pdu(const struct tunnel *tunnel)
 	return tunnel->udp.dest == bpf_htons(GTP_PORT) && tunnel->gtp.kind == GTP_G_PDU;
 }
 
-/* `octets` of the frame lie behind its Ethernet header. */
+/* `octets` octets of the frame follow its Ethernet header. */
 static __always_inline int takes_v4(const struct iphdr *ip, const struct tunnel *tunnel, __u32 octets)
 {
 	__u32 i, to = bpf_ntohl(ip->daddr), total = bpf_ntohs(ip->tot_len);
@@ -56,7 +60,7 @@ static __always_inline int takes_v4(const struct iphdr *ip, const struct tunnel 
 	for (i = 0; i < RANGES; i++) {
 		if (i >= config.ranges_v4)
 			break;
-		/* the first address of a pool is the machine's own */
+		/* The first address of a pool belongs to the machine. */
 		if ((to & config.v4[i].mask) == config.v4[i].base)
 			return to != config.v4[i].base + 1 && ip->ttl > 1 && total <= config.v4[i].mtu;
 	}
@@ -91,7 +95,7 @@ static __always_inline int takes_v6(const struct ipv6hdr *ip, const struct tunne
 	return 0;
 }
 
-/* A short packet has no tunnel: what is not there is zeros. */
+/* A short packet has no tunnel: missing octets read as zeros. */
 static __always_inline int takes(struct __sk_buff *skb)
 {
 	struct tunnel tunnel = {};
@@ -117,14 +121,14 @@ static __always_inline int takes(struct __sk_buff *skb)
 	return 0;
 }
 
-/* The octets that an AF_PACKET socket gets of a frame. */
+/* Returns the number of octets that an AF_PACKET socket gets of a frame. */
 SEC("socket")
 int steer_in(struct __sk_buff *skb)
 {
 	return takes(skb) ? skb->len : 0;
 }
 
-/* Whether the rest of the kernel gets the frame. */
+/* Decides whether the rest of the kernel gets the frame. */
 SEC("classifier")
 int steer_off(struct __sk_buff *skb)
 {
@@ -168,7 +172,7 @@ int steer_xsk(struct xdp_md *ctx)
 	}
 	if (place == INTERFACES)
 		return XDP_PASS;
-	/* where nobody reads the queue, the frame is the kernel's */
+	/* Without a socket on the queue, the frame goes to the kernel. */
 	return bpf_redirect_map(&xsks, place * QUEUES + ctx->rx_queue_index, XDP_PASS);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
-/* The tables: what user space writes, what packets count, and finding it. */
+/* Tables: written by user space, counted by packets; and their lookups. */
 #pragma once
 
 #include "packet.h"
@@ -29,7 +29,7 @@ struct {
 	__type(value, struct entries);
 } addresses SEC(".maps");
 
-/* TEIDs that somebody else chose: their indexes. */
+/* Indexes of foreign TEIDs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -38,7 +38,7 @@ struct {
 	__type(value, __u32);
 } foreign SEC(".maps");
 
-/* Networks behind UEs. */
+/* Framed routes of UEs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -47,7 +47,7 @@ struct {
 	__type(value, struct behind);
 } framed SEC(".maps");
 
-/* What lists of rules are made of. None has the number 0. */
+/* Cells of rule lists. Cell 0 is not used. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -67,7 +67,7 @@ const volatile struct config config = {};
 
 #define READ(x) (*(const volatile typeof(x) *)&(x))
 
-/* Loads are in order on x86; elsewhere an atomic operation with a result orders them. */
+/* Loads are in order on x86. Elsewhere an atomic operation with a result orders them. */
 #if defined(__TARGET_ARCH_x86)
 #define ORDERED(word) READ(word)
 #else
@@ -81,7 +81,10 @@ static __always_inline struct counters *counters(void)
 	return bpf_map_lookup_elem(&counted, &zero);
 }
 
-/* Packets to UEs that this processor has forwarded: what tells apart those of a tunnel that are not counted. */
+/*
+ * Returns the number of packets to UEs that this processor has forwarded. It distinguishes the
+ * uncounted packets of a tunnel.
+ */
 static __always_inline __u64 forwarded(void)
 {
 	struct counters *c = counters();
@@ -122,14 +125,18 @@ static __always_inline int conforms(__u64 *word, __u64 cost, __u32 octets)
 		if (__sync_val_compare_and_swap(word, expected, start + span) == expected)
 			return 1;
 	}
-	/* others were faster each time: the packet conforms, and its time is added to theirs */
+	/*
+	 * Other processors were faster each time: the packet conforms, and its time is added to
+	 * theirs.
+	 */
 	__sync_fetch_and_add(word, span);
 	return 1;
 }
 
 /*
- * Whether user space wants to know that this many octets are counted: it counts them itself then. Packets of other
- * processors at the same moment may hide it; then it is seen when as much has passed once more.
+ * Returns 1 if user space must be notified when this many octets are counted. User space then
+ * counts the packet. Concurrent packets of other processors may hide that. It is then detected
+ * after the next multiple.
  */
 static __always_inline int is_watched(const struct state *state, __u32 watch, __u32 octets)
 {
@@ -142,7 +149,7 @@ static __always_inline int is_watched(const struct state *state, __u32 watch, __
 	return (before ^ (before + octets)) >> watch != 0;
 }
 
-/* Counts a packet to its session; gives the packets before it. */
+/* Counts a packet to its session. Returns the packets counted before it. */
 static __always_inline __u64 count(struct state *state, __u32 octets)
 {
 	__sync_fetch_and_add(&state->octets, octets);
@@ -177,7 +184,10 @@ static __always_inline const volatile struct range *range_v6(__u64 prefix)
 	return 0;
 }
 
-/* A consistent copy of what holds for a TEID, and where it lies; 0 if there is none or it is being changed. */
+/*
+ * Copies the entry of a TEID consistently, and returns its location. Returns 0 if there is none or
+ * it is being changed.
+ */
 static __always_inline int find_uplink(__u32 teid, struct uplink *copy, struct uplink **found, __u32 *at)
 {
 	__u32 index = teid >> 8;
@@ -211,7 +221,7 @@ static __always_inline int find_uplink(__u32 teid, struct uplink *copy, struct u
 	return 1;
 }
 
-/* The entry at a position of the arrays of addresses; 0 = nobody's. */
+/* Returns the value at a position of the address index; 0 = no UE. */
 static __always_inline __u32 entry_at(__u32 position)
 {
 	__u32 key = position / ENTRIES;
@@ -241,7 +251,7 @@ static __always_inline int find_downlink(__u32 entry, struct downlink *copy, str
 	copy->cost = READ(record->cost);
 	if (sequence & 1 || ORDERED(record->sequence) != sequence)
 		return 0;
-	/* it was another's when the entry was read */
+	/* The entry belonged to another UE when the index was read. */
 	if ((copy->flags >> GENERATION_SHIFT & 0xff) != (entry & 0xff))
 		return 0;
 	*found = record;

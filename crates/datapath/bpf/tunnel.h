@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
-/* The headers of a tunnel to the RAN. */
+/* Headers of a tunnel to the RAN. */
 #pragma once
 
 #include "route.h"
@@ -89,7 +89,7 @@ static __always_inline int write_v6(struct xdp_md *ctx, const __u32 *destination
 		ip->saddr.s6_addr32[i] = config.n3_v6[module][i];
 		ip->daddr.s6_addr32[i] = destination[i];
 	}
-	/* RFC 8200 8.1: with IPv6 there is a checksum */
+	/* RFC 8200 8.1: the UDP checksum is mandatory with IPv6. */
 	sum = sum_from(ctx, ETH_HLEN + sizeof(*ip));
 	sum += bpf_htonl(payload);
 	sum += bpf_htonl(IPPROTO_UDP);
@@ -105,7 +105,7 @@ static __always_inline int write_v6(struct xdp_md *ctx, const __u32 *destination
 	return 1;
 }
 
-/* How many octets the headers of a tunnel take, before the packet. */
+/* Returns the length of a tunnel's headers before the packet, in octets. */
 static __always_inline __u32 outer_octets(const struct downlink *rule)
 {
 	__u32 gtp = sizeof(struct udphdr) + (rule->flags & DOWN_QFI ? GTP_WITH_CONTAINER : GTP_PLAIN);
@@ -113,7 +113,10 @@ static __always_inline __u32 outer_octets(const struct downlink *rule)
 	return gtp + (rule->flags & DOWN_IPV4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr));
 }
 
-/* Finds how packets of `total` octets leave through a tunnel, which there is; 0 if not from here. */
+/*
+ * Finds the next hop of packets of `total` octets in an existing tunnel. Returns 0 if they cannot
+ * leave from here.
+ */
 static __always_inline int reach_tunnel(struct xdp_md *ctx, struct bpf_fib_lookup *hop, const struct downlink *rule,
 					__u32 total)
 {
@@ -141,11 +144,11 @@ static __always_inline int reach_tunnel(struct xdp_md *ctx, struct bpf_fib_looku
 	hop->l4_protocol = IPPROTO_UDP;
 	hop->sport = bpf_htons(GTP_PORT);
 	hop->dport = bpf_htons(GTP_PORT);
-	/* the source is always the same */
+	/* The source is constant, so cached next hops are valid. */
 	return find_route(ctx, hop, total + outer, 1);
 }
 
-/* One hop less for the packet at an offset; 0 if it is not there. */
+/* Decrements the hop limit of the packet at an offset. Returns 0 if the packet is incomplete. */
 static __always_inline int hop_at(struct xdp_md *ctx, __u32 at)
 {
 	if (octet_at(ctx, at) >> 4 == 4) {
@@ -165,8 +168,8 @@ static __always_inline int hop_at(struct xdp_md *ctx, __u32 at)
 }
 
 /*
- * Puts the packet of `total` octets, which begins at `payload`, into a tunnel and sends it. What lies before it is
- * overwritten. `number` tells the packets of a tunnel apart; `uplink` says as what it is counted.
+ * Puts the packet of `total` octets at `payload` into a tunnel and sends it. The octets before it
+ * are overwritten. `number` distinguishes the packets of a tunnel. `uplink` selects the counter.
  */
 static __always_inline int into_tunnel(struct xdp_md *ctx, struct bpf_fib_lookup *hop, const struct downlink *rule,
 				       __u32 payload, __u32 total, __u64 number, int uplink)
@@ -190,7 +193,10 @@ static __always_inline int into_tunnel(struct xdp_md *ctx, struct bpf_fib_lookup
 	if (!write_tunnel(ctx, tunnel, rule, total))
 		return XDP_ABORTED;
 	if (rule->flags & DOWN_IPV4) {
-		/* fragments on the way are told apart by it: different for the packets of a tunnel, and of most tunnels */
+		/*
+		 * The identification distinguishes fragments. It differs for the packets of a
+		 * tunnel, and for most tunnels.
+		 */
 		if (!write_v4(ctx, rule->address[0], total + outer, number + rule->teid * 0x9e37u))
 			return XDP_ABORTED;
 		return leave(ctx, hop, bpf_htons(ETH_P_IP));
@@ -200,7 +206,7 @@ static __always_inline int into_tunnel(struct xdp_md *ctx, struct bpf_fib_lookup
 	return leave(ctx, hop, bpf_htons(ETH_P_IPV6));
 }
 
-/* Takes the packet of `total` octets, which begins at `payload`, out of its tunnel and sends it on. */
+/* Removes the tunnel headers of the packet of `total` octets at `payload`, and forwards it. */
 static __always_inline int out_of_tunnel(struct xdp_md *ctx, struct bpf_fib_lookup *hop, __u32 version, __u32 payload,
 					 __u32 total)
 {

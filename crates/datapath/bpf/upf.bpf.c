@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
 /*
- * The user plane in the kernel: what is usual of verdict.rs and pipeline.rs, for both directions, on every interface.
+ * User plane in the kernel: the fast path of verdict.rs and pipeline.rs, for both directions, on
+ * every interface.
  *
- * Uplink, a G-PDU to one of our N3 addresses loses its tunnel headers and leaves by the kernel's routes. Downlink, a
- * packet to a UE gets them and leaves to the RAN node. Where addresses are translated, the kernel's stack gets uplink packets
- * instead. A packet that is forwarded has its hop counted like a router's.
- * A session with more rules than a record holds is decided on by a second program, which is reached by a tail call
- * (flow_rules.h). Whatever is unusual passes to the kernel unchanged and uncounted: options, fragments, errors to report, unknown
- * tunnels, packets that must wait, that are too big, or whose next hop is not known yet. User space or the kernel
- * finishes it. Where this program drops, so does the reference, for the same reason.
+ * Uplink, a G-PDU to one of our N3 addresses loses its tunnel headers and leaves by the kernel's
+ * routes. Downlink, a packet to a UE gets them and leaves to the RAN node. With address
+ * translation, the kernel's stack gets uplink packets instead. The hop limit of a forwarded packet
+ * is decremented, as in a router.
  *
- * The outer UDP checksum of what comes in is not looked at: the inner packet has its own.
+ * A session with more rules than one entry holds is classified by a second program, reached by a
+ * tail call (flow_rules.h). All other packets pass to the kernel unchanged and uncounted, and user
+ * space or the kernel handles them: options, fragments, errors to report, unknown tunnels, packets
+ * to be buffered or too big, and unknown next hops. Where this program drops a packet, the
+ * reference drops it for the same reason.
+ *
+ * The outer UDP checksum of received packets is not checked: the inner packet has a checksum.
  */
 #include "packet.h"
 #include "access.h"
@@ -23,10 +27,11 @@
 #define EXTENSIONS 3
 
 /*
- * Reads optional fields and extension headers of the message at `at` that ends at `end`. Gives the payload's offset in
- * the frame, with what packet.h says of the PDU Session Container above it; or an XDP action, negated.
+ * Parses optional fields and extension headers of the message at `at`, which ends at `end`. Returns
+ * the payload's offset in the frame, with the flags of packet.h for the PDU Session Container above
+ * it; or a negated XDP action.
  *
- * This function and the next ones that are not static are verified once, by themselves.
+ * The verifier checks this function and the following non-static ones once, separately.
  */
 __noinline int read_chain(struct xdp_md *ctx, __u32 at, __u32 end, __u32 flags)
 {
@@ -69,7 +74,10 @@ __noinline int read_chain(struct xdp_md *ctx, __u32 at, __u32 end, __u32 flags)
 	return (offset & 0xffff) | flow;
 }
 
-/* The GTP-U message of `length` octets at offset `at`, from this place of the table of addresses. */
+/*
+ * Processes the GTP-U message of `length` octets at offset `at`, whose source has the slot number
+ * `place`.
+ */
 __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length, __u32 place)
 {
 	struct bpf_fib_lookup hop = {};
@@ -191,7 +199,10 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length, __u32 place)
 	return out_of_tunnel(ctx, &hop, version, payload, total);
 }
 
-/* The packet of `total` octets behind the Ethernet header, for the UE of this entry. */
+/*
+ * Processes the packet of `total` octets after the Ethernet header, for the UE with this index
+ * value.
+ */
 __noinline int downlink(struct xdp_md *ctx, __u32 entry, __u32 total)
 {
 	struct bpf_fib_lookup hop = {};
@@ -224,7 +235,10 @@ __noinline int downlink(struct xdp_md *ctx, __u32 entry, __u32 total)
 	return into_tunnel(ctx, &hop, &rule, ETH_HLEN, total, number, 0);
 }
 
-/* Whether the UDP header at `at` of a packet that ends at `end` is one of GTP-U; gives its octets after the header. */
+/*
+ * Returns 1 if the UDP header at `at` of a packet that ends at `end` is one of GTP-U. Sets its
+ * octets after the header.
+ */
 static __always_inline int is_gtp(struct xdp_md *ctx, __u32 at, __u32 end, __u32 *length)
 {
 	struct udphdr *udp = start_of(ctx) + at;
@@ -334,7 +348,7 @@ static __always_inline int receive_v6(struct xdp_md *ctx, __u32 frame)
 	return downlink(ctx, entry, total);
 }
 
-/* What becomes of a frame, or by what it is decided on (BY_). */
+/* Returns the action for a frame, or the program that must classify it (BY_). */
 static __always_inline int receive(struct xdp_md *ctx)
 {
 	struct ethhdr *ethernet = start_of(ctx);
@@ -357,7 +371,7 @@ int upf(struct xdp_md *ctx)
 {
 	int result = receive(ctx);
 
-	/* by constant numbers: the kernel makes direct jumps of these */
+	/* Constant numbers: the kernel converts these calls to direct jumps. */
 	if (result == BY_UPLINK_RULES)
 		bpf_tail_call_static(ctx, &programs, UPLINK_RULES);
 	if (result == BY_DOWNLINK_RULES)
@@ -365,7 +379,7 @@ int upf(struct xdp_md *ctx)
 	return result < BY_RULES ? result : XDP_PASS;
 }
 
-/* The same for a frame that comes from upf_divide. */
+/* Entry point for frames from upf_divide. */
 SEC("xdp/cpumap")
 int upf_there(struct xdp_md *ctx)
 {
@@ -378,7 +392,10 @@ int upf_there(struct xdp_md *ctx)
 	return result < BY_RULES ? result : XDP_PASS;
 }
 
-/* Where slices have processors: hands a frame to the one of its user's, so that a flood takes no other's time. */
+/*
+ * With slices on processors: redirects a frame to its user's processor, so that a flood takes no
+ * other's time.
+ */
 SEC("xdp")
 int upf_divide(struct xdp_md *ctx)
 {
@@ -398,5 +415,5 @@ int upf_divide(struct xdp_md *ctx)
 	return result < BY_RULES ? result : XDP_PASS;
 }
 
-/* The kernel lends its routes only to programs whose licence is compatible with its own. */
+/* The kernel provides its routes only to programs whose licence is compatible with its own. */
 char licence[] SEC("license") = "Dual BSD/GPL";

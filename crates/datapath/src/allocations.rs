@@ -1,4 +1,6 @@
-//! A test that deciding on a packet allocates nothing: every allocation of this crate's unit tests is counted.
+//! Test that processing a packet allocates nothing.
+//!
+//! The global allocator counts every allocation of this crate's unit tests.
 
 use crate::fast::ReadSection;
 use crate::pipeline::{self, HEADROOM, PacketAction, SlowPath};
@@ -18,16 +20,16 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: the system's allocator does the work; counting touches only a plain cell of this thread
+// SAFETY: the system's allocator does the work; counting touches only a plain cell of this thread.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
-        // SAFETY: the caller's promises are the system allocator's
+        // SAFETY: the caller upholds the contract, which is that of the system allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are the system allocator's
+        // SAFETY: the caller upholds the contract, which is that of the system allocator.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -83,7 +85,7 @@ fn no_packet_allocates() {
     down.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 59, 0, 0, 198, 51, 100, 7, 10, 45, 0, 2]);
     tables.settle();
     let (mut stats, mut crossed) = (Stats::default(), 0);
-    // what is unusual does not allocate either, but for buffering
+    // The slow path does not allocate either, except for buffering.
     let stranger = gtpu::g_pdu_header(Teid(0xffff_ffff), PduSession::Uplink { qfi: 9 }, 0).expect("short");
     let count = allocations(|| {
         for n in 0..1000 {

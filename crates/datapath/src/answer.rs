@@ -1,4 +1,6 @@
-//! The datagrams that the UPF itself sends on N3: answers, End Markers, and what was buffered. All of it is rare.
+//! Datagrams that the UPF originates on N3: answers, End Markers and buffered packets.
+//!
+//! All of them are sent from the slow path.
 
 use crate::ndp;
 use crate::rule::{DownlinkRule, Tunnel};
@@ -7,19 +9,19 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use vireo_types::Teid;
 use vireo_wire::gtpu::{self, PduSession};
 
-/// A buffer of this size holds any answer.
+/// Size of a buffer that holds any answer, in octets.
 pub(crate) const LONGEST: usize = gtpu::G_PDU_HEADER + ndp::LONGEST;
 
-/// What is to be answered.
+/// Answer that the UPF owes to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// An Echo Request of this sequence number.
+    /// Echo Response with this sequence number.
     Echo { sequence: u16 },
-    /// A G-PDU for a tunnel that is not there.
+    /// Error Indication for a G-PDU to an unknown tunnel.
     UnknownTunnel(Teid),
-    /// An extension header that is not known here.
+    /// Supported Extension Headers Notification for an unknown extension header.
     ExtensionHeader,
-    /// A question of a UE to its router.
+    /// Router or neighbor advertisement for a UE.
     Router(DownlinkId, ndp::Solicitation),
 }
 
@@ -31,7 +33,8 @@ pub(crate) fn write<'b>(
     local: IpAddr,
     buffer: &'b mut [u8; LONGEST],
 ) -> Option<(SocketAddr, &'b [u8])> {
-    // the response goes back to where the request came from, the others to the port of GTP-U (TS 29.281 4.4.2)
+    // The response returns to the source of the request, the others go to the GTP-U port (TS 29.281
+    // 4.4.2).
     let peer = SocketAddr::new(from.ip(), gtpu::PORT);
     match answer {
         Answer::Echo { sequence } => Some((from, gtpu::echo_response(buffer, sequence).ok()?)),
@@ -47,7 +50,8 @@ pub(crate) fn write<'b>(
     }
 }
 
-/// Writes a router advertisement to the UE of a downlink record, `None` where it has no prefix or no tunnel.
+/// Writes a router advertisement to the UE of a downlink entry. Returns `None` if it has no prefix
+/// or no tunnel.
 pub(crate) fn router_advertisement<'b>(
     tables: &Tables,
     id: DownlinkId,
@@ -73,7 +77,7 @@ fn into_tunnel<'b>(
     Some((destination(tunnel), &buffer[start..end]))
 }
 
-/// The datagram of one packet that was buffered.
+/// Returns the datagram of one buffered packet.
 pub(crate) fn g_pdu(tunnel: Tunnel, marked: Option<PduSession>, packet: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
     let mut datagram = vec![0; gtpu::G_PDU_HEADER + packet.len()];
     datagram[gtpu::G_PDU_HEADER..].copy_from_slice(packet);

@@ -1,17 +1,19 @@
-//! Downlink packets that wait for their UE to come back (TS 23.501 5.8.3): bounded for each session and in all.
+//! Buffers of downlink packets that wait for their UE (TS 23.501 5.8.3).
+//!
+//! They are bounded for each session and in total.
 
 use std::collections::{HashMap, VecDeque};
 use vireo_types::{Duration, Instant};
 
-/// Limits of buffering.
+/// Bounds of downlink buffering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferLimits {
-    /// Packets of one session. Default 64.
+    /// Maximum packets of one session. Default 64.
     pub packets_per_session: usize,
-    /// Octets of all sessions. Default 32 MiB.
+    /// Maximum octets of all sessions. Default 32 MiB.
     pub octets: usize,
-    /// How long a session's packets are kept; then they are dropped, and the next packet is reported anew.
-    /// Default 60 s: longer than paging with all its repetitions.
+    /// Maximum time that packets of a session are buffered. They are then dropped, and the next
+    /// packet is reported again. Default 60 s: longer than paging with all its repetitions.
     pub keep: Duration,
 }
 
@@ -27,12 +29,12 @@ struct BufferQueue {
     packets: VecDeque<Box<[u8]>>,
 }
 
-/// The packets that wait, by downlink record.
+/// Buffered packets by downlink entry.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     limits: BufferLimits,
     queues: HashMap<u32, BufferQueue>,
-    /// Packets of a record, where that is less than the limit of all.
+    /// Packet limit of single entries, where it is below the common limit.
     own: HashMap<u32, usize>,
     octets: usize,
 }
@@ -42,7 +44,7 @@ impl Buffers {
         Buffers { limits, ..Buffers::default() }
     }
 
-    /// Keeps a copy of the packet; `false` if a limit forbids it.
+    /// Buffers a copy of the packet. Returns false if a limit is reached.
     pub(crate) fn push(&mut self, record: u32, packet: &[u8], now: Instant) -> bool {
         if self.octets + packet.len() > self.limits.octets {
             return false;
@@ -57,7 +59,7 @@ impl Buffers {
         true
     }
 
-    /// Says how many packets of a record may wait, within the limit of all; `None` = as many as that.
+    /// Sets the packet limit of an entry, within the common limit. `None` = the common limit.
     pub(crate) fn limit(&mut self, record: u32, packets: Option<usize>) {
         match packets {
             Some(packets) => drop(self.own.insert(record, packets)),
@@ -65,14 +67,14 @@ impl Buffers {
         }
     }
 
-    /// Takes out what waits for a record, in the order it came.
+    /// Removes the packets of an entry and returns them in arrival order.
     pub(crate) fn take(&mut self, record: u32) -> VecDeque<Box<[u8]>> {
         let packets = self.queues.remove(&record).map(|queue| queue.packets).unwrap_or_default();
         self.octets -= packets.iter().map(|p| p.len()).sum::<usize>();
         packets
     }
 
-    /// Takes out what is not kept; the rest waits on, in its order.
+    /// Removes the packets for which `keep` returns false. The others stay in their order.
     pub(crate) fn retain(&mut self, record: u32, mut keep: impl FnMut(&[u8]) -> bool) {
         let Some(queue) = self.queues.get_mut(&record) else { return };
         let octets = &mut self.octets;
@@ -88,7 +90,8 @@ impl Buffers {
         }
     }
 
-    /// Drops the queues that are too old; tells each record and how many packets it lost.
+    /// Drops the queues that are too old. Calls `expired` with each entry and its number of dropped
+    /// packets.
     pub(crate) fn expire(&mut self, now: Instant, mut expired: impl FnMut(u32, usize)) {
         let keep = self.limits.keep;
         let octets = &mut self.octets;

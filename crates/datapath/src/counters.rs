@@ -1,19 +1,19 @@
-//! What became of the packets, counted by each worker on its own and added to the shared counters once a batch.
+//! Packet counters. Each worker counts for itself and adds to the shared counters once a batch.
 
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// Why a packet was not forwarded.
+        /// Reason for not forwarding a packet.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum DropReason { $($(#[$doc])* $name,)* }
 
         impl DropReason {
-            /// All of them, in the order of [`Stats::drops`].
+            /// All reasons, in the order of [`Stats::drops`].
             pub const ALL: &[DropReason] = &[$(DropReason::$name,)*];
 
-            /// The name in metrics.
+            /// Returns the label value in metrics.
             pub const fn name(self) -> &'static str {
                 match self { $(DropReason::$name => $text,)* }
             }
@@ -22,74 +22,72 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Not GTP-U, or longer than any link's MTU.
+    /// Not GTP-U, or longer than the MTU of any link.
     Malformed = "malformed",
     /// GTP-U that a UE sent through its tunnel.
     FromUe = "gtpu_from_ue",
-    /// A GTP-U message that a UPF has no use for.
+    /// GTP-U message type without a meaning for a UPF.
     Unexpected = "unexpected_message",
-    /// An extension header that must be understood and is not.
+    /// Unsupported extension header that the receiver must understand.
     ExtensionHeader = "unsupported_extension_header",
-    /// No such tunnel.
+    /// No tunnel has this TEID.
     UnknownTeid = "unknown_teid",
     /// No session has this destination address.
     UnknownUe = "unknown_ue",
-    /// The inner packet is not sound IPv4 or IPv6.
+    /// The inner packet is not valid IPv4 or IPv6.
     InnerMalformed = "inner_malformed",
     /// The source is not the session's address.
     Spoofed = "spoofed_source",
-    /// What does not leave its link: the UE's that asks nothing of a router, and the machine's own multicast.
+    /// Link-scope packet: from a UE and no router solicitation, or multicast of the machine itself.
     LinkLocal = "link_local",
-    /// A QoS flow that the session's rule does not allow.
+    /// The session's rule does not allow the QoS flow.
     WrongFlow = "wrong_qos_flow",
     /// The gate is closed (TS 29.244 8.2.7).
     GateClosed = "gate_closed",
     /// Above the maximum bit rate (TS 29.244 8.2.8).
     RateExceeded = "rate_exceeded",
-    /// The rule says drop.
+    /// The rule of the session drops the packet.
     Action = "rule",
     /// To be forwarded, but there is no tunnel to the RAN.
     NoTunnel = "no_tunnel",
-    /// The buffer of the session, or of all of them, is full.
+    /// The buffer of the session or the total buffer is full.
     BufferFull = "buffer_full",
-    /// Was buffered and never asked for.
+    /// Buffered longer than the limit.
     BufferExpired = "buffer_expired",
-    /// More answers than the limit on answers allows.
+    /// The rate limit of the UPF's answers is exceeded.
     AnswerLimit = "answer_limit",
-    /// The kernel did not take it towards the RAN.
+    /// The kernel refused to send the packet on N3.
     N3Send = "n3_send",
-    /// The kernel did not take it towards the data network.
+    /// The kernel refused to send the packet on N6.
     N6Send = "n6_send",
     /// No rule of the session matches.
     NoRule = "no_rule",
-    /// A URR's quota is used up (TS 29.244 5.2.2.2).
+    /// The quota of a URR is used up (TS 29.244 5.2.2.2).
     QuotaSpent = "quota_spent",
-    /// The ring of AF_PACKET that the frame was for had no room, or the kernel was just going on to its next block.
+    /// The AF_PACKET ring had no room for the frame, or the kernel was switching to the next block.
     RingFull = "ring_full",
-    /// At most so many were in the hands of a data worker's process when that died.
+    /// Upper bound of the packets that a data worker process held when it died.
     WorkerDied = "worker_died",
-    /// A UE sent it to an address of this machine, of the core or of a RAN node.
+    /// A UE sent the packet to an address of this machine, of the core or of a RAN node.
     Protected = "protected_destination",
-    /// A UE sent it to another, in a data network where UEs do not reach each other.
+    /// A UE sent the packet to another UE, in a data network that isolates its UEs.
     UeToUe = "ue_to_ue",
-    /// A G-PDU from an address that no control plane has named.
+    /// G-PDU from an address that no control plane has named.
     UnknownPeer = "unknown_gtpu_peer",
 }
 
-/// How many reasons there are.
+/// Number of drop reasons.
 pub const DROP_REASONS: usize = DropReason::ALL.len();
 
-/// Packets and octets; the octets are those of the users' packets, without tunnel headers.
+/// Packets and octets of user packets, without tunnel headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
-    /// Packets.
     pub packets: u64,
-    /// Octets.
     pub octets: u64,
 }
 
 impl Volume {
-    /// The sum of both.
+    /// Returns the sum of both volumes.
     pub(crate) fn plus(self, other: Volume) -> Volume {
         Volume { packets: self.packets + other.packets, octets: self.octets + other.octets }
     }
@@ -107,16 +105,16 @@ pub struct Stats {
     pub uplink: Volume,
     /// Forwarded from the data network to the RAN.
     pub downlink: Volume,
-    /// Packets put into buffers.
+    /// Packets stored in buffers.
     pub buffered: u64,
-    /// Answers sent by the UPF itself: Echo Response, Error Indication, router advertisement and the like.
+    /// Answers of the UPF: Echo Response, Error Indication, router advertisement and others.
     pub answers: u64,
-    /// Packets dropped, by [`DropReason`].
+    /// Dropped packets, indexed by [`DropReason`].
     pub drops: [u64; DROP_REASONS],
 }
 
 impl Stats {
-    /// The sum of both.
+    /// Returns the sum of both.
     pub(crate) fn plus(mut self, other: &Stats) -> Stats {
         (self.uplink, self.downlink) = (self.uplink.plus(other.uplink), self.downlink.plus(other.downlink));
         (self.buffered, self.answers) = (self.buffered + other.buffered, self.answers + other.answers);
@@ -124,7 +122,7 @@ impl Stats {
         self
     }
 
-    /// Packets dropped for this reason.
+    /// Returns the number of packets dropped for `reason`.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.drops[reason as usize]
     }
@@ -134,7 +132,7 @@ impl Stats {
     }
 }
 
-/// The counters of all workers. Words alone: it may lie in memory that processes share.
+/// Counters of all workers. Plain words, so that processes can share them in memory.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Counters {
@@ -145,7 +143,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Adds a worker's counts and clears them.
+    /// Adds the counts of a worker and clears them there.
     pub fn flush(&self, stats: &mut Stats) {
         let add = |counter: &AtomicU64, n: u64| {
             if n != 0 {
@@ -165,12 +163,12 @@ impl Counters {
         *stats = Stats::default();
     }
 
-    /// Counts packets that were dropped for this reason.
+    /// Adds `packets` packets that were dropped for `reason`.
     pub(crate) fn lose(&self, reason: DropReason, packets: u64) {
         self.drops[reason as usize].fetch_add(packets, Relaxed);
     }
 
-    /// The sums so far.
+    /// Returns the current sums.
     pub fn read(&self) -> Stats {
         let [up_packets, up_octets, down_packets, down_octets] = &self.volumes;
         let volume = |packets: &AtomicU64, octets: &AtomicU64| Volume {

@@ -1,9 +1,9 @@
-//! The flat record of one direction of a session: rule, rate and counters in one cache line.
+//! Forwarding entry of one direction of a session: rule, rate and counters in one cache line.
 //!
-//! `bpf/entry.h` has the same layout. Whoever decides on packets reads a record without a lock while its owner changes
-//! it; the *sequence* word is odd from the first change on until [`UplinkEntry::end_write`], and packets of such a record
-//! wait for the change. What is read and written by packets (`EntryCounters`) is not under the sequence word: each of its words is
-//! right by itself.
+//! `bpf/entry.h` has the same layout. Workers read an entry without a lock while the control side
+//! changes it. The *sequence* word is odd from the first change until [`UplinkEntry::end_write`].
+//! Packets of such an entry wait for the change. The sequence word does not protect the words that
+//! packets write ([`EntryCounters`]): each of them is consistent alone.
 
 mod lean;
 mod promote;
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use vireo_types::{Instant, SessionAddress, Teid};
 
-/// What packets leave behind.
+/// Policer state and counters that packets update.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct EntryCounters {
@@ -29,15 +29,15 @@ pub(crate) struct EntryCounters {
 }
 
 impl EntryCounters {
-    /// Counts a packet; gives the octets before it.
+    /// Counts a packet. Returns the octets counted before it.
     #[inline]
     pub(crate) fn count(&self, octets: usize) -> u64 {
         self.packets.fetch_add(1, Relaxed);
         self.octets.fetch_add(octets as u64, Relaxed)
     }
 
-    /// The same where nobody else counts at the same time: an addition that no other processor may see halfway costs as
-    /// much as the rest of a decision.
+    /// Counts a packet without atomic additions. The caller must be the only one that counts. An
+    /// atomic addition costs as much as the rest of a verdict.
     #[inline]
     pub(crate) fn count_alone(&self, octets: usize) -> u64 {
         let before = self.octets.load(Relaxed);
@@ -57,16 +57,17 @@ impl EntryCounters {
     }
 }
 
-/// A sequence word. With [`Locking::SharedWriter`] it is a lock beside: one bit says that a packet's decision holds it.
+/// Sequence word of an entry. With [`Locking::SharedWriter`] it is also a lock: the bit [`HELD`]
+/// marks that a worker classifies a packet with the entry.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 struct SeqLock(AtomicU32);
 
-/// A decision on a packet has the record to itself.
+/// Set while one worker has the entry to itself ([`Locking::SharedWriter`]).
 const HELD: u32 = 1 << 31;
 
 impl SeqLock {
-    /// From now on nobody but us changes the record, and nobody goes by what it says.
+    /// Begins a write section: readers do not use the entry until [`SeqLock::settle`].
     fn open(&self) {
         let mut now = self.0.load(Relaxed) & !HELD;
         let mut pause = SpinWait::default();
@@ -77,7 +78,7 @@ impl SeqLock {
             }
             pause.once();
         }
-        // the odd number is seen before any of what is written next
+        // Readers see the odd number before any of the following writes.
         fence(Release);
     }
 
@@ -88,7 +89,7 @@ impl SeqLock {
         }
     }
 
-    /// Begins to read; `None` while the record changes.
+    /// Begins a read section. Returns `None` while the entry changes.
     #[inline]
     fn look(&self, locking: Locking) -> Option<SeqRead<'_>> {
         let held = locking == Locking::SharedWriter;
@@ -96,7 +97,7 @@ impl SeqLock {
         (seen & 1 == 0).then_some(SeqRead { sequence: self, seen, held })
     }
 
-    /// Waits until no other decision holds the record, and holds it.
+    /// Waits until no other worker holds the entry, then holds it.
     fn hold(&self) -> Option<u32> {
         let mut pause = SpinWait::default();
         loop {
@@ -112,7 +113,7 @@ impl SeqLock {
     }
 }
 
-/// A record that is being read.
+/// Read section of an entry.
 #[derive(Debug)]
 pub(crate) struct SeqRead<'a> {
     sequence: &'a SeqLock,
@@ -121,7 +122,7 @@ pub(crate) struct SeqRead<'a> {
 }
 
 impl SeqRead<'_> {
-    /// Whether what was read so far is of one moment.
+    /// Returns true if all words read so far belong to the same version of the entry.
     #[inline]
     pub(crate) fn is_consistent(&self) -> bool {
         fence(Acquire);
@@ -138,20 +139,20 @@ impl Drop for SeqRead<'_> {
     }
 }
 
-/// What holds for the packets that come in by one TEID.
+/// Rule and counters of the packets received with one TEID.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct UplinkEntry {
     sequence: SeqLock,
-    /// 0 = there is no such tunnel.
+    /// 0 = no tunnel.
     teid: AtomicU32,
-    /// The UE's address, its octets as on the wire.
+    /// Address of the UE in network byte order.
     ipv4: AtomicU32,
     flags: AtomicU32,
-    /// The UE's prefix, its octets as on the wire.
+    /// Prefix of the UE in network byte order.
     prefix: AtomicU64,
     flows: AtomicU64,
-    /// [`Rate`], or the list that it leads to.
+    /// [`Rate`], or the first cell of the rule list ([`UP_OVERFLOW`]).
     cost: AtomicU64,
     pub(crate) state: EntryCounters,
 }
@@ -160,34 +161,36 @@ const UP_FORWARD: u32 = 1;
 const UP_GATE: u32 = 1 << 1;
 const UP_IPV4: u32 = 1 << 2;
 const UP_IPV6: u32 = 1 << 3;
-/// The session's packets are decided on by [`crate::flow_rules`], and `cost` is the first cell of the list that the kernel's
-/// program goes by; 0 = it leaves them to user space.
+/// [`crate::flow_rules`] classify the packets of this session. `cost` is then the first cell of the
+/// list that the kernel program evaluates; 0 = the kernel program passes these packets to user
+/// space.
 const UP_OVERFLOW: u32 = 1 << 4;
-/// Its packets are not counted one by one, and no rate holds: see `lean`.
+/// The packets are not counted one by one, and no rate applies: see `lean`.
 const UP_LEAN: u32 = 1 << 5;
-/// Six bits: see [`watched`].
+/// Position of 6 bits: see [`watched`].
 const UP_WATCH_SHIFT: u32 = 8;
-/// 15 bits: where packets must come from, as a place in the table of addresses ([`crate::access`]).
+/// Position of 15 bits: required source of the packets, as an index into the address table
+/// ([`crate::access`]).
 const UP_PEER_SHIFT: u32 = 16;
 const PEER: u32 = 0x7fff;
 
-/// No place: user space knows where packets may come from.
+/// No index: only user space knows the required source.
 pub(crate) const NO_PEER: u32 = 0;
-/// Every known address is right.
+/// Every known address is a valid source.
 pub(crate) const ANY_PEER: u32 = PEER;
 
-/// The bits that say how finely the owner wants to know of a count: each time it passes a multiple of 2^n octets, so
-/// that no packet costs more than a comparison, and no count has a limit beside it. 0 = never.
+/// Bits of the watch granularity: the control side is notified each time a count passes a multiple
+/// of 2^n octets. A packet costs one comparison, and no entry stores a limit. 0 = never.
 pub(crate) const WATCH: u32 = 0x3f;
 
-/// Whether a count that was `before` has passed what is watched.
+/// Returns true if a count of `before` octets passes a watched multiple with this packet.
 #[inline]
 pub(crate) fn watched(watch: u32, before: u64, octets: usize) -> bool {
     watch != 0 && (before ^ before.wrapping_add(octets as u64)) >> (watch & WATCH) != 0
 }
 
-/// How finely to watch so that of `counts` counts together no `octets` are added without a word; 0 octets are not
-/// watched.
+/// Returns the watch granularity for `counts` counters. Together they add fewer than `octets`
+/// octets without a notification. 0 octets disables watching.
 pub fn watch_for(octets: u64, counts: u64) -> u32 {
     match octets {
         0 => 0,
@@ -200,30 +203,30 @@ fn set_watch(flags: &AtomicU32, shift: u32, watch: u32) {
     flags.store(others | (watch & WATCH) << shift, Relaxed);
 }
 
-/// Marks as one whose session has rules in [`crate::flow_rules`], which begin at a cell.
+/// Marks an entry: its session has rules in [`crate::flow_rules`], and `list` is their first cell.
 fn set_rule_list(sequence: &SeqLock, flags: &AtomicU32, bit: u32, cost: &AtomicU64, list: u32) {
     sequence.open();
     flags.store(flags.load(Relaxed) | bit, Relaxed);
     cost.store(list.into(), Relaxed);
 }
 
-/// Ends that; it has a rate of its own again.
+/// Removes the mark and restores the rate of the entry.
 fn clear_rule_list(sequence: &SeqLock, flags: &AtomicU32, bit: u32, cost: &AtomicU64, mbr: Rate) {
     sequence.open();
     flags.store(flags.load(Relaxed) & !bit, Relaxed);
     cost.store(mbr.cost(), Relaxed);
 }
 
-/// The rate of a record; a marked one has none.
+/// Returns the rate of an entry. A marked entry has none.
 fn mbr(marked: bool, cost: &AtomicU64) -> Rate {
     if marked { Rate::UNLIMITED } else { Rate::from_cost(cost.load(Relaxed)) }
 }
 
-/// What another rule does not change.
+/// Flags that a new rule does not change.
 const UP_KEPT: u32 = UP_OVERFLOW | UP_LEAN | WATCH << UP_WATCH_SHIFT | PEER << UP_PEER_SHIFT;
 
 impl UplinkEntry {
-    /// Makes it a tunnel's, with nothing counted.
+    /// Assigns the entry to a tunnel and clears the counters.
     pub(crate) fn begin(&self, teid: Teid, rule: &UplinkRule) {
         self.sequence.open();
         self.flags.store(0, Relaxed);
@@ -247,23 +250,24 @@ impl UplinkEntry {
         }
     }
 
-    /// Marks it as one whose session has rules in [`crate::flow_rules`], which begin at this cell.
+    /// Marks the entry: its session has rules in [`crate::flow_rules`], and `list` is their first
+    /// cell.
     pub(crate) fn set_rule_list(&self, list: u32) {
         set_rule_list(&self.sequence, &self.flags, UP_OVERFLOW, &self.cost, list);
     }
 
-    /// Ends that; it has a rate of its own again.
+    /// Removes the mark and restores the rate of the entry.
     pub(crate) fn clear_rule_list(&self, mbr: Rate) {
         clear_rule_list(&self.sequence, &self.flags, UP_OVERFLOW, &self.cost, mbr);
     }
 
-    /// Where the rules begin.
+    /// Returns the first cell of the rule list.
     pub(crate) fn list(&self) -> Option<u32> {
         self.overflows().then(|| self.cost.load(Relaxed) as u32)
     }
 
-    /// Says how finely the owner wants to know of the octets. Not under the sequence word: it is one word, and right
-    /// with the rule of either side of a change.
+    /// Sets the watch granularity in octets. The sequence word does not protect it: it is one word,
+    /// and valid with the rule before and after a change.
     pub(crate) fn set_watch(&self, watch: u32) {
         set_watch(&self.flags, UP_WATCH_SHIFT, watch);
     }
@@ -273,13 +277,14 @@ impl UplinkEntry {
         self.flags.load(Relaxed) >> UP_WATCH_SHIFT & WATCH
     }
 
-    /// Says where packets must come from. One word, as [`UplinkEntry::set_watch`].
+    /// Sets the required source of the packets. One word without protection, like
+    /// [`UplinkEntry::set_watch`].
     pub(crate) fn set_peer(&self, place: u32) {
         let others = self.flags.load(Relaxed) & !(PEER << UP_PEER_SHIFT);
         self.flags.store(others | (place & PEER) << UP_PEER_SHIFT, Relaxed);
     }
 
-    /// Where packets must come from.
+    /// Returns the required source of the packets.
     #[inline]
     pub(crate) fn peer(&self) -> u32 {
         self.flags.load(Relaxed) >> UP_PEER_SHIFT & PEER
@@ -290,24 +295,24 @@ impl UplinkEntry {
         self.flags.load(Relaxed) & UP_OVERFLOW != 0
     }
 
-    /// Makes it nobody's.
+    /// Frees the entry.
     pub(crate) fn end(&self) {
         self.sequence.open();
         self.teid.store(0, Relaxed);
         self.flags.store(0, Relaxed);
     }
 
-    /// Has its packets wait for what is done with it until it is settled.
+    /// Begins a write section. Packets of the entry wait until [`UplinkEntry::end_write`].
     pub(crate) fn begin_write(&self) {
         self.sequence.open();
     }
 
-    /// Lets packets go by it again.
+    /// Ends the write section.
     pub(crate) fn end_write(&self) {
         self.sequence.settle();
     }
 
-    /// Begins to read it; `None` while it changes.
+    /// Begins a read section. Returns `None` while the entry changes.
     #[inline]
     pub(crate) fn begin_read(&self, locking: Locking) -> Option<SeqRead<'_>> {
         self.sequence.look(locking)
@@ -338,19 +343,18 @@ impl UplinkEntry {
     }
 }
 
-/// What holds for the packets that go to one UE; without what only reports need.
+/// Rule and counters of the packets to one UE, without the fields that only reports need.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct DownlinkEntry {
     sequence: SeqLock,
     flags: AtomicU32,
-    /// The tunnel's.
     teid: AtomicU32,
-    /// [`DATA`] and [`TUNNEL_ERROR`].
+    /// Bits [`DATA`] and [`TUNNEL_ERROR`].
     reported: AtomicU32,
-    /// The tunnel's address, its octets as on the wire; an IPv4 one takes the first four.
+    /// Address of the tunnel in network byte order. An IPv4 address uses the first four octets.
     address: [AtomicU64; 2],
-    /// [`Rate`], or the list that it leads to.
+    /// [`Rate`], or the first cell of the rule list ([`DOWN_OVERFLOW`]).
     cost: AtomicU64,
     pub(crate) state: EntryCounters,
 }
@@ -370,17 +374,17 @@ pub(crate) const DOWN_RQI: u32 = 1 << 3;
 pub(crate) const DOWN_QFI: u32 = 1 << 4;
 pub(crate) const DOWN_IPV4: u32 = 1 << 5;
 pub(crate) const DOWN_IPV6: u32 = 1 << 6;
-/// As [`UP_OVERFLOW`].
+/// Downlink counterpart of [`UP_OVERFLOW`].
 const DOWN_OVERFLOW: u32 = 1 << 7;
 pub(crate) const QFI_SHIFT: u32 = 8;
-/// As [`UP_LEAN`].
+/// Downlink counterpart of [`UP_LEAN`].
 const DOWN_LEAN: u32 = 1 << 15;
 const GENERATION_SHIFT: u32 = 16;
-/// As [`UP_WATCH_SHIFT`].
+/// Downlink counterpart of [`UP_WATCH_SHIFT`].
 const DOWN_WATCH_SHIFT: u32 = 24;
 
 impl DownlinkEntry {
-    /// Makes it a UE's, with nothing counted. The generation is that of the index.
+    /// Assigns the entry to a UE and clears the counters. `generation` is that of the index.
     pub(crate) fn begin(&self, generation: u8, rule: &DownlinkRule) {
         self.sequence.open();
         self.flags.store(u32::from(generation) << GENERATION_SHIFT, Relaxed);
@@ -417,22 +421,23 @@ impl DownlinkEntry {
         }
     }
 
-    /// Marks it as one whose session has rules in [`crate::flow_rules`], which begin at this cell.
+    /// Marks the entry: its session has rules in [`crate::flow_rules`], and `list` is their first
+    /// cell.
     pub(crate) fn set_rule_list(&self, list: u32) {
         set_rule_list(&self.sequence, &self.flags, DOWN_OVERFLOW, &self.cost, list);
     }
 
-    /// Ends that; it has a rate of its own again.
+    /// Removes the mark and restores the rate of the entry.
     pub(crate) fn clear_rule_list(&self, mbr: Rate) {
         clear_rule_list(&self.sequence, &self.flags, DOWN_OVERFLOW, &self.cost, mbr);
     }
 
-    /// Where the rules begin.
+    /// Returns the first cell of the rule list.
     pub(crate) fn list(&self) -> Option<u32> {
         self.overflows().then(|| self.cost.load(Relaxed) as u32)
     }
 
-    /// As [`UplinkEntry::set_watch`].
+    /// Sets the watch granularity; see [`UplinkEntry::set_watch`].
     pub(crate) fn set_watch(&self, watch: u32) {
         set_watch(&self.flags, DOWN_WATCH_SHIFT, watch);
     }
@@ -447,29 +452,29 @@ impl DownlinkEntry {
         self.flags.load(Relaxed) & DOWN_OVERFLOW != 0
     }
 
-    /// Makes it nobody's.
+    /// Frees the entry.
     pub(crate) fn end(&self) {
         self.sequence.open();
         self.flags.store(0, Relaxed);
     }
 
-    /// Has its packets wait for what is done with it until it is settled.
+    /// Begins a write section. Packets of the entry wait until [`DownlinkEntry::settle`].
     pub(crate) fn open(&self) {
         self.sequence.open();
     }
 
-    /// Lets packets go by it again.
+    /// Ends the write section.
     pub(crate) fn settle(&self) {
         self.sequence.settle();
     }
 
-    /// Begins to read it; `None` while it changes.
+    /// Begins a read section. Returns `None` while the entry changes.
     #[inline]
     pub(crate) fn look(&self, locking: Locking) -> Option<SeqRead<'_>> {
         self.sequence.look(locking)
     }
 
-    /// Where its packets go, and how they are marked.
+    /// Returns the tunnel of the packets and their marks.
     #[inline(always)]
     pub(crate) fn toward(&self) -> Option<TunnelTarget> {
         let flags = self.flags.load(Relaxed);
@@ -484,17 +489,18 @@ impl DownlinkEntry {
         (flags & (DOWN_IPV4 | DOWN_IPV6) != 0).then_some(toward)
     }
 
-    /// Where its packets go.
+    /// Returns the tunnel of the packets.
     pub(crate) fn tunnel(&self) -> Option<Tunnel> {
         self.rule(0, 0).tunnel
     }
 
-    /// Of its index.
+    /// Returns the generation of the index of this entry.
     pub(crate) fn generation(&self) -> u8 {
         (self.flags.load(Relaxed) >> GENERATION_SHIFT) as u8
     }
 
-    /// The rule of the record; `session` and `pdr` are kept elsewhere.
+    /// Returns the rule of the entry. The caller supplies `session` and `pdr`, which the entry does
+    /// not store.
     #[inline]
     pub(crate) fn rule(&self, session: u64, pdr: u16) -> DownlinkRule {
         let flags = self.flags.load(Relaxed);
@@ -529,7 +535,7 @@ impl DownlinkEntry {
         self.state.policer.allow(mbr, octets, now)
     }
 
-    /// Marks `what` as reported; `false` if it was already.
+    /// Marks `what` as reported. Returns false if it was marked already.
     pub(crate) fn report_once(&self, what: u32) -> bool {
         self.reported.fetch_or(what, Relaxed) & what == 0
     }
@@ -539,21 +545,21 @@ impl DownlinkEntry {
     }
 }
 
-// SAFETY: atomics alone, 64 octets without padding (below), and all bits are valid
+// SAFETY: atomics only, 64 octets without padding (asserted below), and all bit patterns are valid.
 unsafe impl Plain for UplinkEntry {}
-// SAFETY: as above
+// SAFETY: as for `UplinkEntry`.
 unsafe impl Plain for DownlinkEntry {}
 
 const _: () = assert!(size_of::<UplinkEntry>() == 64 && size_of::<DownlinkEntry>() == 64);
 const _: () = assert!(std::mem::offset_of!(UplinkEntry, state) == 40);
 const _: () = assert!(std::mem::offset_of!(DownlinkEntry, state) == 40);
 
-/// The octets of an IPv4 address as they lie in a packet.
+/// Returns an IPv4 address in network byte order.
 pub(crate) fn wire(address: Ipv4Addr) -> u32 {
     u32::from_ne_bytes(address.octets())
 }
 
-/// The octets of an address as they lie in a packet.
+/// Returns an IPv6 address as two words in network byte order.
 fn words(address: Ipv6Addr) -> [u64; 2] {
     let bits = address.to_bits();
     [((bits >> 64) as u64).to_be(), (bits as u64).to_be()]
@@ -568,7 +574,7 @@ trait Ipv6Prefix64 {
 }
 
 impl Ipv6Prefix64 for Ipv4Addr {
-    /// An IPv4 address as the first four octets of sixteen.
+    /// Maps an IPv4 address to the first four of sixteen octets.
     fn to_ipv6_leading(self) -> Ipv6Addr {
         Ipv6Addr::from_bits(u128::from(self.to_bits()) << 96)
     }

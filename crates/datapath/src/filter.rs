@@ -1,5 +1,7 @@
-//! Filters on users' packets (TS 29.244 8.2.5), as compiled by the owner of the rules: addresses and ports are those of
-//! the *remote* host and of the *local* UE, so one filter serves both directions.
+//! Filters on user packets (TS 29.244 8.2.5), in compiled form.
+//!
+//! Addresses and ports are those of the *remote* host and of the *local* UE, so one filter serves
+//! both directions.
 
 use crate::inner::Inner;
 use serde::{Deserialize, Serialize};
@@ -9,14 +11,14 @@ use std::ops::RangeInclusive;
 /// A network: the first bits of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Network {
-    /// An address in it.
+    /// Any address of the network.
     pub address: IpAddr,
-    /// How many bits count.
+    /// Prefix length in bits.
     pub length: u8,
 }
 
 impl Network {
-    /// Whether an address lies in it.
+    /// Returns true if the address lies in the network.
     #[inline]
     pub fn contains(&self, address: IpAddr) -> bool {
         let (differ, length) = match (self.address, address) {
@@ -28,24 +30,24 @@ impl Network {
     }
 }
 
-/// Which packets; what is `None` or empty matches any.
+/// Conditions on a packet. A field that is `None` or empty matches any packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filter {
     /// Protocol above IP.
     pub protocol: Option<u8>,
-    /// The host in the data network.
+    /// Network of the host in the data network.
     pub remote: Option<Network>,
-    /// Its ports, any of these.
+    /// Allowed ports of the remote host.
     pub remote_ports: Vec<RangeInclusive<u16>>,
-    /// The UE.
+    /// Network of the UE.
     pub local: Option<Network>,
-    /// Its ports, any of these.
+    /// Allowed ports of the UE.
     pub local_ports: Vec<RangeInclusive<u16>>,
     /// Type of service or traffic class: value and mask.
     pub traffic_class: Option<(u8, u8)>,
     /// Security Parameter Index of ESP.
     pub spi: Option<u32>,
-    /// IPv6 flow label.
+    /// IPv6 flow label, 20 bits.
     pub flow_label: Option<u32>,
 }
 
@@ -54,10 +56,10 @@ const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const ESP: u8 = 50;
 const DESTINATION: u8 = 60;
-/// Extension headers that are passed over to find the ports.
+/// Maximum number of extension headers that are skipped to find the ports.
 const EXTENSIONS: usize = 6;
 
-/// What filters look at.
+/// Packet fields that filters compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flow {
     protocol: u8,
@@ -65,7 +67,7 @@ pub(crate) struct Flow {
     destination: IpAddr,
     traffic_class: u8,
     flow_label: Option<u32>,
-    /// The first four octets above IP; `None` in all fragments but the first.
+    /// First four octets above IP. `None` in all fragments but the first.
     start: Option<[u8; 4]>,
 }
 
@@ -107,7 +109,7 @@ impl Flow {
     }
 }
 
-/// The protocol behind the extension headers of an IPv6 packet, and its first octets.
+/// Returns the protocol after the extension headers of an IPv6 packet, and its first four octets.
 fn above_ipv6(packet: &[u8]) -> (u8, Option<[u8; 4]>) {
     let (mut protocol, mut rest) = (packet[6], packet.get(40..).unwrap_or_default());
     for _ in 0..EXTENSIONS {
@@ -128,7 +130,7 @@ fn any_of(ports: &[RangeInclusive<u16>], port: Option<u16>) -> bool {
 }
 
 impl Filter {
-    /// Whether it lets a packet pass that goes to the data network (`uplink`) or to the UE.
+    /// Returns true if the filter matches a packet to the data network (`uplink`) or to the UE.
     pub(crate) fn matches(&self, flow: &Flow, uplink: bool) -> bool {
         let ports = flow.ports();
         let (source, destination) = (ports.map(|(source, _)| source), ports.map(|(_, destination)| destination));
@@ -217,7 +219,7 @@ mod tests {
         let mut packet = vec![0x61, 0x2a, 0xbc, 0xde, 0, 24, 0, 64];
         packet.extend([0x20; 16]);
         packet.extend([0x30; 16]);
-        // hop-by-hop, then a first fragment
+        // A hop-by-hop header, then a first fragment.
         packet.extend([44, 0, 0, 0, 0, 0, 0, 0, 17, 0, 0, 1, 0, 0, 0, 9]);
         packet.extend([0x0f, 0xa0, 0, 53, 0, 8, 0, 0]);
         let filter = Filter {
@@ -233,7 +235,7 @@ mod tests {
         packet[6] = ESP;
         let esp = Filter { spi: Some(0x2c00_0000), ..Filter::default() };
         assert!(esp.matches(&flow(&packet), true));
-        // headers that lead nowhere
+        // Extension headers that exceed the packet.
         packet[6] = HOP_BY_HOP;
         packet[41] = 200;
         assert_eq!(flow(&packet).start, None);

@@ -1,9 +1,11 @@
-//! Routes of single UEs to the TUN device: what brings a UE's packets to this user plane where several of one machine have
-//! its pool, and what a routing daemon tells the routers where they are on several machines.
+//! Host routes of single UEs to the TUN device.
 //!
-//! A route gets a lower metric than the one that there is for the UE: of two user planes that have its session, as when it
-//! moves from one to the other, the later one gets its packets, and the earlier one again if the later one lets it go. All
-//! of them go with the device.
+//! They steer a UE's packets to this user plane where several user planes on one machine share the
+//! pool. On several machines a routing daemon announces them to the routers.
+//!
+//! A new route gets a lower metric than the existing route of the UE. While two user planes have
+//! its session, as during a relocation, the later one gets the packets. If the later one removes
+//! its route, the earlier one gets them again. All routes disappear with the device.
 
 use crate::sys::netlink::{self, Netlink};
 use std::io;
@@ -12,10 +14,10 @@ use std::sync::{Mutex, PoisonError};
 use tracing::warn;
 use vireo_types::SessionAddress;
 
-/// The metric of a UE's first route; each of another user plane has one less.
+/// Metric of the first route of a UE. The route of each further user plane has one less.
 const METRIC: u32 = 1 << 31;
 
-/// The routes that this user plane has in the kernel.
+/// Host routes of this user plane in the kernel.
 #[derive(Debug)]
 pub(crate) struct HostRoutes {
     kernel: Mutex<Netlink>,
@@ -24,12 +26,12 @@ pub(crate) struct HostRoutes {
 }
 
 impl HostRoutes {
-    /// To the device of this name, for packets of at most `mtu` octets.
+    /// Creates the set of routes to the device, for packets of at most `mtu` octets.
     pub(crate) fn new(device: &str, mtu: u32) -> io::Result<Self> {
         Ok(HostRoutes { kernel: Mutex::new(Netlink::open()?), index: netlink::index_of(device)?, mtu })
     }
 
-    /// Brings a UE's packets here from now on, or not any more.
+    /// Adds the routes of a UE if `here` is true, otherwise removes them.
     pub(crate) fn set(&self, ue: SessionAddress, here: bool) {
         let v4 = ue.ipv4.map(|v4| (IpAddr::V4(v4), 32));
         let v6 = ue.ipv6_prefix.map(|v6| (IpAddr::V6(v6), 64));

@@ -1,5 +1,7 @@
-//! From a UE's address to its downlink record: arrays over the pools, whose addresses are ours to choose (DESIGN
-//! decision 8), and a hash for what lies outside them. The kernel's program reads the same arrays.
+//! Index from a UE's address to its downlink entry.
+//!
+//! Arrays cover the pools, whose addresses this core assigns (DESIGN decision 8). A hash covers all
+//! other addresses. The kernel program reads the same arrays.
 
 use crate::Pool;
 use crate::sys::shared::Shared;
@@ -7,25 +9,26 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-/// An IPv4 address, or the upper 64 bits of an IPv6 one.
+/// An IPv4 address, or the upper 64 bits of an IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AddressKey {
     V4(u32),
     V6(u64),
 }
 
-/// A pool's part of the arrays.
+/// Part of the arrays that one pool occupies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
-    /// The first address.
+    /// First address of the pool.
     pub(crate) base: AddressKey,
-    /// The bits that the pool's addresses share.
+    /// Mask of the bits that all addresses of the pool share.
     pub(crate) mask: u64,
-    /// How many addresses are in the array: fewer than the pool has if it is larger than what was allowed.
+    /// Number of addresses in the array. Smaller than the pool if the pool exceeds the allowed
+    /// maximum.
     pub(crate) size: u64,
-    /// The entry of the first address.
+    /// Array position of the first address.
     pub(crate) start: usize,
-    /// Of the pool, for what is on the way to it.
+    /// Link MTU of the pool, for packets to its UEs.
     pub(crate) mtu: u16,
 }
 
@@ -41,7 +44,7 @@ impl Range {
     }
 }
 
-/// How the pools lie in the arrays, of each pool at most `largest` addresses.
+/// Returns the array ranges of the pools, with at most `largest` addresses of each pool.
 pub(crate) fn ranges(pools: &[Pool], largest: u64) -> Vec<Range> {
     let mut start = 0;
     let mut ranges = vec![];
@@ -63,12 +66,12 @@ pub(crate) fn ranges(pools: &[Pool], largest: u64) -> Vec<Range> {
     ranges
 }
 
-/// How many entries the arrays of these ranges have in all.
+/// Returns the number of array elements of all ranges.
 pub(crate) fn entries(ranges: &[Range]) -> usize {
     ranges.iter().map(|range| range.size as usize).sum()
 }
 
-/// The addresses in use that lie in arrays, each with a number that is not 0.
+/// Addresses in use that lie in arrays. Each has a number other than 0.
 #[derive(Debug)]
 pub(crate) struct Addresses {
     ranges: Box<[Range]>,
@@ -76,36 +79,36 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// None in use; `entries` has room for [`entries`].
+    /// Creates an empty index. `entries` has room for [`entries`] elements.
     pub(crate) fn new(ranges: Vec<Range>, entries: Shared<AtomicU32>) -> Self {
         Addresses { ranges: ranges.into(), entries }
     }
 
-    /// Where the number of an address is, if that is in an array.
+    /// Returns the array element of an address, if the address lies in an array.
     #[inline]
     pub(crate) fn entry(&self, key: AddressKey) -> Option<&AtomicU32> {
         self.entries.get(self.ranges.iter().find_map(|range| range.entry(key))?)
     }
 
-    /// The number of an address in an array.
+    /// Returns the number of an address in an array.
     #[inline]
     pub(crate) fn get(&self, key: AddressKey) -> Option<u32> {
         number(self.entry(key)?)
     }
 }
 
-/// The number in an entry.
+/// Returns the number in an array element.
 #[inline]
 pub(crate) fn number(entry: &AtomicU32) -> Option<u32> {
     Some(entry.load(Acquire)).filter(|value| *value != 0)
 }
 
-/// The addresses in use that lie in no array.
+/// Addresses in use that lie in no array.
 #[derive(Debug, Default)]
 pub(crate) struct HashedAddresses(HashMap<AddressKey, u32>);
 
 impl HashedAddresses {
-    /// The number of an address, wherever it is.
+    /// Returns the number of an address in the arrays or in the hash.
     #[inline]
     pub(crate) fn get(&self, arrays: &Addresses, key: AddressKey) -> Option<u32> {
         match arrays.entry(key) {
@@ -162,7 +165,7 @@ mod tests {
         others.remove(&arrays, AddressKey::V4(outside[0].to_bits()));
         assert_eq!((others.get(&arrays, AddressKey::V4(inside[0].to_bits())), others.0.len()), (None, 1));
 
-        // a /32 has 2^32 prefixes: the first 2^24 are in arrays, the others in the hash
+        // A /32 has 2^32 prefixes: the first 2^24 are in arrays, the others in the hash.
         for key in [0x2001_0db8_0000_0000, 0x2001_0db8_00ff_ffff, 0x2001_0db8_0100_0000, 0x2001_0db8_ffff_ffff] {
             others.set(&arrays, AddressKey::V6(key), 7);
             assert_eq!(others.get(&arrays, AddressKey::V6(key)), Some(7));

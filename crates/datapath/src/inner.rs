@@ -1,9 +1,9 @@
-//! The users' packets, as far as a UPF reads them: version, lengths and addresses.
+//! User packets, as far as a UPF reads them: version, lengths and addresses.
 
 use crate::index::AddressKey;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A sound IPv4 or IPv6 packet, without what may follow it.
+/// A valid IPv4 or IPv6 packet without trailing octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inner<'a> {
     V4 { source: u32, destination: u32, packet: &'a [u8] },
@@ -11,7 +11,7 @@ pub(crate) enum Inner<'a> {
 }
 
 impl<'a> Inner<'a> {
-    /// The packet, without what follows it.
+    /// Returns the packet without trailing octets.
     #[inline]
     pub(crate) fn packet(&self) -> &'a [u8] {
         match *self {
@@ -19,7 +19,6 @@ impl<'a> Inner<'a> {
         }
     }
 
-    /// Where it comes from.
     pub(crate) fn source(&self) -> IpAddr {
         match *self {
             Inner::V4 { source, .. } => Ipv4Addr::from_bits(source).into(),
@@ -27,7 +26,6 @@ impl<'a> Inner<'a> {
         }
     }
 
-    /// Where it goes.
     pub(crate) fn destination(&self) -> IpAddr {
         match *self {
             Inner::V4 { destination, .. } => Ipv4Addr::from_bits(destination).into(),
@@ -35,7 +33,7 @@ impl<'a> Inner<'a> {
         }
     }
 
-    /// Checks the header; `None` if the packet cannot be what its version says.
+    /// Checks the header. Returns `None` if the packet is not valid for its IP version.
     #[inline]
     pub(crate) fn read(data: &'a [u8]) -> Option<Self> {
         match data.first()? >> 4 {
@@ -51,7 +49,8 @@ impl<'a> Inner<'a> {
             }
             6 => {
                 let header: &[u8; 40] = data.first_chunk()?;
-                // a jumbogram (payload length 0) does not fit a tunnel: it reads as a packet without payload
+                // A jumbogram (payload length 0) does not fit a tunnel: it reads as a packet
+                // without payload.
                 let packet = data.get(..40 + usize::from(u16::from_be_bytes([header[4], header[5]])))?;
                 Some(Inner::V6 { source: u128_at(header, 8), destination: u128_at(header, 24), packet })
             }
@@ -60,7 +59,7 @@ impl<'a> Inner<'a> {
     }
 }
 
-/// What a packet's destination is found by, as far as it can be told without checking the packet.
+/// Returns the lookup key of a packet's destination without checking the packet.
 #[inline]
 pub(crate) fn destination(packet: &[u8]) -> Option<AddressKey> {
     match packet.first()? >> 4 {

@@ -1,16 +1,22 @@
-//! The user plane: what happens to a packet between N3 and N6.
+//! User plane: packet processing between N3 and N6.
 //!
-//! [`Tables`] holds every rule and has one owner; deciding on what is usual needs no lock (`fast`), so any number of
-//! workers do it at once, while the owner changes rules. The decision (`verdict`), the answers a UPF gives by itself, buffering and counting are the
-//! same for every driver: [`Memory`] runs them on lists of packets, [`Sockets`] on UDP sockets and a TUN device,
-//! with or without a program in the kernel (`xdp`) that does what is usual on the same records, or workers that do it
-//! on whole Ethernet frames (`frames`: AF_PACKET, AF_XDP).
+//! [`Tables`] holds every rule and has one writer, the *control side*: the code that owns the
+//! sessions (the PFCP part of the UPF). The fast path (`fast`) classifies packets without a lock.
+//! Any number of workers run it while the control side changes rules.
 //!
-//! A session that needs more than a record for each direction (filters, relaying, quotas, routes behind the UE) has rules
-//! in `overflow`, and its records are marked (`UP_OVERFLOW`, `DOWN_OVERFLOW`) and lead to the lists of these rules that
-//! the program in the kernel goes by.
+//! All drivers share the classification (`verdict`), the answers of the UPF, buffering and
+//! counting:
+//! - [`Memory`] runs them on lists of packets.
+//! - [`Sockets`] runs them on UDP sockets and a TUN device.
+//! - `xdp` adds a kernel program to [`Sockets`], which runs the fast path on the same entries.
+//! - `frames` adds workers to [`Sockets`], which run the fast path on Ethernet frames (AF_PACKET,
+//!   AF_XDP).
 //!
-//! It knows nothing of PFCP, sessions beyond a number, or configuration files.
+//! A session that needs more than one entry for each direction has rules in `flow_rules`: filters,
+//! relaying, quotas, routes behind the UE. Its entries are marked (`UP_OVERFLOW`, `DOWN_OVERFLOW`)
+//! and point to the lists of these rules, which the kernel program evaluates.
+//!
+//! The crate does not know PFCP or configuration files, and it knows sessions only as numbers.
 
 mod access;
 #[cfg(test)]

@@ -1,5 +1,7 @@
-//! The user plane without a network: packets in, packets out. For tests and for the simulator. Packets go the way that
-//! they go in a driver: first without the lock of the tables, unless these say otherwise ([`crate::Locking::Coarse`]).
+//! User plane without a network, for tests and the simulator: packets in, packets out.
+//!
+//! Packets take the same path as in a driver: first without the lock of the tables, unless the
+//! tables use [`crate::Locking::Coarse`].
 
 use crate::counters::Stats;
 use crate::fast::{Batch, Classifier, Locking, ReadSection, finish};
@@ -9,20 +11,19 @@ use crate::verdict::Event;
 use std::net::{IpAddr, SocketAddr};
 use vireo_types::Instant;
 
-/// Tables with lists for interfaces.
+/// Tables with packet lists in place of interfaces.
 #[derive(Debug)]
 pub struct Memory {
-    /// The rules.
     pub tables: Tables,
-    /// What was counted.
+    /// Counters of all packets.
     pub stats: Stats,
-    /// Sent to the data network.
+    /// Packets sent to the data network.
     pub n6: Vec<Vec<u8>>,
-    /// Sent to the RAN.
+    /// Datagrams sent to the RAN, with their destination.
     pub n3: Vec<(SocketAddr, Vec<u8>)>,
-    /// Told to the owner of the sessions.
+    /// Notifications for the control side.
     pub events: Vec<Event>,
-    /// Our address on N3.
+    /// Own address on N3.
     pub local: IpAddr,
 }
 
@@ -44,13 +45,13 @@ impl SlowPath for CaptureIo<'_> {
 }
 
 impl Memory {
-    /// A user plane of these tables, at this address.
+    /// Creates a user plane with these tables at the address `local`.
     pub fn new(mut tables: Tables, local: IpAddr) -> Self {
         tables.settle();
         Memory { tables, stats: Stats::default(), n6: vec![], n3: vec![], events: vec![], local }
     }
 
-    /// Changes the tables; what the change lets go is sent on N3.
+    /// Changes the tables. Sends the packets that the change releases on N3.
     pub fn change<R>(&mut self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
         let mut released = Released::default();
         let result = change(&mut self.tables, &mut released);
@@ -67,14 +68,14 @@ impl Memory {
         result
     }
 
-    /// A datagram comes from N3.
+    /// Processes a datagram from N3.
     pub fn receive_n3(&mut self, from: SocketAddr, datagram: &[u8], now: Instant) {
         let Memory { tables, stats, n6, n3, events, local } = self;
         let lists = CaptureIo { n3, events };
         decide(tables, &mut Uplink { from, local: *local, datagram, now, stats, n6, lists });
     }
 
-    /// A packet comes from N6.
+    /// Processes a packet from N6.
     pub fn receive_n6(&mut self, packet: &[u8], now: Instant) {
         let mut buffer = vec![0; HEADROOM];
         buffer.extend(packet);
@@ -83,7 +84,7 @@ impl Memory {
     }
 }
 
-/// As [`crate::fast::Reader`] does, where nobody changes anything meanwhile.
+/// Does the same as [`crate::fast::Reader`] without a concurrent writer.
 fn decide(tables: &Tables, batch: &mut impl Batch) {
     let (mut done, mut owed) = (0, None);
     if tables.arrays().locking != Locking::Coarse {
@@ -94,7 +95,7 @@ fn decide(tables: &Tables, batch: &mut impl Batch) {
     finish(tables, batch, done, owed);
 }
 
-/// A datagram from N3.
+/// Batch of one datagram from N3.
 struct Uplink<'a> {
     from: SocketAddr,
     local: IpAddr,
@@ -128,7 +129,7 @@ impl Batch for Uplink<'_> {
     }
 }
 
-/// A packet from N6.
+/// Batch of one packet from N6.
 struct Downlink<'a> {
     buffer: Vec<u8>,
     now: Instant,

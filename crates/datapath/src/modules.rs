@@ -1,6 +1,9 @@
-//! Modules: parts of one user plane, each with interfaces, an N3 address, TEIDs and processors of its own (several
-//! functions of a network card, say), over the same tables. A packet is handled by the module whose interface it comes
-//! to, whosever session it is of.
+//! Modules of the user plane.
+//!
+//! A module is a part of one user plane with its own interfaces, N3 address, TEID range and
+//! processors, for example one function of a network card. All modules share the tables. The module
+//! of the receiving interface handles a packet, regardless of the module that assigned the
+//! session's TEID.
 
 use crate::os_setup::StartError;
 use std::fs;
@@ -8,28 +11,33 @@ use std::net::IpAddr;
 use std::path::Path;
 use tracing::{info, warn};
 
-/// A module.
+/// Configuration of one module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// Its address on N3: that of the F-TEIDs that are chosen for it, and the source of its tunnels.
+    /// N3 address: in the F-TEIDs assigned for the module, and the source of its tunnels.
     pub n3: IpAddr,
-    /// Its Ethernet interfaces, of N3 and N6.
+    /// Ethernet interfaces on N3 and N6.
     pub interfaces: Vec<String>,
-    /// Where its uplink packets go, at most one of each family, as [`crate::XdpConfig::next_hops`].
+    /// Next hops of the uplink packets, at most one of each family, as
+    /// [`crate::XdpConfig::next_hops`].
     pub next_hops: Vec<IpAddr>,
-    /// The processors of its workers, one worker for each; empty = one worker, anywhere.
+    /// Processors of the workers, one worker for each. Empty = one worker on any processor.
     pub cores: Vec<usize>,
 }
 
 impl Module {
-    /// Workers of a driver of frames.
+    /// Returns the number of workers of a frame driver.
     pub(crate) fn workers(&self) -> usize {
         self.cores.len().max(1)
     }
 }
 
-/// Whether the modules can be had: their addresses are among those of N3, no interface is in two, and their processors
-/// are there.
+/// Checks the modules: their addresses are N3 addresses, no interface is in two modules, and their
+/// processors exist.
+///
+/// # Errors
+///
+/// Returns an error if one of these conditions does not hold.
 pub(crate) fn check(modules: &[Module], n3: &[IpAddr]) -> Result<(), StartError> {
     for (number, module) in modules.iter().enumerate() {
         if !n3.contains(&module.n3) {
@@ -48,8 +56,8 @@ pub(crate) fn check(modules: &[Module], n3: &[IpAddr]) -> Result<(), StartError>
     Ok(())
 }
 
-/// Moves the interrupts of the modules' interfaces to their processors: where packets are handled in the network driver,
-/// it is there.
+/// Moves the interrupts of the modules' interfaces to the processors of the modules. XDP programs
+/// run on the processor of the interrupt.
 pub(crate) fn move_interrupts(modules: &[Module]) {
     for module in modules.iter().filter(|module| !module.cores.is_empty()) {
         for name in &module.interfaces {
@@ -64,7 +72,8 @@ pub(crate) fn move_interrupts(modules: &[Module]) {
     }
 }
 
-/// Moves the interrupts of an interface, in turn; gives how many.
+/// Moves the interrupts of an interface to the processors in turn. Returns the number of moved
+/// interrupts.
 fn moved(net: &Path, irqs: &Path, name: &str, cores: &[usize]) -> usize {
     let Ok(entries) = fs::read_dir(net.join(name).join("device/msi_irqs")) else { return 0 };
     let mut numbers: Vec<u32> = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();

@@ -1,16 +1,17 @@
-//! The router that an IPv6 UE sees at the other end of its session (TS 23.501 5.8.2.2.3, RFC 4861): it answers Router
-//! Solicitations with the session's prefix and Neighbor Solicitations for itself. Nothing else of Neighbor Discovery
-//! has a meaning on a link with two ends.
+//! IPv6 router at the far end of a session (TS 23.501 5.8.2.2.3, RFC 4861).
+//!
+//! It answers Router Solicitations with the session's prefix, and Neighbor Solicitations for
+//! itself. The rest of Neighbor Discovery has no meaning on a link with two ends.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The router's own link-local address.
+/// Link-local address of the router.
 pub(crate) const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xffff);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// DNS servers that a router advertisement tells at the most.
+/// Maximum number of DNS servers in a router advertisement.
 const DNS_SERVERS: usize = 4;
-/// The longest message that is written here.
+/// Longest message that this Rust module writes, in octets.
 pub(crate) const LONGEST: usize = 40 + 16 + 32 + 8 + 8 + 16 * DNS_SERVERS;
 
 const ICMPV6: u8 = 58;
@@ -19,22 +20,27 @@ const ROUTER_ADVERTISEMENT: u8 = 134;
 const NEIGHBOR_SOLICITATION: u8 = 135;
 const NEIGHBOR_ADVERTISEMENT: u8 = 136;
 
-/// What a UE asks of its router, and where the answer goes.
+/// Solicitation of a UE, with the address of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Solicitation {
-    /// Router Solicitation.
-    Router { reply_to: Ipv6Addr },
-    /// Neighbor Solicitation for [`ROUTER`]; `solicited` unless the asker has no address yet.
-    Neighbor { reply_to: Ipv6Addr, solicited: bool },
+    Router {
+        reply_to: Ipv6Addr,
+    },
+    /// Neighbor Solicitation for [`ROUTER`]. `solicited` is false if the sender has no address yet.
+    Neighbor {
+        reply_to: Ipv6Addr,
+        solicited: bool,
+    },
 }
 
-/// Whether an address is one that only this link knows: none yet, link-local, or multicast on the link.
+/// Returns true for an address of link scope: unspecified, link-local, or link-local multicast.
 #[inline]
 pub(crate) fn is_link_scope(address: u128) -> bool {
     address == 0 || address >> 118 == 0xfe80 >> 6 || address >> 112 == 0xff02
 }
 
-/// Reads a solicitation; `None` for any other packet and for what RFC 4861 6.1.1 and 7.1.1 tell to discard.
+/// Parses a solicitation. Returns `None` for any other packet, and for packets that RFC 4861 6.1.1
+/// and 7.1.1 discard.
 pub(crate) fn solicitation(packet: &[u8]) -> Option<Solicitation> {
     let (header, message) = packet.split_first_chunk::<40>()?;
     let (next_header, hop_limit) = (header[6], header[7]);
@@ -58,7 +64,7 @@ pub(crate) fn solicitation(packet: &[u8]) -> Option<Solicitation> {
     }
 }
 
-/// What a router advertisement tells apart from the prefix.
+/// Content of a router advertisement apart from the prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) mtu: u16,
@@ -75,11 +81,11 @@ impl Link {
     }
 }
 
-/// Writes an advertisement of the session's prefix to `destination` (`None` = all nodes) into the start of `out`,
-/// which has [`LONGEST`] octets or more, and gives its length.
+/// Writes an advertisement of the session's prefix to `destination` (`None` = all nodes) into the
+/// start of `out`. Returns its length. `out` must have at least [`LONGEST`] octets.
 ///
-/// The prefix is for autoconfiguration and not on the link, and its lifetimes are infinite: the session's end is what
-/// ends it (TS 29.061 11.2.1.3.2).
+/// The prefix is for autoconfiguration and not on the link. Its lifetimes are infinite: it is valid
+/// until the session ends (TS 29.061 11.2.1.3.2).
 pub(crate) fn router_advertisement(
     out: &mut [u8],
     destination: Option<Ipv6Addr>,
@@ -87,15 +93,16 @@ pub(crate) fn router_advertisement(
     link: &Link,
 ) -> usize {
     let mut w = Writer { out, at: 40 };
-    // current hop limit 64, no flags, the longest router lifetime, reachable and retransmission times unspecified
+    // Current hop limit 64, no flags, the longest router lifetime, reachable and retransmission
+    // times unspecified.
     w.put(&[ROUTER_ADVERTISEMENT, 0, 0, 0, 64, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0]);
-    // Prefix Information: /64, A without L, infinite lifetimes
+    // Prefix Information: /64, A without L, infinite lifetimes.
     w.put(&[3, 4, 64, 0x40, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
     w.put(&prefix.octets());
     let [high, low] = link.mtu.to_be_bytes();
     w.put(&[5, 1, 0, 0, 0, 0, high, low]);
     if !link.dns.is_empty() {
-        // Recursive DNS Server (RFC 8106 5.1), infinite lifetime
+        // Recursive DNS Server (RFC 8106 5.1), infinite lifetime.
         w.put(&[25, 1 + 2 * link.dns.len() as u8, 0, 0, 0xff, 0xff, 0xff, 0xff]);
         for server in &link.dns {
             w.put(&server.octets());
@@ -104,7 +111,7 @@ pub(crate) fn router_advertisement(
     w.finish(destination.unwrap_or(ALL_NODES))
 }
 
-/// Writes the answer to a Neighbor Solicitation: this address is here, and it is a router.
+/// Writes the answer to a Neighbor Solicitation for [`ROUTER`], with the router flag.
 pub(crate) fn neighbor_advertisement(out: &mut [u8], destination: Ipv6Addr, solicited: bool) -> usize {
     let mut w = Writer { out, at: 40 };
     let flags = 0x80 | if solicited { 0x40 } else { 0 } | 0x20;
@@ -124,7 +131,7 @@ impl Writer<'_> {
         self.at += octets.len();
     }
 
-    /// Puts the IPv6 header before the message and the checksum into it.
+    /// Writes the IPv6 header and the checksum. Returns the length of the packet.
     fn finish(self, destination: Ipv6Addr) -> usize {
         let (header, message) = self.out[..self.at].split_at_mut(40);
         header[..8].copy_from_slice(&[0x60, 0, 0, 0, 0, message.len() as u8, ICMPV6, 255]);
@@ -136,7 +143,8 @@ impl Writer<'_> {
     }
 }
 
-/// The ICMPv6 checksum over a message whose own field is 0; 0 over a message whose field is right (RFC 4443 2.3).
+/// Returns the ICMPv6 checksum over a message whose checksum field is 0. Over a message with a
+/// valid checksum the result is 0 (RFC 4443 2.3).
 fn checksum(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> u16 {
     let words = |octets: &[u8]| -> u32 {
         octets.chunks(2).map(|pair| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u32::from(*low))).sum()
@@ -153,7 +161,7 @@ fn checksum(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> u16 {
 mod tests {
     use super::*;
 
-    /// A Router Solicitation of fe80::5; its checksum was computed elsewhere.
+    /// Router Solicitation of fe80::5 with an independently computed checksum.
     const SOLICITATION: [u8; 48] = [
         0x60, 0, 0, 0, 0, 8, 58, 255, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0xff, 2, 0, 0, 0, 0, 0, 0,
         0, 0, 0, 0, 0, 0, 0, 2, 133, 0, 0x7d, 0x32, 0, 0, 0, 0,

@@ -1,9 +1,8 @@
-//! Next hops by the kernel's routes and neighbours, remembered for a moment, for drivers that write Ethernet headers
-//! themselves.
+//! Next-hop cache of the drivers that write Ethernet headers.
 //!
-//! What is not known is left to the kernel: it routes the packet and asks for the neighbour, and we find it in its table
-//! the next time. A neighbour that the kernel has not heard of for a while gets one packet by the kernel now and then,
-//! so that it is asked again.
+//! Next hops come from the kernel's routes and neighbours. The kernel routes each packet whose next
+//! hop is unknown. It thereby resolves the neighbour, and a later query finds the result. A stale
+//! neighbour still gets single packets through the kernel, so that the kernel probes it again.
 
 use crate::os_setup::StartError;
 use crate::sys::netlink::{self, Netlink};
@@ -13,7 +12,8 @@ use std::net::IpAddr;
 use tracing::debug;
 use vireo_types::{Duration, Instant};
 
-/// Configured next hops, which the kernel knows the neighbours of only if somebody asks it to: packets do not.
+/// Configured next hops. The kernel resolves their neighbours only on request, because packets
+/// bypass it.
 #[derive(Debug)]
 pub(crate) struct NextHops {
     routes: Routes,
@@ -26,11 +26,11 @@ impl NextHops {
         Ok(NextHops { routes: Routes::open()?, netlink: Netlink::open()?, next_hops })
     }
 
-    /// Has the kernel know them. One that is out of reach now may come back.
+    /// Asks the kernel to resolve the next hops. An unreachable one may become reachable later.
     pub(crate) fn keep(&self) {
         for next_hop in &self.next_hops {
             let Some(route) = self.routes.route(*next_hop) else { continue };
-            // to be asked for takes a permanent neighbour's permanence away
+            // A request would take away the permanence of a permanent neighbour.
             if self.routes.neighbour(route.interface, route.next_hop).is_some_and(|neighbour| !neighbour.stale) {
                 continue;
             }
@@ -41,14 +41,14 @@ impl NextHops {
     }
 }
 
-/// How a packet leaves.
+/// Interface, header and MTU of the packets to one destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hop {
-    /// The place of the interface among ours.
+    /// Index among the interfaces of the user plane.
     pub(crate) port: usize,
     /// Destination and source of the frame.
     pub(crate) macs: [u8; 12],
-    /// Octets of the longest IP packet.
+    /// Longest IP packet in octets.
     pub(crate) mtu: usize,
 }
 
@@ -59,21 +59,22 @@ struct Entry {
     hop: Option<Hop>,
 }
 
-/// How many destinations are remembered, by a hash.
+/// Number of cached destinations, indexed by a hash.
 const ENTRIES: usize = 1024;
-/// How long a next hop is believed.
+/// Lifetime of a known next hop.
 const BELIEVED: Duration = Duration::from_millis(300);
-/// How long it is believed that there is none: about as long as an answer takes.
+/// Lifetime of a negative result: about as long as neighbour resolution takes.
 const MISSING: Duration = Duration::from_millis(5);
-/// Questions to the kernel for one batch of packets; what they do not cover it routes itself. One takes about 5 us.
+/// Kernel queries for one batch of packets. The kernel routes the packets that they do not cover.
+/// One takes about 5 us.
 const QUESTIONS: u32 = 4;
 
-/// The next hops that one worker has found.
+/// Next-hop cache of one worker.
 #[derive(Debug)]
 pub(crate) struct Hops {
-    /// Whom to ask; `None` = what is known is all there is.
+    /// Kernel routes. `None` = the cache is fixed.
     routes: Option<Routes>,
-    /// Names and indexes of our interfaces: packets leave by these alone.
+    /// Names and indexes of the interfaces of the user plane. Packets leave only through these.
     interfaces: Vec<(String, u32)>,
     entries: Box<[Option<Entry>]>,
     questions: u32,
@@ -93,7 +94,7 @@ impl Hops {
         Ok(Hops { routes: Some(routes), interfaces: found, entries: vec![None; ENTRIES].into(), questions: 0 })
     }
 
-    /// These, for good.
+    /// Creates a fixed cache with these next hops.
     pub(crate) fn fixed(known: &[(IpAddr, Hop)]) -> Self {
         let mut entries: Box<[Option<Entry>]> = vec![None; ENTRIES].into();
         for (to, hop) in known {
@@ -102,12 +103,13 @@ impl Hops {
         Hops { routes: None, interfaces: vec![], entries, questions: 0 }
     }
 
-    /// Begins a batch of packets.
+    /// Begins a batch of packets: resets the number of queries.
     pub(crate) fn begin(&mut self) {
         self.questions = QUESTIONS;
     }
 
-    /// How packets to this address leave; `None` if that is the kernel's business, or not known yet.
+    /// Returns the next hop to an address. Returns `None` if the kernel must route the packet or
+    /// the next hop is unknown.
     #[inline]
     pub(crate) fn find(&mut self, to: IpAddr, now: Instant) -> Option<&Hop> {
         let place = place(to);
@@ -118,7 +120,7 @@ impl Hops {
         self.entries[place].as_ref()?.hop.as_ref()
     }
 
-    /// Asks the kernel; says whether a packet may leave as it says.
+    /// Queries the kernel. Returns true if packets may use the result.
     #[cold]
     fn ask(&mut self, place: usize, to: IpAddr, now: Instant) -> bool {
         let Some(left) = self.questions.checked_sub(1) else { return false };
@@ -126,11 +128,11 @@ impl Hops {
         let found = self.resolve(to);
         let believed = if found.is_some() { BELIEVED } else { MISSING };
         self.entries[place] = Some(Entry { to, until: now + believed, hop: found.map(|(hop, _)| hop) });
-        // one packet of a neighbour that the kernel should ask again goes its way
+        // One packet to a stale neighbour takes the kernel's path, so that the kernel probes it.
         found.is_some_and(|(_, stale)| !stale)
     }
 
-    /// The next hop, and whether the kernel should ask for it again.
+    /// Returns the next hop, and whether the kernel should probe it.
     fn resolve(&self, to: IpAddr) -> Option<(Hop, bool)> {
         let routes = self.routes.as_ref()?;
         let route = routes.route(to)?;

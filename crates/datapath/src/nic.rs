@@ -1,6 +1,8 @@
-//! Filters of a network card that divide packets among its queues by ranges of addresses, as the paper's fanout does:
-//! uplink packets by the RAN node that sends them, downlink ones by the UE they are for. They are set by the program
-//! `ethtool`, which knows how cards number them, and taken out in the end.
+//! NIC filters that distribute packets to the queues of a network card by address ranges.
+//!
+//! Uplink packets are distributed by RAN node address, downlink packets by UE address, like the
+//! fanout of the paper. The program `ethtool` sets the filters, because it knows how cards number
+//! them. They are removed when [`NicFilters`] is dropped.
 
 use crate::os_setup::StartError;
 use crate::sys::ethtool;
@@ -11,21 +13,22 @@ use std::process::Command;
 use tracing::{info, warn};
 use vireo_wire::gtpu;
 
-/// The program.
+/// Name of the program that sets and removes filters.
 const ETHTOOL: &str = "ethtool";
 
-/// The filters while they exist.
+/// Installed filters. Dropping the value removes them.
 #[derive(Debug)]
 pub(crate) struct NicFilters {
     program: String,
-    /// Of which interface each is, and its number there.
+    /// Interface and filter number of each filter.
     set: Vec<(String, u32)>,
 }
 
-/// One filter, in the words of `ethtool -N`. A bit that is set in a mask (`m`) does not matter.
+/// Arguments of `ethtool -N` for one filter. A set bit in a mask (`m`) means that the address bit
+/// is ignored.
 type Words = Vec<String>;
 
-/// The filters of an interface with so many queues.
+/// Returns the filters of an interface with `queues` queues.
 fn wanted(n3: &[IpAddr], pools: &[Pool], queues: u32) -> Vec<Words> {
     let pieces = queues.next_power_of_two();
     let words = |line: String| line.split(' ').map(str::to_owned).collect();
@@ -35,7 +38,8 @@ fn wanted(n3: &[IpAddr], pools: &[Pool], queues: u32) -> Vec<Words> {
     });
     let mut filters: Vec<Words> = vec![];
     for upf in v4 {
-        // RAN nodes have consecutive addresses more often than ranges far apart: the lowest bits divide them
+        // RAN nodes have consecutive addresses more often than distant ranges, so the lowest bits
+        // distribute them.
         let mask = Ipv4Addr::from_bits(!(pieces - 1));
         for piece in 0..pieces {
             let (ran, queue, port) = (Ipv4Addr::from_bits(piece), piece % queues, gtpu::PORT);
@@ -55,13 +59,18 @@ fn wanted(n3: &[IpAddr], pools: &[Pool], queues: u32) -> Vec<Words> {
     filters
 }
 
-/// So many bits from the lowest on.
+/// Returns a mask of the `bits` lowest bits.
 fn low(bits: u32) -> u32 {
     u32::MAX.checked_shr(32 - bits.min(32)).unwrap_or(0)
 }
 
 impl NicFilters {
-    /// Sets them on all interfaces, or on none.
+    /// Sets the filters on all interfaces, or on none.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if an interface has one queue only, `ethtool` is missing, or the card
+    /// refuses a filter.
     pub(crate) fn set(interfaces: &[String], n3: &[IpAddr], pools: &[Pool]) -> Result<Self, StartError> {
         let mut filters = NicFilters { program: ETHTOOL.to_owned(), set: vec![] };
         for name in interfaces {
@@ -87,7 +96,7 @@ impl NicFilters {
             if !output.status.success() {
                 return Err(refused(&output.stderr));
             }
-            // Added rule with ID N
+            // Output of ethtool: "Added rule with ID N".
             let says = String::from_utf8_lossy(&output.stdout);
             let number = says.split_whitespace().last().and_then(|word| word.parse().ok());
             self.set.push((name.to_owned(), number.ok_or_else(|| refused(&output.stdout))?));
@@ -139,7 +148,7 @@ mod tests {
         assert_eq!((low(0), low(32), low(8)), (0, u32::MAX, 255));
     }
 
-    /// A program in the place of ethtool writes down what it is asked.
+    /// A script in place of ethtool logs its arguments.
     #[test]
     fn filters_are_set_and_taken_out() {
         let directory = tempfile::tempdir().expect("a directory");

@@ -1,5 +1,6 @@
-//! What the machine must have for packets to pass: the TUN device with its addresses and routes, forwarding, and, where
-//! asked for, address translation by nftables.
+//! Operating system set-up of the user plane: TUN device, addresses, routes and forwarding.
+//!
+//! It also installs address translation by nftables if the configuration requests it.
 
 use crate::sys::netlink::{self, Netlink};
 use crate::sys::tun::Tun;
@@ -10,37 +11,37 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Stdio};
 use tracing::{info, warn};
 
-/// Why a user plane does not start. Each says what to do.
+/// Reason why a user plane does not start. Each message names a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// TUN needs a capability.
+    /// Creating a TUN device needs a capability.
     #[error("no permission to make the TUN device {0}: run as root or with CAP_NET_ADMIN")]
     TunPermission(String),
-    /// There is no TUN driver.
+    /// The kernel has no TUN driver.
     #[error("the kernel has no /dev/net/tun: load the module `tun` (modprobe tun), or give the container the device")]
     NoTun,
-    /// The name belongs to another.
+    /// The name belongs to another interface.
     #[error("the interface {0} is in use: choose another name for the TUN device or end the process that has it")]
     TunInUse(String),
-    /// Anything else about the device.
+    /// Any other failure of the TUN device.
     #[error("cannot set up the TUN device {name}: {source}")]
     Tun {
-        /// The device.
+        /// Name of the device.
         name: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// The pool is routed elsewhere.
+    /// The pool is routed to another interface.
     #[error("cannot route the pool {pool} to {name}, is it in use on another interface? {source}")]
     Route {
         /// Network and prefix length.
         pool: String,
-        /// The device.
+        /// Name of the TUN device.
         name: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// The kernel does not do IPv6.
+    /// The kernel does not support IPv6.
     #[error(
         "the kernel has no IPv6 for the pool {0}: remove the pool, or turn IPv6 on (sysctl net.ipv6.conf.all.disable_ipv6=0)"
     )]
@@ -48,33 +49,32 @@ pub enum StartError {
     /// The N3 address belongs to another machine.
     #[error("the N3 address {0} is not an address of this machine: see `ip address`, then correct the configuration")]
     N3NotLocal(IpAddr),
-    /// Another process has the port.
+    /// Another process has the GTP-U port.
     #[error("UDP port 2152 of {0} is in use: end the other GTP-U process or choose another N3 address")]
     N3InUse(IpAddr),
-    /// Anything else about the socket.
+    /// Any other failure of the socket.
     #[error("cannot open UDP port 2152 of {address}: {source}")]
     N3 {
-        /// The address.
         address: IpAddr,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// There is no address to listen on.
+    /// The configuration has no N3 address.
     #[error("no N3 address is configured: name at least one address of this machine")]
     NoN3,
-    /// A pool cannot be used.
+    /// The size of a pool is not supported.
     #[error("the pool {0} is too small or too wide: IPv4 takes /8 to /30, IPv6 /16 to /64")]
     Pool(String),
-    /// The tool for address translation is missing.
+    /// The program for address translation is missing.
     #[error("address translation needs the program nft: install the package nftables, or turn NAT off")]
     NoNft,
-    /// The tool for address translation failed.
+    /// The program for address translation failed.
     #[error("nft did not take the rules for address translation: {0}; check `nft list tables`, or turn NAT off")]
     Nft(String),
-    /// XDP without interfaces.
+    /// XDP is configured without interfaces.
     #[error("XDP has no interface to run on: name those of N3 and N6, or choose the sockets driver")]
     NoXdpInterface,
-    /// XDP on an interface that is not there.
+    /// An XDP interface does not exist.
     #[error("there is no interface {0} for XDP: see `ip link`, then correct the configuration")]
     XdpInterface(String),
     /// BPF needs capabilities.
@@ -83,74 +83,74 @@ pub enum StartError {
          namespaces, or choose the sockets driver"
     )]
     XdpPermission,
-    /// The kernel does not take the program.
+    /// The kernel refuses the program.
     #[error(
         "the kernel does not take the XDP program ({0}): it needs Linux 5.15 or later, or choose the sockets driver"
     )]
     Xdp(String),
-    /// The network driver cannot.
+    /// The network driver does not support native XDP.
     #[error("the driver of {0} cannot run XDP natively: choose the generic mode of XDP, or the sockets driver")]
     XdpNotNative(String),
-    /// Another program is there.
+    /// The interface has another XDP program.
     #[error("another XDP program is on {0}: remove it (`ip link set dev {0} xdp off`), or choose the sockets driver")]
     XdpBusy(String),
-    /// Translated packets go by the kernel's routes.
+    /// Translated packets follow the kernel's routes.
     #[error("with address translation packets go by the kernel's routes: remove the next hops of XDP, or turn NAT off")]
     XdpNatNextHop,
-    /// The kernel would drop what comes out of tunnels.
+    /// The kernel would drop packets that come out of tunnels.
     #[error(
         "the kernel drops UEs' packets that come by {0} (reverse path filter), which address translation with XDP needs: \
          run `sysctl -w net.ipv4.conf.{0}.rp_filter=2`, or choose the sockets driver"
     )]
     XdpNatFilter(String),
-    /// More than its tables hold.
+    /// More items than the tables of the program hold.
     #[error("XDP takes at most {most} {what}: configure fewer, or choose the sockets driver")]
     XdpTooMany {
-        /// How many.
+        /// Capacity of the table.
         most: usize,
-        /// Of what.
+        /// Plural noun for the items.
         what: &'static str,
     },
-    /// Modules that would take each other's packets.
+    /// Modules with a common interface would receive each other's packets.
     #[error("the interface {0} is in two modules: give each module interfaces of its own")]
     ModuleInterface(String),
-    /// Workers for which there is no processor.
+    /// No processor exists for a worker.
     #[error("this machine has no processor {0}: see `nproc`, then correct the modules' cores")]
     ModuleCore(usize),
-    /// Packets cannot be divided among one queue.
+    /// Filters cannot distribute packets to a single queue.
     #[error(
         "{0} receives by one queue, or does not say by how many: give it one for each worker (`ethtool -L {0} combined \
          N`), or remove `nic-filters`"
     )]
     NicQueues(String),
-    /// The tool for filters is missing.
+    /// The program for filters is missing.
     #[error("filters of a network card need the program ethtool: install the package ethtool, or remove `nic-filters`")]
     NoEthtool,
-    /// The network card has no such filters.
+    /// The network card does not support such filters.
     #[error(
         "{interface} takes no filters of address ranges ({says}): they need a network card that has them (veth has \
          none) and `ethtool -K {interface} ntuple on`; or remove `nic-filters`, and the card divides packets by a hash"
     )]
     NicFilters {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// What ethtool said.
+        /// Output of ethtool.
         says: String,
     },
-    /// A driver of frames without interfaces.
+    /// A frame driver is configured without interfaces.
     #[error("the driver has no interface to read frames from: name those of N3 and N6, or choose the sockets driver")]
     NoFramesInterface,
-    /// Frames of an interface that is not there.
+    /// A frame interface does not exist.
     #[error("there is no interface {0} to read frames from: see `ip link`, then correct the configuration")]
     FramesInterface(String),
-    /// Frames of an interface that has none.
+    /// The interface has no Ethernet frames.
     #[error(
         "{interface} cannot be read frame by frame ({source}): name Ethernet interfaces, or choose the sockets driver"
     )]
     FramesNotEthernet {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// What is wrong with it.
+        /// Error of the kernel, or the reason why the interface is unsuitable.
         source: io::Error,
     },
     /// Packet sockets and BPF need capabilities.
@@ -159,83 +159,83 @@ pub enum StartError {
          namespaces, or choose the sockets driver"
     )]
     FramesPermission,
-    /// The kernel does not take the programs that tell our frames from its own.
+    /// The kernel refuses the programs that separate the driver's frames from its own.
     #[error(
         "the kernel does not take the program that tells our frames from its own ({0}): it needs Linux 5.15 or later, \
          or choose the sockets driver"
     )]
     Frames(String),
-    /// Older kernels cannot hold a program at an interface's ingress by a link.
+    /// Older kernels cannot attach a program to the ingress of an interface by a link.
     #[error(
         "the kernel cannot keep from itself what it hands to AF_PACKET on {0}: that needs Linux 6.6 or later; choose \
          the xdp, af-xdp or sockets driver"
     )]
     NoTcx(String),
-    /// There is no AF_PACKET, or not enough memory.
+    /// The kernel has no AF_PACKET, or memory is insufficient.
     #[error(
         "cannot make a ring of AF_PACKET ({0}): it needs a kernel with CONFIG_PACKET and 8 MiB for each interface and \
          worker; configure fewer workers, or choose the sockets driver"
     )]
     Ring(io::Error),
-    /// There is no AF_XDP.
+    /// The kernel has no AF_XDP.
     #[error("the kernel has no AF_XDP (CONFIG_XDP_SOCKETS): choose the xdp, af-packet or sockets driver")]
     NoXsk,
-    /// Another process has a queue.
+    /// Another process has the queue.
     #[error("another process reads queue {0} of an interface by AF_XDP: end it, or choose the xdp or sockets driver")]
     XskBusy(u32),
-    /// Queues that nobody would read.
+    /// Some queues would have no reader.
     #[error(
         "{interface} receives by {queues} queues and the user plane has {workers} workers: AF_XDP needs as many, set \
          workers = {queues}, or run `ethtool -L {interface} combined {workers}` (rx {workers} where it has no combined \
          ones)"
     )]
     XskQueues {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// Its queues.
+        /// Number of its receive queues.
         queues: u32,
-        /// Our workers.
+        /// Number of workers of the user plane.
         workers: usize,
     },
-    /// Frames that do not fit.
+    /// The frames exceed the maximum size.
     #[error("AF_XDP takes frames of an MTU of up to {most}: lower that of {interface}, or choose the af-packet driver")]
     XskMtu {
-        /// The interface.
+        /// Name of the interface.
         interface: String,
-        /// Octets.
+        /// Largest supported MTU in octets.
         most: usize,
     },
-    /// Memory or anything else about the sockets.
+    /// Insufficient memory or any other failure of the sockets.
     #[error(
         "cannot set up AF_XDP ({0}): it needs 16 MiB of lockable memory for each worker (ulimit -l) and a queue of each \
          interface for it; configure fewer workers, or choose the af-packet or sockets driver"
     )]
     Xsk(io::Error),
-    /// A bare forwarder writes the headers of its frames once.
+    /// A bare forwarder writes the headers of its frames once, at start.
     #[error("the kernel knows no neighbour on the way to {0} that frames can be sent to: give it a permanent entry")]
     BareHop(std::net::IpAddr),
-    /// Each user plane of a machine would replace the other's rules.
+    /// Each user plane on a machine would replace the rules of the other.
     #[error("address translation is of one user plane of a machine: turn NAT off, or host-routes")]
     HostRoutesNat,
-    /// Frames go past netfilter.
+    /// Frames bypass netfilter.
     #[error("frames go past the kernel's address translation: turn NAT off, or choose the sockets driver")]
     FramesNat,
-    /// Both divide packets among workers.
+    /// Slices and modules both distribute packets to workers.
     #[error("slices and modules both have workers of their own: remove the slices' data-workers, or the modules")]
     SlicesAndModules,
-    /// Packets cannot be handed to a slice's workers.
+    /// The driver cannot steer packets to the workers of a slice.
     #[error(
         "this driver does not hand packets to the workers of slices: choose driver = \"xdp\", \"af-packet\" or \"sockets\", or \
          remove the slices' data-workers"
     )]
     SlicesDriver,
-    /// XDP runs on processors, not in threads.
+    /// XDP programs run on processors, not in threads.
     #[error(
         "with driver = \"xdp\" each worker of a slice has a processor of its own: give each slice data-cores that no other \
          has, or choose driver = \"af-packet\" or \"sockets\""
     )]
     SliceProcessors,
-    /// Too many, or none.
+    /// The number of workers is out of range.
     #[error("all slices together have 1 to 64 workers, and each has one at least: correct their data-workers")]
     SliceWorkers,
     /// BPF needs capabilities.
@@ -244,28 +244,28 @@ pub enum StartError {
          namespaces, or remove the slices' data-workers"
     )]
     SlicesPermission,
-    /// The kernel does not take the programs.
+    /// The kernel refuses the programs.
     #[error(
         "the kernel does not take the programs that divide packets among slices ({0}): they need Linux 5.15 or later; \
          or remove the slices' data-workers"
     )]
     Slices(String),
-    /// The program in the kernel is no process.
+    /// The kernel program does not run in a process.
     #[error(
         "with driver = \"xdp\" the data workers are a program in the kernel, which no process holds: choose driver = \"sockets\" \
          or \"af-packet\" for placement = \"processes\", or placement = \"threads\""
     )]
     ProcessesOfXdp,
-    /// AF_XDP's memory is its process's.
+    /// The memory of AF_XDP belongs to its process.
     #[error(
         "AF_XDP's frames lie in memory that ends with its process, so no other takes it over: choose driver = \"sockets\" or \
          \"af-packet\" for placement = \"processes\", or placement = \"threads\""
     )]
     ProcessesOfAfXdp,
-    /// A lock dies with its holder.
+    /// A killed process would never release a lock.
     #[error("placement = \"processes\" needs locking = \"fine\": a lock that a killed worker holds is held for ever")]
     ProcessesLocking,
-    /// The hot level lies in memory of one process.
+    /// The hot table lies in the memory of one process.
     #[error("placement = \"processes\" needs hot-users = 0: the hot level of users is not shared with processes")]
     ProcessesHot,
     /// The processes do not start.
@@ -274,12 +274,12 @@ pub enum StartError {
          \"threads\""
     )]
     Processes(io::Error),
-    /// Threads or descriptors ran out.
+    /// The system has no threads or descriptors left.
     #[error("cannot start the user plane: {0}")]
     Io(#[from] io::Error),
 }
 
-/// The first address of a pool's network, which is the machine's own.
+/// Returns the first address of a pool's network, which the machine itself uses.
 fn gateway_v4(network: Ipv4Addr, length: u8) -> Ipv4Addr {
     let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
     Ipv4Addr::from_bits((network.to_bits() & mask) + 1)
@@ -290,7 +290,11 @@ fn gateway_v6(network: Ipv6Addr, length: u8) -> Ipv6Addr {
     Ipv6Addr::from_bits((network.to_bits() & mask) + 1)
 }
 
-/// The pools as networks, checked.
+/// Returns the pools as networks with their MTU.
+///
+/// # Errors
+///
+/// Returns an error if the size of a pool is not supported.
 fn networks(pools: &[Pool]) -> Result<Vec<(IpAddr, u8, u16)>, StartError> {
     let mut networks = vec![];
     for pool in pools {
@@ -312,15 +316,15 @@ fn networks(pools: &[Pool]) -> Result<Vec<(IpAddr, u8, u16)>, StartError> {
     Ok(networks)
 }
 
-/// Makes the TUN device with `queues` queues, its addresses and its routes. `shared`: another user plane may have the
-/// pools' routes.
+/// Creates the TUN device with `queues` queues, its addresses and its routes. With `shared`,
+/// another user plane may have routes of the pools.
 pub(crate) fn tun(name: &str, queues: usize, pools: &[Pool], shared: bool) -> Result<Vec<Tun>, StartError> {
     let networks = networks(pools)?;
     let refused = |error: io::Error| match error.kind() {
         io::ErrorKind::PermissionDenied => StartError::TunPermission(name.to_owned()),
         io::ErrorKind::NotFound => StartError::NoTun,
         io::ErrorKind::ResourceBusy => StartError::TunInUse(name.to_owned()),
-        // the name is that of an interface of another kind
+        // The name belongs to an interface of another kind.
         io::ErrorKind::InvalidInput if netlink::index_of(name).is_ok() => StartError::TunInUse(name.to_owned()),
         _ => StartError::Tun { name: name.to_owned(), source: error },
     };
@@ -332,7 +336,8 @@ pub(crate) fn tun(name: &str, queues: usize, pools: &[Pool], shared: bool) -> Re
     let kernel = Netlink::open().map_err(refused)?;
     let index = netlink::index_of(name).map_err(refused)?;
     let mtu = networks.iter().map(|(_, _, mtu)| *mtu).max().unwrap_or(1400);
-    // containers often turn IPv6 off for every device; this one is ours. What fails shows below.
+    // Containers often disable IPv6 for every device. The device belongs to this process. A failure
+    // shows below.
     let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "0");
     kernel.up(index, mtu.into()).map_err(refused)?;
     for (network, length, mtu) in networks {
@@ -342,7 +347,7 @@ pub(crate) fn tun(name: &str, queues: usize, pools: &[Pool], shared: bool) -> Re
         };
         let pool = format!("{network}/{length}");
         let source = |source: io::Error| match source.raw_os_error() {
-            // an IPv4 address of the same device would not have been refused like this
+            // The kernel would not refuse an IPv4 address of the same device with these errors.
             Some(libc::EACCES | libc::EAFNOSUPPORT | libc::EOPNOTSUPP) if network.is_ipv6() => {
                 StartError::NoIpv6(pool.clone())
             }
@@ -359,7 +364,7 @@ pub(crate) fn tun(name: &str, queues: usize, pools: &[Pool], shared: bool) -> Re
     Ok(queues)
 }
 
-/// Turns forwarding on for the families of the pools; says what to do where it may not.
+/// Enables forwarding for the families of the pools. Logs a warning where it may not.
 pub(crate) fn forwarding(pools: &[Pool]) {
     let families = [
         ("/proc/sys/net/ipv4/ip_forward", "net.ipv4.ip_forward", pools.iter().any(|pool| pool.ipv4.is_some())),
@@ -384,8 +389,13 @@ pub(crate) fn forwarding(pools: &[Pool]) {
     }
 }
 
-/// Whether the kernel takes packets of UEs by these interfaces, though their addresses are routed to the TUN device: not
-/// with the strict filter of RFC 3704. The interface's own setting counts if it is the higher.
+/// Checks that the kernel accepts packets of UEs from these interfaces, though their addresses are
+/// routed to the TUN device. The strict filter of RFC 3704 refuses them. The higher of the
+/// interface's and the common setting applies.
+///
+/// # Errors
+///
+/// Returns an error if the strict filter is active on an interface.
 pub(crate) fn reverse_path(interfaces: &[String]) -> Result<(), StartError> {
     let filter = |name: &str| {
         let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"));
@@ -400,12 +410,12 @@ pub(crate) fn reverse_path(interfaces: &[String]) -> Result<(), StartError> {
 /// The nftables table that belongs to the user plane.
 const TABLE: &str = "inet vireo";
 
-/// Address translation, in place until it is dropped.
+/// Address translation. Dropping the value removes it.
 #[derive(Debug)]
 pub(crate) struct Nat(());
 
 impl Nat {
-    /// Puts the table in place of what may be left of an earlier run, in one transaction.
+    /// Installs the table in one transaction. Replaces a table that an earlier run left.
     pub(crate) fn install(name: &str, pools: &[Pool]) -> Result<Self, StartError> {
         let mut rules = format!("table {TABLE} {{}}\ndelete table {TABLE}\ntable {TABLE} {{\n chain postrouting {{\n");
         rules.push_str("  type nat hook postrouting priority srcnat; policy accept;\n");
@@ -418,7 +428,7 @@ impl Nat {
         Ok(Nat(()))
     }
 
-    /// Removes what a run with address translation left behind when it was killed.
+    /// Removes the table of a run with address translation that was killed.
     pub(crate) fn remove_leftover() {
         let _ = nft(&format!("delete table {TABLE}\n"));
     }
@@ -438,7 +448,7 @@ fn nft(rules: &str) -> Result<(), StartError> {
         command.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         command.spawn()
     };
-    // it lies in /usr/sbin, which is not in everybody's path
+    // nft lies in /usr/sbin, which is not in every PATH.
     let mut child = match start("nft").or_else(|_| start("/usr/sbin/nft")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(StartError::NoNft),
         other => other?,

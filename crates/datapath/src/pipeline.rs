@@ -1,5 +1,6 @@
-//! From a packet to what a driver must do with it. Every driver calls these two functions; what it does itself is
-//! receiving, sending and waiting.
+//! Entry points of the packet path: from a packet to the action of the driver.
+//!
+//! Every driver calls [`uplink`] and [`downlink`]. The driver itself receives, sends and waits.
 
 use crate::answer::{self, Answer};
 use crate::counters::{DropReason, Stats};
@@ -11,29 +12,30 @@ use std::net::{IpAddr, SocketAddr};
 use vireo_types::Instant;
 use vireo_wire::gtpu;
 
-/// Where a driver takes what is neither dropped nor simply forwarded.
+/// Output of a driver for the results that are neither a drop nor simple forwarding.
 pub(crate) trait SlowPath {
-    /// Sends a datagram on N3; `false` if it could not.
+    /// Sends a datagram on N3. Returns false if that failed.
     fn answer(&mut self, to: SocketAddr, datagram: &[u8]) -> bool;
-    /// Tells the owner of the sessions; `false` if it has too much to do already.
+    /// Notifies the control side. Returns false if its queue is full.
     fn event(&mut self, event: Event) -> bool;
 }
 
-/// Room that a driver leaves before a packet from N6.
+/// Octets that a driver leaves free before a packet from N6.
 pub(crate) const HEADROOM: usize = gtpu::G_PDU_HEADER;
 
-/// What a driver does with a packet.
+/// Action of a driver for one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PacketAction<T> {
-    /// It leaves; the driver counts it when it has.
+    /// Send the packet. The driver counts it after sending.
     Send(T),
-    /// Nothing: it has been dropped, kept or answered.
+    /// No action: the packet has been dropped, buffered or answered.
     Done,
-    /// Ask the locked tables.
+    /// Punt the packet to the locked tables.
     Punt,
 }
 
-/// Handles a datagram from N3 that came to our address `local`. Gives the user's packet if it is to be forwarded.
+/// Handles a datagram from N3 that was sent to our address `local`. Returns the user's packet if it
+/// is to be forwarded.
 #[inline]
 pub(crate) fn uplink<'a>(
     by: &impl Classifier,
@@ -49,7 +51,7 @@ pub(crate) fn uplink<'a>(
         return PacketAction::Done;
     }
     let mut tell = |event| {
-        // one that is not taken is told again when as much has passed once more
+        // A lost notification is repeated after the next multiple of the watch granularity.
         let _ = unusual.event(event);
     };
     match (by.uplink(from.ip(), datagram, now, &mut tell), by.tables()) {
@@ -66,7 +68,7 @@ pub(crate) fn uplink<'a>(
     PacketAction::Done
 }
 
-/// What is neither forwarded nor dropped.
+/// Handles the verdicts other than forward and drop.
 #[cold]
 fn rare(
     tables: &Tables,
@@ -115,18 +117,19 @@ fn rare(
     }
 }
 
-/// What to send on N3.
+/// Datagram to send on N3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outgoing {
     pub(crate) toward: TunnelTarget,
     /// The datagram is `buffer[start..end]`.
     pub(crate) start: usize,
     pub(crate) end: usize,
-    /// Octets of the user's packet in it.
+    /// Length of the user's packet in the datagram, in octets.
     pub(crate) octets: usize,
 }
 
-/// Handles a packet from N6, which is `buffer[HEADROOM..end]`; its tunnel header is written right before it.
+/// Handles a packet from N6 in `buffer[HEADROOM..end]`. Writes its tunnel header directly before
+/// it.
 #[inline]
 pub(crate) fn downlink(
     by: &impl Classifier,

@@ -1,41 +1,43 @@
-//! Maximum bit rates, each policed by a generic cell rate algorithm that keeps its state in one word.
+//! Maximum bit rates, policed by a generic cell rate algorithm with one word of state.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vireo_types::Instant;
 
-/// How far ahead of its rate a flow may run: enough for a burst of TCP, short enough for the mean to be seen soon.
+/// Burst tolerance in ns: enough for a burst of TCP, and short enough that the mean rate soon
+/// applies.
 const BURST_NS: u64 = 50_000_000;
-/// However slow the rate, this many octets may come at once, or no full packet would ever pass.
+/// Minimum burst in octets. Without it no full packet would pass at a very low rate.
 const BURST_OCTETS: u64 = 3_000;
 const FRACTION_BITS: u32 = 16;
 
-/// A maximum bit rate (TS 29.244 8.2.8) as the time one octet takes, in 2^-16 ns.
+/// Maximum bit rate (TS 29.244 8.2.8), stored as the time of one octet in units of 2^-16 ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate(u64);
 
 impl Rate {
-    /// No limit.
+    /// Rate without a limit.
     pub const UNLIMITED: Rate = Rate(0);
     const NOTHING: Rate = Rate(u64::MAX);
 
-    /// The rate of so many kilobits per second; nothing passes at 0.
+    /// Returns a rate in kilobits per second. Nothing passes at 0.
     pub const fn from_kbps(kbps: u64) -> Rate {
         match kbps {
             0 => Rate::NOTHING,
             kbps => {
                 let cost = (8_000_000 << FRACTION_BITS) / kbps;
-                // beyond what one word can tell it is no limit in practice
+                // A rate that exceeds one word is no limit in practice.
                 Rate(cost)
             }
         }
     }
 
-    /// The lower of the two.
+    /// Returns the lower rate.
     pub fn min(self, other: Rate) -> Rate {
         Rate(self.0.max(other.0))
     }
 
-    /// The number that stands for it in a record: [`Rate::UNLIMITED`] is 0, and nothing passes at all ones.
+    /// Returns the encoding in an entry: [`Rate::UNLIMITED`] is 0, and all ones means that nothing
+    /// passes.
     pub(crate) const fn cost(self) -> u64 {
         self.0
     }
@@ -49,8 +51,8 @@ impl Rate {
     }
 }
 
-/// The state of one policer: the theoretical arrival time of the next octet. One compare-and-swap per packet, so any
-/// number of workers share one rate.
+/// State of one policer: the theoretical arrival time of the next octet. It needs one
+/// compare-and-swap per packet, so any number of workers can share one rate.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub(crate) struct Policer(AtomicU64);
@@ -60,7 +62,7 @@ impl Policer {
         self.0.store(expected_ns, Relaxed);
     }
 
-    /// Goes on where another was.
+    /// Copies the state of another policer.
     pub(crate) fn copy(&self, from: &Policer) {
         self.set(from.0.load(Relaxed));
     }
@@ -70,14 +72,14 @@ impl Policer {
         self.0.load(Relaxed)
     }
 
-    /// Whether a packet of so many octets (at most 65,535) conforms; counts it if so.
+    /// Returns true if a packet of `octets` octets (at most 65,535) conforms, and then counts it.
     #[inline]
     pub(crate) fn allow(&self, rate: Rate, octets: usize, now: Instant) -> bool {
         conforms(&self.0, rate, octets, now)
     }
 }
 
-/// [`Policer::allow`] for a policer's word that lies anywhere.
+/// Polices with a policer word at any address; see [`Policer::allow`].
 #[inline]
 pub(crate) fn conforms(word: &AtomicU64, rate: Rate, octets: usize, now: Instant) -> bool {
     rate == Rate::UNLIMITED || police(word, rate, octets, now)
@@ -107,7 +109,8 @@ fn police(word: &AtomicU64, rate: Rate, octets: usize, now: Instant) -> bool {
 mod tests {
     use super::*;
 
-    /// Kilobits that pass in a second when packets of 1,000 octets are offered at twice the rate.
+    /// Returns the kilobits that pass in one second when packets of 1,000 octets are offered at
+    /// twice the rate.
     fn passed(kbps: u64) -> u64 {
         let (rate, policer) = (Rate::from_kbps(kbps), Policer::default());
         let interval_ns = 8_000_000_000 / (2 * kbps);

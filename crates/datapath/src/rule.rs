@@ -1,67 +1,65 @@
-//! What holds for the packets of a session, as its owner says it.
+//! Rules for the packets of a session, as the control side sets them.
 
 use crate::rate::Rate;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use vireo_types::{SessionAddress, Teid};
 
-/// The far end of a tunnel: the outer header to create (TS 29.244 8.2.56).
+/// Far end of a tunnel: the outer header to create (TS 29.244 8.2.56).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Tunnel {
-    /// The TEID the RAN node gave.
+    /// Assigned by the RAN node.
     pub teid: Teid,
-    /// The RAN node's address.
     pub address: IpAddr,
 }
 
-/// Every QoS flow: for [`UplinkRule::flows`].
+/// Value of [`UplinkRule::flows`] that allows every QoS flow.
 pub const ALL_FLOWS: u64 = u64::MAX;
 
-/// What holds for the packets that come in by one TEID.
+/// Rule for the packets received with one TEID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UplinkRule {
-    /// The addresses the UE may send from.
+    /// Addresses that the UE may use as source.
     pub ue: SessionAddress,
-    /// The QoS flows allowed, a bit each; [`ALL_FLOWS`] also lets packets without a flow pass.
+    /// Allowed QoS flows, one bit each. [`ALL_FLOWS`] also allows packets without a flow.
     pub flows: u64,
-    /// Whether the gate is open (QER).
+    /// State of the gate (QER).
     pub gate_open: bool,
-    /// Forward (FAR action FORW) or drop.
+    /// True for FAR action FORW; false drops the packets.
     pub forward: bool,
     /// Maximum bit rate of the IP packets.
     pub mbr: Rate,
 }
 
-/// What becomes of a downlink packet (FAR Apply Action, TS 29.244 8.2.26).
+/// Action for a downlink packet (FAR Apply Action, TS 29.244 8.2.26).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// DROP.
+    /// FAR action DROP.
     Drop,
-    /// FORW, through [`DownlinkRule::tunnel`].
+    /// FAR action FORW, through [`DownlinkRule::tunnel`].
     Forward,
-    /// BUFF.
+    /// FAR action BUFF.
     Buffer {
         /// NOCP: report the first packet.
         notify: bool,
     },
 }
 
-/// What holds for the packets that go to one UE.
+/// Rule for the packets to one UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DownlinkRule {
-    /// The session, as its owner knows it (the UPF's SEID).
+    /// Number that the control side assigned (the SEID of the UPF).
     pub session: u64,
-    /// The PDR, for reports.
+    /// PDR ID that reports carry.
     pub pdr: u16,
-    /// The QoS flow to mark packets with; `None` = no PDU Session Container.
+    /// QoS flow that packets are marked with. `None` = no PDU Session Container.
     pub qfi: Option<u8>,
-    /// Whether the UE is told to use reflective QoS (TS 38.415 5.5.3.4).
+    /// Requests reflective QoS from the UE (TS 38.415 5.5.3.4).
     pub rqi: bool,
-    /// Whether the gate is open (QER).
+    /// State of the gate (QER).
     pub gate_open: bool,
-    /// Forward, buffer or drop.
     pub action: Action,
-    /// The tunnel to the RAN, while there is one.
+    /// Tunnel to the RAN node. `None` while the RAN side has no tunnel.
     pub tunnel: Option<Tunnel>,
     /// Maximum bit rate of the IP packets.
     pub mbr: Rate,

@@ -1,27 +1,29 @@
-//! Which indexes are in use.
+//! Index allocation with generations.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 
-/// Indexes and what is kept by them, at most `limit`. Room for all is reserved at the start (the kernel backs it with
-/// memory as it is used), so that growing never moves a million of them while packets wait.
+/// Indexes and their values, at most `limit`. Capacity for all is reserved at the start, and the
+/// kernel backs it with memory on use. Growing therefore never moves a million values while packets
+/// wait.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
     free: VecDeque<u32>,
     limit: usize,
-    /// The generations that are given out, first and last: all, or those of one life.
+    /// First and last generation in use: all, or those of one run of the process.
     generations: (u8, u8),
-    /// With it, generations are random: who knows an index and its last generation cannot tell the next one.
+    /// If set, generations are random: a peer that knows an index and its last generation cannot
+    /// predict the next one.
     random: Option<Random>,
 }
 
-/// A keyed hash of a count: random numbers for who does not know the key.
+/// Random numbers: a keyed hash of a counter. Unpredictable without the key.
 #[derive(Debug, Default)]
 struct Random {
     key: RandomState,
     count: u64,
-    /// Of tests, whose tables have the same numbers.
+    /// True in tests whose tables must assign equal numbers.
     #[cfg(test)]
     known: bool,
 }
@@ -37,12 +39,14 @@ impl Random {
     }
 }
 
-/// Lives that have generations of their own, until the next has those of the first again.
+/// Number of process runs with disjoint generations. The next run uses the generations of the first
+/// again.
 const LIVES: u8 = 5;
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// The last generation that the index was given out with, 1 to 255: never 0, so that no TEID is 0. 0: not yet.
+    /// Generation of the last allocation of the index, 1 to 255. Never 0, so that no TEID is 0. 0 =
+    /// not allocated yet.
     generation: u8,
     value: Option<T>,
 }
@@ -53,20 +57,20 @@ impl<T> Slab<T> {
         Slab { slots, free, limit, generations: (1, u8::MAX), random: None }
     }
 
-    /// The same with random generations.
+    /// Creates a slab with random generations.
     fn random(limit: usize) -> Self {
         Slab { random: Some(Random::default()), ..Slab::new(limit) }
     }
 
-    /// In this life of the program others are given out than in the lives before: what those have given out and nobody has written
-    /// down is not given out again.
+    /// Selects the generations of this run of the process. They differ from those of the preceding
+    /// runs, whose allocations may have been lost before they were stored.
     pub(crate) fn set_generation_base(&mut self, life: u32) {
         const OF_ONE: u8 = u8::MAX / LIVES;
         let before = (life % u32::from(LIVES)) as u8 * OF_ONE;
         self.generations = (before + 1, before + OF_ONE);
     }
 
-    /// The generation after that, which is another one.
+    /// Returns the generation after `generation`. It always differs from it.
     fn after(&mut self, generation: u8) -> u8 {
         let (first, last) = self.generations;
         let Some(random) = &mut self.random else {
@@ -75,14 +79,14 @@ impl<T> Slab<T> {
         let (number, all) = (random.next(), u64::from(last - first) + 1);
         let others = (first..=last).contains(&generation).then(|| u64::from(generation - first));
         let place = match others {
-            // all but that one
+            // All but the used one.
             Some(used) => (used + 1 + number % (all - 1)) % all,
             None => number % all,
         };
         first + place as u8
     }
 
-    /// Takes an index, the one that was free longest, with its next generation.
+    /// Allocates the index that was free longest, with its next generation.
     pub(crate) fn insert(&mut self, value: T) -> Option<(u32, u8)> {
         if let Some(index) = self.free.pop_front() {
             let generation = self.after(self.slots[index as usize].generation);
@@ -97,8 +101,9 @@ impl<T> Slab<T> {
         Some((self.slots.len() as u32 - 1, generation))
     }
 
-    /// Takes an index that is above all that were ever taken, as it was taken in another life: those below it are free. Whether it
-    /// could be had.
+    /// Allocates the index `index`, which an earlier run of the process had allocated. It must be
+    /// above all allocated indexes; the indexes below it become free. Returns true if it was
+    /// allocated.
     pub(crate) fn insert_at(&mut self, index: u32, generation: u8, value: T) -> bool {
         let at = index as usize;
         if at < self.slots.len() || at >= self.limit || generation == 0 {
@@ -125,7 +130,7 @@ impl<T> Slab<T> {
         self.slots.get_mut(index as usize)?.value.as_mut()
     }
 
-    /// All indexes are below this.
+    /// Returns an upper bound: all indexes are below it.
     pub(crate) fn indexes(&self) -> u32 {
         self.slots.len() as u32
     }
@@ -135,7 +140,7 @@ impl<T> Slab<T> {
     }
 }
 
-/// Indexes in parts of equal size, so that who has an index can be told by its range.
+/// Indexes in partitions of equal size: the range of an index identifies its partition.
 #[derive(Debug)]
 pub(crate) struct PartitionedSlab<T> {
     parts: Vec<Slab<T>>,
@@ -149,18 +154,18 @@ impl<T> PartitionedSlab<T> {
         PartitionedSlab { parts: (0..parts).map(|_| Slab::random(span)).collect(), span: span.max(1) }
     }
 
-    /// Has the same generations as all others of which this is said.
+    /// Makes generations equal in all slabs on which this is called.
     #[cfg(test)]
     pub(crate) fn make_known(&mut self) {
         self.parts.iter_mut().flat_map(|part| &mut part.random).for_each(|random| random.known = true);
     }
 
-    /// See [`Slab::set_generation_base`].
+    /// Selects the generations of this run; see [`Slab::set_generation_base`].
     pub(crate) fn begin_life(&mut self, life: u32) {
         self.parts.iter_mut().for_each(|part| part.set_generation_base(life));
     }
 
-    /// Takes an index of a part, or where that is full of another.
+    /// Allocates an index of the partition `part`, or of another one if that is full.
     pub(crate) fn insert(&mut self, part: usize, value: T) -> Option<(u32, u8)>
     where
         T: Clone,
@@ -172,7 +177,8 @@ impl<T> PartitionedSlab<T> {
         })
     }
 
-    /// Takes this index, if it is above all of its part that were ever taken ([`Slab::insert_at`]).
+    /// Allocates this index, if it is above all indexes ever allocated in its partition
+    /// ([`Slab::insert_at`]).
     pub(crate) fn insert_at(&mut self, index: u32, generation: u8, value: T) -> bool {
         let (span, index) = (self.span, index as usize);
         let part = self.parts.get_mut(index / span);
@@ -207,7 +213,7 @@ mod tests {
         }
     }
 
-    /// As a peer sees it that gets and gives back the same index all the time.
+    /// Seen from a peer that allocates and frees the same index repeatedly.
     #[test]
     fn generations_cannot_be_guessed() {
         let first = || PartitionedSlab::new(1, 1).insert(0, ()).map(|(_, generation)| generation);
@@ -237,20 +243,21 @@ mod tests {
         assert!(!slab.insert_at(7, 0, 'd'), "no TEID is 0");
         assert_eq!(slab.len(), 3);
         let mut take = |part| slab.insert(part, 'e').map(|(index, _)| index);
-        // What was free below them, then what is above, then the other part's.
+        // First the free indexes below them, then the ones above, then those of the other
+        // partition.
         assert_eq!([take(0), take(0), take(1), take(1), take(1)], [Some(0), Some(2), Some(4), Some(5), Some(7)]);
         assert_eq!((slab.insert(0, 'e'), slab.remove(3)), (None, Some('b')));
         assert!(slab.insert(1, 'f').is_some_and(|(index, generation)| index == 3 && generation != 255));
     }
 
-    /// What a life has given out, and none of it was written down, the lives after it do not give out.
+    /// Later runs do not assign what a run assigned and did not store.
     #[test]
     fn lives_give_out_others() {
         let mut before = std::collections::HashSet::new();
         for life in 0..u32::from(LIVES) {
             let mut slab = PartitionedSlab::new(4, 2);
             slab.begin_life(life);
-            // One that was written down is there still, and is given out once more when it is gone.
+            // A stored index still exists, and may be assigned again after its removal.
             assert!(life == 0 || slab.insert_at(1, life as u8, 'a'));
             let mut own = std::collections::HashSet::new();
             for turn in 0..200 {

@@ -1,10 +1,13 @@
-//! The driver of ordinary machines: UDP sockets on N3, a TUN device on N6, one thread per worker.
+//! Sockets driver: UDP sockets on N3, a TUN device on N6, one thread per worker.
 //!
-//! Workers decide on what is usual without a lock, while the owner of the sessions changes rules ([`crate::fast`]); the
-//! rest takes the lock of the tables, and so does a change. A change holds for all packets decided on after it (its PFCP
-//! response tells the truth), there is one copy of the tables however many workers, and nothing that a change lets go
-//! (buffered packets, End Markers) is overtaken by a later packet. A queue of commands per worker would need a copy of
-//! the tables each and an answer back before every PFCP response.
+//! Workers run the fast path without a lock while the control side changes rules ([`crate::fast`]).
+//! The slow path and each change take the lock of the tables. This has three effects:
+//! - A change applies to all packets classified after it, so the PFCP response is truthful.
+//! - All workers share one copy of the tables.
+//! - No later packet overtakes the output of a change (buffered packets, End Markers).
+//!
+//! A command queue per worker would need one copy of the tables for each worker. It would also need
+//! an acknowledgement before every PFCP response.
 
 mod editor;
 mod worker;
@@ -47,37 +50,39 @@ use vireo_types::Instant;
 use vireo_wire::gtpu;
 pub(crate) use worker::{ThreadEnv, Worker, WorkerSlowPath};
 
-/// What the driver is told at start.
+/// Configuration of the driver.
 #[derive(Clone, Debug)]
 pub struct SocketsConfig {
     /// Addresses on N3, at least one.
     pub n3: Vec<IpAddr>,
     /// Name of the TUN device.
     pub tun: String,
-    /// The UEs' addresses.
+    /// Address pools of the UEs.
     pub pools: Vec<Pool>,
     /// Bounds of the tables.
     pub limits: Limits,
-    /// Worker threads; the kernel divides packets between them by their addresses and ports.
+    /// Number of worker threads. The kernel distributes packets to them by addresses and ports.
     pub workers: usize,
-    /// Whether UEs reach the outside by the machine's address.
+    /// If true, UEs reach the data network through the machine's address.
     pub nat: bool,
-    /// Where UEs may not send to, and where G-PDUs may come from.
+    /// Destinations that UEs must not reach, and permitted sources of G-PDUs.
     pub access: Access,
-    /// Whether each UE that [`TablesHandle::set_host_route`] names has a route of its own: then another user plane may have its pool too.
+    /// If true, each UE named in [`TablesHandle::set_host_route`] has a host route. Another user
+    /// plane may then share its pool.
     pub host_routes: bool,
-    /// With it, the kernel does what is usual and the sockets only the rest.
+    /// If set, the kernel program runs the fast path and the sockets only the slow path.
     pub xdp: Option<XdpConfig>,
-    /// With it, `workers` threads do what is usual on frames, and the sockets, of one more thread, only the rest.
+    /// If set, `workers` threads run the fast path on frames. One more thread runs the slow path on
+    /// the sockets.
     pub frames: Option<FramesConfig>,
-    /// With them, their workers take the place of `workers`.
+    /// If not empty, the workers of the slices replace `workers`.
     pub slices: Vec<SliceWorkers>,
-    /// With it, workers are processes of their own, started by it: one that dies is taken over from by the next.
+    /// If set, workers are processes that it spawns. A standby worker takes over from a dead one.
     pub processes: Option<Arc<dyn ProcessSpawner>>,
 }
 
 impl SocketsConfig {
-    /// What the driver hands packets of slices to.
+    /// Returns how the driver steers packets of slices.
     fn steers(&self) -> SteerTarget {
         match (&self.xdp, self.frames.as_ref().map(|frames| frames.io)) {
             (Some(_), _) => SteerTarget::Processor,
@@ -86,7 +91,7 @@ impl SocketsConfig {
         }
     }
 
-    /// Packet threads of the driver, modules' excepted.
+    /// Returns the number of packet threads, without those of modules.
     fn threads(&self) -> usize {
         match self.slices.iter().map(|slice| slice.workers).sum::<usize>() {
             of_slices if of_slices > 0 && self.xdp.is_none() => of_slices,
@@ -94,20 +99,20 @@ impl SocketsConfig {
         }
     }
 
-    /// The modules of the driver.
+    /// Returns the modules of the driver.
     fn modules(&self) -> &[Module] {
         let of_xdp = self.xdp.as_ref().map(|xdp| &xdp.modules);
         of_xdp.or(self.frames.as_ref().map(|frames| &frames.modules)).map_or(&[], Vec::as_slice)
     }
 
-    /// The interfaces of which network cards divide packets by addresses.
+    /// Returns the interfaces with NIC filters.
     fn filtered(&self) -> Option<&[String]> {
         let of_xdp = self.xdp.as_ref().map(|xdp| (xdp.nic_filters, &xdp.interfaces));
         let of_frames = self.frames.as_ref().map(|frames| (frames.nic_filters, &frames.interfaces));
         of_xdp.or(of_frames).filter(|(filters, _)| *filters).map(|(_, interfaces)| interfaces.as_slice())
     }
 
-    /// Where uplink packets go, of the driver and its modules.
+    /// Returns the next hops of uplink packets, for the driver and its modules.
     fn next_hops(&self) -> Vec<IpAddr> {
         let of_xdp = self.xdp.as_ref().map(|xdp| &xdp.next_hops);
         let all = of_xdp.or(self.frames.as_ref().map(|frames| &frames.next_hops)).into_iter().flatten();
@@ -115,27 +120,28 @@ impl SocketsConfig {
     }
 }
 
-/// How often users move between the levels of the tables.
+/// Interval of promotion and demotion in the hot table.
 const TURN: std::time::Duration = std::time::Duration::from_millis(5);
 
-/// By this token a worker is told to stop.
+/// Poll token of the stop signal.
 pub(crate) const STOP: u64 = u64::MAX;
 
-/// Told of events by any worker; says `false` if there are too many.
+/// Callback for notifications of any worker. Returns false if its queue is full.
 pub type EventSink = Arc<dyn Fn(Event) -> bool + Send + Sync>;
 
-/// The clock of the datapath: monotonic, from an arbitrary start, and the same in the kernel's program.
+/// Clock of the datapath: monotonic, with an arbitrary start. The kernel program uses the same
+/// clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock(());
 
 impl Clock {
-    /// The time now.
+    /// Returns the current time.
     pub fn now(&self) -> Instant {
         Instant(monotonic_ns() / 1_000)
     }
 }
 
-/// What others may see of a running user plane.
+/// Read access to the state of a running user plane.
 #[derive(Clone, Debug)]
 pub struct StatsHandle {
     pub(crate) tables: SharedTables,
@@ -157,7 +163,7 @@ impl StatsHandle {
         }
     }
 
-    /// What the workers of slices have handled, in their order.
+    /// Returns the load of the workers of slices, in their order.
     pub fn loads(&self) -> Vec<WorkerLoad> {
         match &self.kernel {
             Some(kernel) => kernel.loads(),
@@ -168,12 +174,12 @@ impl StatsHandle {
         }
     }
 
-    /// What takeovers of workers that are processes came to.
+    /// Returns the statistics of worker process takeovers.
     pub fn takeovers(&self) -> TakeoverStats {
         self.takeovers.stats()
     }
 
-    /// Takes what a worker has counted.
+    /// Adds the counts of a worker.
     pub(crate) fn flush(&self, worker: Option<usize>, stats: &mut Stats) {
         if let Some(load) = worker.and_then(|number| self.loads.get(number)) {
             load.add(stats);
@@ -181,7 +187,7 @@ impl StatsHandle {
         self.counters.flush(stats);
     }
 
-    /// What was counted so far.
+    /// Returns the current counters.
     pub fn stats(&self) -> Stats {
         let seats = self.tables.arrays().quiet.seats.iter().map(|seat| seat.counters.read());
         let mut stats = seats.fold(self.counters.read(), |sum, seat| sum.plus(&seat));
@@ -191,19 +197,19 @@ impl StatsHandle {
         stats
     }
 
-    /// What the kernel's program did with packets of sessions with rules of their own, where there is one.
+    /// Returns the packets of sessions with flow rules that the kernel program received.
     pub fn flow_packets(&self) -> FlowPackets {
         self.kernel.as_ref().map(KernelCounters::flow_packets).unwrap_or_default()
     }
 
-    /// Looks at the tables.
+    /// Calls `look` with the locked tables.
     pub fn look<R>(&self, look: impl FnOnce(&Tables) -> R) -> R {
         self.tables.look(look)
     }
 }
 
-/// A running user plane; it ends when it is dropped. Address translation is removed from the network namespace of the
-/// thread that drops it, which should therefore be that of the thread that started it.
+/// A running user plane. Dropping it stops it. Address translation is removed from the network
+/// namespace of the thread that drops it, which must be that of the thread that started it.
 pub struct Sockets {
     editor: TablesHandle,
     clock: Clock,
@@ -214,11 +220,11 @@ pub struct Sockets {
     steer: Option<(Steer, FrameIo)>,
     next_hops: NextHops,
     filters: Option<NicFilters>,
-    /// Rings of AF_PACKET, with the numbers of their workers.
+    /// AF_PACKET rings, with the numbers of their workers.
     rings: Vec<(usize, Link)>,
-    /// Whether the log has it that an interface of XDP is lost.
+    /// True if the log contains the loss of an XDP interface.
     told_lost: AtomicBool,
-    /// The memory of the tables and the places of workers that are processes, until these are started.
+    /// Memory of the tables and posts of worker processes, until the processes are started.
     files: Option<TableFds>,
     posts: Vec<WorkerPost>,
     staff: Option<WorkerPool>,
@@ -231,13 +237,21 @@ impl std::fmt::Debug for Sockets {
 }
 
 impl Sockets {
-    /// Opens sockets and device and starts the workers.
+    /// Opens the sockets and the device, and starts the workers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with a remedy if the machine does not support the configuration.
     pub fn start(config: SocketsConfig, events: EventSink) -> Result<Self, StartError> {
         Sockets::start_as(config, None, events)
     }
 
-    /// The same drivers with nothing between input and output, where `config` has no XDP: what a user plane costs beyond
-    /// them is measured against this.
+    /// Starts the same drivers without packet processing, to measure the cost of a user plane
+    /// beyond them. `config` must have no XDP.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with a remedy if the machine does not support the configuration.
     pub fn bare(config: SocketsConfig, bare: Bare) -> Result<Self, StartError> {
         Sockets::start_as(config, Some(bare), Arc::new(|_| true))
     }
@@ -268,7 +282,7 @@ impl Sockets {
         let of_modules: usize = config.modules().iter().map(Module::workers).sum();
         let DatapathParts { mut tables, mut xdp, steering, files } = made(&config, threads.max(of_modules))?;
         tables.set_access(config.access.clone());
-        // a process may die between the two halves of an addition that is no single one
+        // A process may die between the two halves of a non-atomic addition.
         let by_one = threads.max(of_modules) <= 1 && config.xdp.is_none() && files.is_none();
         tables.decided_by_one(by_one);
         if let Some(steering) = steering.as_ref().filter(|_| workers > 1) {
@@ -307,7 +321,7 @@ impl Sockets {
         }
         let placement = slices::placement(&config.slices);
         for (number, (sockets, tun)) in sockets.into_iter().zip(queues).enumerate() {
-            // headers of any length that is in use, and packets a little above the MTU
+            // Room for headers of any length in use, and for packets slightly above the MTU.
             let slot = (mtu + 256).next_multiple_of(512);
             let usual = config.frames.is_none() && config.xdp.is_none();
             let core = placement.get(number).copied().flatten().filter(|_| usual);
@@ -326,7 +340,7 @@ impl Sockets {
             driver.spawn(format!("upf-{number}"), core, move || worker.run(&place, &poller))?;
         }
         driver.start_processes(config.processes.clone())?;
-        // last, so that what the program passes finds us
+        // Attached last, so that the sockets exist when the program passes packets to them.
         if let Some(xdp) = &mut xdp {
             xdp.attach()?;
         }
@@ -366,7 +380,7 @@ impl Sockets {
             let bare = bare.map(|bare| BareFrames::new(bare, &group.n3, &mut hops, clock.now())).transpose()?;
             Ok::<_, StartError>(Engine::new(exit, hops, &group.n3, &group.next_hops, bare))
         };
-        // an engine for each worker of each group, and the processor that it is for
+        // One engine with its processor for each worker of each group.
         let mut engines = vec![];
         for group in &groups {
             for number in 0..group.workers {
@@ -425,13 +439,14 @@ impl Sockets {
         Ok(())
     }
 
-    /// Protects this machine's addresses before there are packets, and starts the thread that follows them.
+    /// Protects the addresses of this machine before the first packet, and starts the thread that
+    /// tracks them.
     fn follow_addresses(&mut self) -> io::Result<()> {
         let mut local = LocalAddresses::open(self.editor.view.tables.clone(), &self.stop)?;
         self.spawn("upf-addresses".to_owned(), None, move || local.run())
     }
 
-    /// Starts the thread that promotes users with packets and demotes idle ones.
+    /// Starts the thread that promotes active users and demotes idle ones.
     fn turn_levels(&mut self) -> io::Result<()> {
         let (tables, poller) = (self.editor.view.tables.clone(), Poller::new()?);
         poller.add(self.stop.as_fd(), STOP)?;
@@ -445,7 +460,7 @@ impl Sockets {
         })
     }
 
-    /// Has a process take each place that was made.
+    /// Starts a process for each worker post.
     fn start_processes(&mut self, recruit: Option<Arc<dyn ProcessSpawner>>) -> Result<(), StartError> {
         let Some(recruit) = recruit else { return Ok(()) };
         let (posts, view, stop) = (std::mem::take(&mut self.posts), self.view(), self.stop.clone());
@@ -454,7 +469,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// Makes the place of a worker that is a process of its own, and starts its clerk.
+    /// Creates the post of a worker process and starts its punt handler.
     fn post(
         &mut self,
         config: &SocketsConfig,
@@ -491,7 +506,8 @@ impl Sockets {
         let mut files: Vec<BorrowedFd<'_>> = of_tables.all().to_vec();
         files.extend([of_desk.as_fd(), bell, back, self.stop.as_fd(), clerk.tun.as_fd()]);
         files.extend(clerk.sockets.iter().map(AsFd::as_fd));
-        // packets wait in what is read: the rings, which come before as many that send, or the TUN and the sockets
+        // Packets wait in the files that are read. These are the rings, which precede an equal
+        // number of sending rings, or the TUN device and the sockets.
         let work = files.len() - 1 - clerk.sockets.len()..files.len();
         let (work, rings) = match &rings {
             Some(rings) => (files.len()..files.len() + rings.len() / 2, &rings[..]),
@@ -504,7 +520,7 @@ impl Sockets {
         self.spawn(format!("upf-clerk-{number}"), None, move || clerk.run(&poller))
     }
 
-    /// Starts a worker, on this processor if one is given.
+    /// Starts a worker thread, on the processor `core` if set.
     fn spawn(
         &mut self,
         name: String,
@@ -521,23 +537,24 @@ impl Sockets {
         Ok(())
     }
 
-    /// Changes the tables. What the change lets go is sent before any later packet.
+    /// Changes the tables. Sends the output of the change before any later packet.
     pub fn change<R>(&self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
         self.editor.change(change)
     }
 
-    /// What changes the tables from any thread, for as long as this runs.
+    /// Returns a handle to change the tables from any thread while the user plane runs.
     pub fn editor(&self) -> TablesHandle {
         self.editor.clone()
     }
 
-    /// Gives up what was buffered for too long, and tells UEs their prefixes again. To be called once a second.
+    /// Drops expired buffered packets and sends router advertisements. Must be called once a
+    /// second.
     pub fn upkeep(&self) {
         let mut stats = Stats::default();
         stats.drops[DropReason::BufferExpired as usize] =
             self.editor.view.look(|tables| tables.expire_buffers(self.clock.now()));
         for (worker, ring) in &self.rings {
-            // a ring that cannot be asked was closed: its worker has ended
+            // A ring without statistics was closed: its worker has ended.
             let drops = ring.take_drops().map_or(0, u64::from);
             stats.drops[DropReason::RingFull as usize] += drops;
             if let Some(load) = self.editor.view.loads.get(*worker) {
@@ -561,17 +578,17 @@ impl Sockets {
         }
     }
 
-    /// Whether a worker has ended by itself.
+    /// Returns true if a worker has ended without being stopped.
     pub fn has_failed(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished) || self.staff.as_ref().is_some_and(WorkerPool::has_failed)
     }
 
-    /// The clock that buffers and rates go by.
+    /// Returns the clock of buffers and rates.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// What others may see of it, for as long as they like.
+    /// Returns a read handle of unlimited lifetime.
     pub fn view(&self) -> StatsHandle {
         self.editor.view.clone()
     }
@@ -583,16 +600,16 @@ impl Drop for Sockets {
         self.stop.wake();
         self.staff = None;
         for thread in self.threads.drain(..) {
-            // a worker that panicked has said so already
+            // A worker that panicked has already logged it.
             let _ = thread.join();
         }
-        // last, so that no frame is the kernel's as well as ours
+        // Removed last, so that no frame takes both the kernel's and the driver's path.
         self.steer = None;
     }
 }
 
-/// The tables, with the program that reads them if there is one, or with those that divide packets among slices, and
-/// with what other processes map them by.
+/// The tables, with the kernel program that reads them or the programs that distribute packets to
+/// slices, and with the files that other processes map.
 struct DatapathParts {
     tables: Tables,
     xdp: Option<Xdp>,
@@ -623,7 +640,7 @@ fn made(config: &SocketsConfig, workers: usize) -> Result<DatapathParts, StartEr
     Ok(DatapathParts { tables, xdp: None, steering, files })
 }
 
-/// The TUN device's queues, and what single UEs are led to it by.
+/// Creates the queues of the TUN device, and the host routes of single UEs.
 fn device(config: &SocketsConfig, queues: usize) -> Result<(Vec<Tun>, Option<Arc<HostRoutes>>), StartError> {
     if config.nat && config.host_routes {
         return Err(StartError::HostRoutesNat);
@@ -634,7 +651,8 @@ fn device(config: &SocketsConfig, queues: usize) -> Result<(Vec<Tun>, Option<Arc
     Ok((queues, routes.map(Arc::new)))
 }
 
-/// Has the kernel hand what comes to these addresses and the TUN device to the workers of slices.
+/// Makes the kernel distribute packets on these sockets and the TUN device to the workers of
+/// slices.
 fn divide(steering: &Steering, sockets: &[Socket], tun: &Tun) -> Result<(), StartError> {
     let refused = |error: io::Error| StartError::Slices(error.to_string());
     sockets.iter().try_for_each(|socket| socket.divide_by(steering.datagrams.as_fd())).map_err(refused)?;
@@ -652,7 +670,8 @@ fn bind(addresses: &[IpAddr], shared: bool) -> Result<Arc<[Socket]>, StartError>
     bound.collect()
 }
 
-/// Sends by the socket of one of these sources, else by the first of the address's family.
+/// Sends by the socket of one of these sources, otherwise by the first socket of the address
+/// family.
 pub(crate) fn send(sockets: &[Socket], sources: [Option<IpAddr>; 2], to: SocketAddr, datagram: &[u8]) -> bool {
     let from = sources.into_iter().flatten().find(|source| source.is_ipv4() == to.is_ipv4());
     let own = from.and_then(|from| sockets.iter().position(|socket| socket.local == from));

@@ -26,23 +26,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vireo_types::{Instant, SessionAddress, Teid};
 use vireo_wire::gtpu;
 
-/// The addresses of one data network's UEs, and what its routers tell.
+/// UE addresses of one data network, and the link parameters that its router advertises.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pool {
     /// IPv4 network and prefix length.
     pub ipv4: Option<(Ipv4Addr, u8)>,
-    /// IPv6 network and prefix length, 64 at the most; each UE has a /64 of it.
+    /// IPv6 network and prefix length, at most 64. Each UE has a /64 of it.
     pub ipv6: Option<(Ipv6Addr, u8)>,
     /// Link MTU in octets.
     pub mtu: u16,
-    /// DNS servers; the IPv6 ones are told in router advertisements.
+    /// DNS servers. Router advertisements carry the IPv6 ones.
     pub dns: Vec<IpAddr>,
-    /// Whether its UEs neither send to UEs nor are sent to by UEs, of whichever pool.
+    /// If true, the UEs of the pool exchange no packets with UEs of any pool.
     pub isolated: bool,
 }
 
 impl Pool {
-    /// Whether an address lies in the pool.
+    /// Returns true if the address lies in the pool.
     #[inline]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (address, self.ipv4, self.ipv6) {
@@ -57,23 +57,23 @@ impl Pool {
     }
 }
 
-/// The bounds of the tables, and how they are shared.
+/// Bounds of the tables, and how writers and readers share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Tunnels, and UEs with an address, each. Default 65,536; 2^24 at the most.
+    /// Maximum number of tunnels, and of UEs with an address. Default 65,536; at most 2^24.
     pub records: usize,
-    /// Downlink buffering.
+    /// Limits of downlink buffering.
     pub buffer: BufferLimits,
-    /// Modules, each with a range of our TEIDs.
+    /// Number of modules. Each has a range of our TEIDs.
     pub modules: usize,
-    /// How packets and changes keep out of each other's way.
+    /// Exclusion of packets and changes.
     pub locking: Locking,
-    /// Users whose records lie together while they have packets, about; 0 = all stay where they are.
+    /// Approximate number of active users whose entries lie in the hot table. 0 = no hot table.
     pub hot_users: usize,
-    /// Whether a G-PDU must come from the address that its session's downlink packets go to, or from [`crate::Access::ran`].
+    /// Restricts the sources of a G-PDU to its session's downlink peer and [`crate::Access::ran`].
     pub own_peer_only: bool,
-    /// Tunnels of another life of this program are to be restored: until [`Tables::restored`] nobody is told of one that is not there,
-    /// or RAN nodes would let sessions go.
+    /// Tunnels of an earlier run are being restored. Until [`Tables::restored`] unknown tunnels
+    /// cause no Error Indication: RAN nodes would release the sessions.
     pub restoring: bool,
 }
 
@@ -92,13 +92,13 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Records that an index can name.
+    /// Returns the number of entries, limited to the range of indexes.
     pub(crate) fn bounded(&self) -> usize {
         self.records.min(1 << 24)
     }
 }
 
-/// Why a rule was not taken.
+/// Reason for refusing a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
     /// [`Limits::records`] is reached.
@@ -107,31 +107,31 @@ pub enum TableError {
     /// Another session has this TEID.
     #[error("the TEID is in use")]
     TeidInUse,
-    /// Another session has one of these addresses, or there is none.
+    /// Another session has one of these addresses, or the UE has none.
     #[error("the UE's address is in use or missing")]
     AddressInUse,
 }
 
-/// A downlink record.
+/// Identifies a downlink entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DownlinkId(pub(crate) u32);
 
-/// What a change of the tables lets go.
+/// Output that a change of the tables releases.
 #[derive(Debug, Default)]
 pub struct Released {
-    /// Datagrams for N3: they must leave before the next packet is decided on.
+    /// Datagrams for N3. They must be sent before the next packet is classified.
     pub datagrams: Vec<(SocketAddr, Vec<u8>)>,
-    /// Packets that were buffered and are dropped.
+    /// Number of buffered packets that are dropped.
     pub dropped: u64,
-    /// Whether all that was decided before the change must leave before them: a tunnel ends.
+    /// A tunnel ends: packets classified before the change must be sent before the datagrams.
     pub(crate) last: bool,
-    /// Our addresses on N3 that the datagrams leave from, one of each family; `None` = the first.
+    /// Source addresses of the datagrams on N3, one of each family. `None` = the first address.
     pub sources: [Option<IpAddr>; 2],
-    /// Datagrams from N3 that were held and are decided on now, before the next packet.
+    /// Held datagrams from N3 that must be classified before the next packet.
     pub(crate) uplinks: Vec<HeldDatagram>,
 }
 
-/// What of a downlink record only changes and reports need.
+/// Fields of a downlink entry that only changes and reports need.
 #[derive(Debug)]
 struct Downlink {
     ue: SessionAddress,
@@ -139,77 +139,77 @@ struct Downlink {
     pdr: u16,
 }
 
-/// Where the records and the index of addresses lie: memory of our own, or of the kernel's program too.
+/// Memory of the entries and of the address index: private, or shared with the kernel program.
 #[derive(Debug)]
 pub(crate) struct TableMemory {
     pub(crate) uplinks: Shared<UplinkEntry>,
     pub(crate) downlinks: Shared<DownlinkEntry>,
     pub(crate) addresses: Shared<AtomicU32>,
-    /// None where nobody reads records beside us.
+    /// Empty if no kernel program reads the entries.
     pub(crate) cells: Shared<Cell>,
-    /// Words of workers that are processes of their own; none where they are threads.
+    /// Slots of worker processes. Empty if the workers are threads.
     pub(crate) seats: Shared<WorkerSlot>,
-    /// The table of addresses, of [`access::table::LINES`] lines.
+    /// Address table with [`access::table::LINES`] lines.
     pub(crate) access: Shared<Line>,
 }
 
-/// Whoever looks for records beside us; told of what is not in arrays.
+/// Kernel copy of the lookups that are not in arrays.
 pub(crate) trait KernelMirror: Send + Sync + std::fmt::Debug {
-    /// The TEID, which is no index, leads to this index now, or to none.
+    /// Maps a foreign TEID, which encodes no index, to an entry index, or removes it.
     fn foreign(&mut self, teid: Teid, index: Option<u32>);
-    /// The network leads to the UE of this entry now, with packets of at most so many octets, or to none.
+    /// Maps a network to the address index value of its UE and its MTU in octets, or removes it.
     fn framed(&mut self, network: Network, to: Option<(u32, u16)>);
 }
 
-/// A record that is not settled.
+/// An entry in a write section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum UnsettledEntry {
     Uplink(u32),
     Downlink(u32),
 }
 
-/// Addresses of one pool that are kept in arrays; beyond these they go to a hash.
+/// Maximum number of addresses of one pool in arrays. A hash holds the others.
 pub(crate) const LARGEST: u64 = 1 << 24;
 
-/// All rules of a user plane and the state of their packets. One owner changes them; the functions that decide on
-/// packets ([`Tables::uplink`], [`Tables::downlink`]) only need `&self`.
+/// All rules of a user plane and the state of its packets.
 ///
-/// It knows sessions as numbers and has no sockets, no clock and no idea of PFCP.
+/// One writer, the control side, changes them. Classifying packets needs only `&self`. The tables
+/// know sessions as numbers. They have no sockets and no clock, and do not know PFCP.
 #[derive(Debug)]
 pub struct Tables {
-    /// Records and addresses, which are read without a lock.
+    /// Entries and address index, which are read without a lock.
     arrays: Arc<Arrays>,
     uplinks: PartitionedSlab<()>,
-    /// TEIDs that were not ours to choose.
+    /// TEIDs that this user plane did not assign.
     foreign: HashMap<Teid, u32>,
     downlinks: Slab<Downlink>,
     others: HashedAddresses,
     changed: Vec<UnsettledEntry>,
-    /// Changed records that nobody goes by any more.
+    /// Changed entries that no packet uses until the end of the change.
     paused: HashSet<UnsettledEntry>,
     mirror: Option<Box<dyn KernelMirror>>,
     tunnels: Tunnels,
-    /// What is known of addresses beside what packets are checked against.
+    /// State of the known addresses that the packet checks do not need.
     pub(crate) known: KnownAddresses,
-    /// G-PDUs whose sender is not known yet.
+    /// G-PDUs from unknown senders.
     pub(crate) held: Mutex<HeldDatagrams>,
-    /// Where tunnels lead to that have come in this change.
+    /// Peers of the tunnels that this change added.
     pub(crate) joined: Vec<IpAddr>,
-    /// Where packets of these TEIDs must come from, if it matters ([`Limits::own_peer_only`]).
+    /// Required source of the packets with these TEIDs ([`Limits::own_peer_only`]).
     pub(crate) bound: HashMap<Teid, PeerBinding>,
     buffers: Mutex<Buffers>,
-    /// The rules of sessions that need more than records hold.
+    /// Rules of the sessions that need more than entries.
     pub(crate) flows: Flows,
     pub(crate) cells: Cells,
     pub(crate) owners: WorkerMap,
     pub(crate) keeper: HotManager,
-    /// The rates of records that lead to such rules.
+    /// Rates of the entries that point to rule lists.
     rates: HashMap<UnsettledEntry, Rate>,
     links: Vec<Link>,
-    /// Where [`Tables::advertise_again`] goes on, and how much of the next record's turn has passed.
+    /// Next entry of [`Tables::advertise_again`], and the elapsed part of its interval.
     next_advertised: u32,
     advertising_credit: u64,
-    /// Answers to what nobody asked for are limited: 1,000 a second and kind.
+    /// Error Indications. Each kind of unsolicited answer is limited to 1,000 per second.
     pub(crate) errors: Policer,
     /// See [`Limits::restoring`].
     pub(crate) restoring: bool,
@@ -218,14 +218,14 @@ pub struct Tables {
     pub(crate) solicitations: Policer,
 }
 
-/// In how many calls of [`Tables::advertise_again`] every UE has its turn: with one a second, 6 hours.
+/// Calls of [`Tables::advertise_again`] per round over all UEs: 6 hours at 1 call/s.
 const ADVERTISING_ROUND: u64 = 6 * 3600;
 
-/// An answer counts as one octet: one a millisecond.
+/// An answer counts as one octet, so this is one answer per millisecond.
 pub(crate) const ANSWERS: Rate = Rate::from_kbps(8);
 
 impl Tables {
-    /// Empty tables for these pools.
+    /// Creates empty tables for these pools.
     pub fn new(pools: Vec<Pool>, limits: Limits) -> Self {
         let ranges = index::ranges(&pools, LARGEST);
         let memories = TableMemory {
@@ -239,7 +239,7 @@ impl Tables {
         Tables::over(memories, ranges, pools, limits, None)
     }
 
-    /// Empty tables over these memories, which are as large as limits and ranges say.
+    /// Creates empty tables in `memories`, whose sizes match the limits and ranges.
     pub(crate) fn over(
         memories: TableMemory,
         ranges: Vec<Range>,
@@ -285,29 +285,29 @@ impl Tables {
         }
     }
 
-    /// Says whether only one thread at a time decides on packets, and no program in the kernel: then it counts without
-    /// keeping others from it.
+    /// Selects non-atomic counters. `alone` requires that one thread and no kernel program
+    /// classifies.
     pub fn decided_by_one(&mut self, alone: bool) {
         self.arrays.decided_by_one(alone);
     }
 
-    /// Chooses the TEIDs that other tables choose of which this is said.
+    /// Makes TEIDs equal in all tables on which this is called.
     #[cfg(test)]
     pub(crate) fn choose_known_teids(&mut self) {
         self.uplinks.make_known();
     }
 
-    /// Has words for whose packets a worker handles, in memory of our own. Drivers that steer by them have their own.
+    /// Allocates the worker map in private memory. Drivers that steer by it supply their memory.
     pub fn enable_steering(&mut self) {
         self.owners = WorkerMap::private(self.arrays.uplinks.len(), &self.arrays.pools);
     }
 
-    /// Whose packets which worker handles.
+    /// Returns the map from packets to workers.
     pub fn owners(&self) -> &WorkerMap {
         &self.owners
     }
 
-    /// Whose the address is: the session of the UE that has it.
+    /// Returns the session of the UE that has the address.
     pub fn session_at(&self, address: IpAddr) -> Option<u64> {
         let key = match address {
             IpAddr::V4(v4) => AddressKey::V4(v4.to_bits()),
@@ -316,7 +316,7 @@ impl Tables {
         self.session_of(self.find_downlink(key)?)
     }
 
-    /// What is read without a lock.
+    /// Returns the part that is read without a lock.
     #[inline]
     pub(crate) fn arrays(&self) -> &Arrays {
         &self.arrays
@@ -326,8 +326,8 @@ impl Tables {
         self.arrays.clone()
     }
 
-    /// Says that what the changes so far let go has left: packets may go by the records as they are now, without a lock.
-    /// Until then the packets of changed records wait for us.
+    /// Ends all write sections of the change, whose output the caller has sent. Until this call,
+    /// packets of changed entries wait.
     pub(crate) fn settle(&mut self) {
         self.paused.clear();
         for changed in self.changed.drain(..) {
@@ -340,9 +340,9 @@ impl Tables {
         }
     }
 
-    /// Keeps packets from these records until the end of the change, and waits for those that are being decided on: from
-    /// now on what the records have counted stays as it is. A program in the kernel may still be counting the packet that
-    /// it has.
+    /// Holds the packets of these entries until the end of the change, and waits for running
+    /// batches. The counters are then final. A kernel program may still count the packet that it
+    /// processes.
     pub fn hold_packets(&mut self, uplinks: &[Teid], downlinks: impl IntoIterator<Item = DownlinkId>) {
         let uplinks = uplinks.iter().filter_map(|teid| self.uplink_index(*teid)).map(UnsettledEntry::Uplink);
         let mut records: Vec<_> =
@@ -359,7 +359,7 @@ impl Tables {
         }
     }
 
-    /// The record of an index that is in use or was.
+    /// Begins a write section on the entry of an index that is or was in use.
     fn change_uplink(&mut self, index: u32) -> &UplinkEntry {
         self.changed.push(UnsettledEntry::Uplink(index));
         &self.arrays.uplinks[index as usize]
@@ -381,7 +381,7 @@ impl Tables {
         }
     }
 
-    /// Tells whoever looks for records beside us what a network leads to.
+    /// Updates the network in the kernel program's lookups.
     pub(crate) fn mirror_framed(&mut self, network: Network, to: Option<DownlinkId>) {
         let to = to.map(|id| (self.entry(id), self.mtu_of(id)));
         if let Some(mirror) = &mut self.mirror {
@@ -389,12 +389,12 @@ impl Tables {
         }
     }
 
-    /// The entry of a UE in arrays of addresses.
+    /// Returns the value of a UE in the address index.
     pub(crate) fn entry(&self, id: DownlinkId) -> u32 {
         Teid::from_index(id.0, self.downlink(id).generation()).0
     }
 
-    /// The longest packet for a UE.
+    /// Returns the MTU for a UE.
     fn mtu_of(&self, id: DownlinkId) -> u16 {
         let ue = self.downlink_ue(id).unwrap_or_default();
         let of = |address: IpAddr| self.arrays.pools.iter().find(|pool| pool.contains(address)).map(|pool| pool.mtu);
@@ -402,12 +402,12 @@ impl Tables {
         mtus.into_iter().flatten().min().unwrap_or(0)
     }
 
-    /// Makes an uplink record under a TEID of our choice, or under the one given.
+    /// Creates an uplink entry with the TEID `given`, or with an assigned one.
     pub fn add_uplink(&mut self, given: Option<Teid>, rule: UplinkRule) -> Result<Teid, TableError> {
         self.add_uplink_in(0, given, rule)
     }
 
-    /// The same, where the TEID is one of a module's.
+    /// Creates an uplink entry. An assigned TEID is in the range of the module.
     pub fn add_uplink_in(&mut self, module: usize, given: Option<Teid>, rule: UplinkRule) -> Result<Teid, TableError> {
         if let Some(teid) = given
             && (teid == gtpu::NO_TEID || self.uplink_index(teid).is_some())
@@ -422,7 +422,7 @@ impl Tables {
         }
         let own = Teid::from_index(index, generation);
         if self.foreign.contains_key(&own) {
-            // somebody else chose this very number: the index gets its next generation
+            // A peer chose this number as a foreign TEID, so the index gets its next generation.
             self.uplinks.remove(index);
             return self.add_uplink_in(module, None, rule);
         }
@@ -430,8 +430,8 @@ impl Tables {
         Ok(own)
     }
 
-    /// Makes an uplink record under a TEID that was ours in another life of this program. In the order of their indexes such TEIDs lead
-    /// to their records as they did; others are as good as foreign ones.
+    /// Creates an uplink entry with a TEID that an earlier run assigned. TEIDs restored in
+    /// ascending order of their indexes keep them. Others are stored as foreign TEIDs.
     pub fn restore_uplink(&mut self, teid: Teid, rule: UplinkRule) -> Result<Teid, TableError> {
         if teid == gtpu::NO_TEID || self.uplink_index(teid).is_some() {
             return Err(TableError::TeidInUse);
@@ -443,13 +443,13 @@ impl Tables {
         Ok(teid)
     }
 
-    /// The number of this life of the program, counted where tunnels are written down that are to be restored: other TEIDs are chosen
-    /// than those of the lives before. To be called before there is a tunnel.
+    /// Sets the number of this run, counted where tunnels are stored. Successive runs assign
+    /// different TEIDs. Must be called before the first tunnel exists.
     pub fn begin_life(&mut self, life: u32) {
         self.uplinks.begin_life(life);
     }
 
-    /// All tunnels of another life are there that can be.
+    /// Ends the restoration of tunnels of an earlier run.
     pub fn restored(&mut self) {
         self.restoring = false;
     }
@@ -465,8 +465,8 @@ impl Tables {
         }
     }
 
-    /// Says that the packets of a TEID are decided on by further rules, which the kernel's program finds from this cell on
-    /// (0 = not at all), or not any more.
+    /// Points an uplink entry to a rule list for the kernel program, or removes it. Cell 0 = punt
+    /// to user space.
     pub(crate) fn lead_uplink(&mut self, teid: Teid, list: Option<u32>) {
         let Some(index) = self.uplink_index(teid) else { return };
         let of = UnsettledEntry::Uplink(index);
@@ -486,7 +486,7 @@ impl Tables {
         }
     }
 
-    /// The same of a downlink record.
+    /// Points a downlink entry to a rule list; see [`Tables::lead_uplink`].
     pub(crate) fn lead_downlink(&mut self, id: DownlinkId, list: Option<u32>) {
         let Some(rule) = self.downlink_rule(id) else { return };
         let of = UnsettledEntry::Downlink(id.0);
@@ -503,7 +503,7 @@ impl Tables {
         }
     }
 
-    /// Removes a TEID; tells what it carried.
+    /// Removes a TEID. Returns its volume.
     pub fn remove_uplink(&mut self, teid: Teid) -> Volume {
         self.hold_packets(&[teid], []);
         let Some(index) = self.uplink_index(teid) else {
@@ -519,12 +519,12 @@ impl Tables {
         volume
     }
 
-    /// What a TEID has carried.
+    /// Returns the volume of a TEID.
     pub fn uplink_volume(&self, teid: Teid) -> Volume {
         self.find_uplink(teid).map(|uplink| uplink.state.volume()).unwrap_or_default()
     }
 
-    /// Makes a downlink record for the UE of these addresses, which no other may have. It drops everything until
+    /// Creates a downlink entry for the UE with these addresses. It drops all packets until
     /// [`Tables::set_downlink`].
     pub fn add_downlink(&mut self, ue: SessionAddress, session: u64) -> Result<DownlinkId, TableError> {
         let keys = keys(ue);
@@ -546,15 +546,16 @@ impl Tables {
         let downlink = Downlink { ue, session, pdr: 0 };
         let (index, generation) = self.downlinks.insert(downlink).ok_or(TableError::Full)?;
         self.change_downlink(index).begin(generation, &rule);
-        // the generation tells whoever reads without our lock that the record is another's meanwhile
+        // The generation shows lock-free readers that the entry belongs to another UE.
         let entry = Teid::from_index(index, generation).0;
         keys.for_each(|key| self.others.set(&self.arrays.addresses, key, entry));
         Ok(DownlinkId(index))
     }
 
-    /// Replaces the rule of a downlink record. What was buffered is let go if the rule forwards and dropped if it
-    /// drops; a tunnel that comes up tells an IPv6 UE its prefix; with `end_marker` the old tunnel is ended when there
-    /// is a new one. A rule that buffers reports its first packet anew, be it the same rule or another.
+    /// Replaces the rule of a downlink entry. Buffered packets are released if the rule forwards,
+    /// dropped if it drops. A new tunnel triggers a router advertisement to an IPv6 UE. With
+    /// `end_marker`, a replaced tunnel gets an End Marker. Every call re-enables the report of the
+    /// first packet, even with an equal rule.
     pub fn set_downlink(&mut self, id: DownlinkId, rule: DownlinkRule, end_marker: bool, released: &mut Released) {
         let (Some(old), Some(downlink)) = (self.downlink_rule(id), self.downlinks.get_mut(id.0)) else {
             return;
@@ -599,13 +600,13 @@ impl Tables {
                 released.datagrams.extend(datagrams);
             }
             (Action::Buffer { .. }, _) => {}
-            // what waits is let go by the further rules
+            // The flow rules release the buffered packets.
             _ if overflows => {}
             (Action::Drop | Action::Forward, _) => self.drop_buffered(id, released),
         }
     }
 
-    /// The rule of a downlink record.
+    /// Returns the rule of a downlink entry.
     pub fn downlink_rule(&self, id: DownlinkId) -> Option<DownlinkRule> {
         let Downlink { session, pdr, .. } = self.downlinks.get(id.0)?;
         let record = self.downlink(id);
@@ -616,23 +617,23 @@ impl Tables {
         Some(rule)
     }
 
-    /// Says how many packets of a downlink record may wait, within [`BufferLimits::packets_per_session`]; `None` = as
-    /// many as that.
+    /// Limits the buffered packets of an entry, within [`BufferLimits::packets_per_session`].
+    /// `None` = that limit.
     pub fn limit_buffer(&self, id: DownlinkId, packets: Option<usize>) {
         self.buffers().limit(id.0, packets);
     }
 
-    /// Whether no UE has any of these addresses.
+    /// Returns true if no UE has any of these addresses.
     pub fn is_free(&self, ue: SessionAddress) -> bool {
         keys(ue).all(|key| self.others.get(&self.arrays.addresses, key).is_none())
     }
 
-    /// Drops what is buffered for a downlink record.
+    /// Drops the buffered packets of a downlink entry.
     pub fn drop_buffered(&self, id: DownlinkId, released: &mut Released) {
         released.dropped += self.buffers().take(id.0).len() as u64;
     }
 
-    /// Removes a downlink record, and drops what is buffered for it; tells what it carried.
+    /// Removes a downlink entry and drops its buffered packets. Returns its volume.
     pub fn remove_downlink(&mut self, id: DownlinkId, released: &mut Released) -> Volume {
         let Some(rule) = self.downlink_rule(id) else {
             return Volume::default();
@@ -655,29 +656,29 @@ impl Tables {
         volume
     }
 
-    /// Has the owner told ([`crate::Event::Volume`]) each time that one of these records' counts passes a multiple of
-    /// 2^`watch` octets ([`crate::watch_for`]); 0 = never. It is forgotten when a record ends.
+    /// Enables [`crate::Event::Volume`] each time a count of these entries passes a multiple of
+    /// 2^`watch` octets ([`crate::watch_for`]). 0 = never. The setting ends with the entry.
     pub fn watch(&self, uplinks: &[Teid], downlinks: impl Iterator<Item = DownlinkId>, watch: u32) {
         uplinks.iter().filter_map(|teid| self.find_uplink(*teid)).for_each(|record| record.set_watch(watch));
         let downlinks = downlinks.filter(|id| self.downlinks.get(id.0).is_some());
         downlinks.for_each(|id| self.downlink(id).set_watch(watch));
     }
 
-    /// Says that these records' packets are not counted one by one, and that nobody watches them, or that they are again:
-    /// whoever decides on them counts them all together. It is forgotten when a record ends.
+    /// Marks entries as lean or not. Their packets are not watched, and workers count the packets
+    /// of all lean entries together. The setting ends with the entry.
     pub fn set_lean(&self, uplinks: &[Teid], downlinks: impl Iterator<Item = DownlinkId>, lean: bool) {
         uplinks.iter().filter_map(|teid| self.find_uplink(*teid)).for_each(|record| record.set_lean(lean));
         let downlinks = downlinks.filter(|id| self.downlinks.get(id.0).is_some());
         downlinks.for_each(|id| self.downlink(id).set_lean(lean));
     }
 
-    /// What a downlink record has carried.
+    /// Returns the volume of a downlink entry.
     pub fn downlink_volume(&self, id: DownlinkId) -> Volume {
         self.downlinks.get(id.0).map(|_| self.downlink(id).state.volume()).unwrap_or_default()
     }
 
-    /// Drops what has waited too long and tells how many packets that were; the next one for such a UE is reported
-    /// anew. To be called about once a second.
+    /// Drops the packets that were buffered too long and returns their number. The next packet of
+    /// such a UE is reported again. Must be called about once a second.
     pub fn expire_buffers(&self, now: Instant) -> u64 {
         let mut packets = 0;
         self.buffers().expire(now, |record, lost| {
@@ -687,8 +688,9 @@ impl Tables {
         packets
     }
 
-    /// Tells some of the IPv6 UEs their prefix again, so that each hears it well before its router's lifetime of 18
-    /// hours ends (RFC 4861 6.2.1). Idle UEs are told when they are back. To be called about once a second.
+    /// Sends router advertisements to some IPv6 UEs, well before the router lifetime of 18 hours
+    /// ends (RFC 4861 6.2.1). An idle UE gets one with its next tunnel. Must be called about once a
+    /// second.
     pub fn advertise_again(&mut self, released: &mut Released) {
         let records = self.downlinks.indexes();
         self.advertising_credit += u64::from(records);
@@ -703,27 +705,27 @@ impl Tables {
         }
     }
 
-    /// The report of the first buffered packet was lost: the next packet is reported.
+    /// Re-enables the report after the report of the first buffered packet was lost.
     pub(crate) fn report_data_again(&self, id: DownlinkId) {
         self.downlink(id).report_again(DATA);
     }
 
-    /// Octets that wait in buffers.
+    /// Returns the total size of buffered packets in octets.
     pub fn buffered_octets(&self) -> usize {
         self.buffers().octets()
     }
 
-    /// How many TEIDs and how many UE records there are.
+    /// Returns the number of TEIDs and the number of UE entries.
     pub fn len(&self) -> (usize, usize) {
         (self.uplinks.len(), self.downlinks.len())
     }
 
-    /// Whether there is no record at all.
+    /// Returns true if the tables have no entry.
     pub fn is_empty(&self) -> bool {
         self.len() == (0, 0)
     }
 
-    /// A router advertisement for the UE of a record, as the datagram that goes into its tunnel.
+    /// Returns a router advertisement to the UE of an entry, as a datagram for its tunnel.
     fn advertisement(&self, id: DownlinkId) -> Option<(SocketAddr, Vec<u8>)> {
         let mut buffer = [0; answer::LONGEST];
         let (to, octets) = answer::router_advertisement(self, id, None, &mut buffer)?;
@@ -749,13 +751,13 @@ impl Tables {
         self.others.get(&self.arrays.addresses, key).map(|entry| DownlinkId(Teid(entry).index()))
     }
 
-    /// The record of a downlink that is in use or was.
+    /// Returns the entry of a downlink index that is or was in use.
     #[inline]
     pub(crate) fn downlink(&self, id: DownlinkId) -> &DownlinkEntry {
         self.arrays.downlink(id.0).unwrap_or_else(|| &self.arrays.downlinks[id.0 as usize])
     }
 
-    /// Whose record it is.
+    /// Returns the session of the entry.
     pub(crate) fn session_of(&self, id: DownlinkId) -> Option<u64> {
         self.downlinks.get(id.0).map(|downlink| downlink.session)
     }
@@ -764,31 +766,31 @@ impl Tables {
         self.downlinks.get(id.0).map(|downlink| downlink.ue)
     }
 
-    /// Whose tunnel it is: session and record.
+    /// Returns the session and the entry of a tunnel.
     pub(crate) fn find_tunnel(&self, tunnel: Tunnel) -> Option<(u64, &DownlinkEntry)> {
         let id = DownlinkId(self.tunnels.find(tunnel, |record| self.downlink(DownlinkId(record)).tunnel())?);
         Some((self.downlinks.get(id.0)?.session, self.downlink(id)))
     }
 
-    /// What is told of the link that a prefix is on.
+    /// Returns the link parameters of a prefix.
     pub(crate) fn link(&self, prefix: Ipv6Addr) -> Option<&Link> {
         let position = self.arrays.pools.iter().position(|pool| pool.contains(prefix.into()))?;
         self.links.get(position)
     }
 
-    /// Whether an address belongs to a UE, or to nobody but a pool: what it sends to N3 or N4 came through a tunnel,
-    /// and no UE is a RAN node or a control plane.
+    /// Returns true if the address belongs to a pool. Its packets to N3 or N4 came through a
+    /// tunnel, and no UE is a RAN node or a control plane.
     pub fn is_of_a_ue(&self, address: IpAddr) -> bool {
         self.arrays.is_of_a_ue(address)
     }
 
     pub(crate) fn buffers(&self) -> MutexGuard<'_, Buffers> {
-        // the buffers are consistent between their calls: a worker that panicked elsewhere spoils nothing
+        // Buffers are consistent between calls, so a panic of another worker is harmless.
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What a UE is found by.
+/// Returns the lookup keys of a UE.
 pub(crate) fn keys(ue: SessionAddress) -> impl Iterator<Item = AddressKey> + Clone {
     let v4 = ue.ipv4.map(|v4| AddressKey::V4(v4.to_bits()));
     v4.into_iter().chain(ue.ipv6_prefix.map(|prefix| AddressKey::V6((prefix.to_bits() >> 64) as u64)))

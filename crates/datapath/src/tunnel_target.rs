@@ -1,19 +1,20 @@
-//! Where a decided packet goes, as the parts of the path hand it on.
+//! Target of a classified packet, as the stages of the packet path pass it on.
 
 use crate::rule::Tunnel;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_types::Teid;
 use vireo_wire::gtpu::{self, PduSession};
 
-/// A tunnel and how packets are marked in it (TS 38.415 5.5.2), in numbers alone, which stay in registers: an enum is
-/// written octet by octet and read in words, and the processor waits for each of those.
+/// A tunnel and the marks of packets in it (TS 38.415 5.5.2). It consists of plain numbers, which
+/// stay in registers. An enum would be written octet by octet and read in words, and the processor
+/// stalls on each such read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TunnelTarget {
     teid: Teid,
     v6: bool,
-    /// The octets of the address as on the wire; those of an IPv4 one are the first four.
+    /// Address in network byte order. An IPv4 address uses the first four octets.
     address: [u64; 2],
-    /// [`MARKED`], and 7 bits of a PDU Session Container with its type; 0 = none.
+    /// [`MARKED`], and 7 bits of a PDU Session Container with its type. 0 = none.
     mark: u32,
 }
 
@@ -23,19 +24,18 @@ const RQI: u32 = 1 << 6;
 const QFI: u32 = 0x3f;
 
 impl TunnelTarget {
-    /// A tunnel to the octets of an address as they lie in a packet.
+    /// Returns an unmarked tunnel to an address in network byte order.
     #[inline(always)]
     pub(crate) fn words(teid: Teid, v6: bool, address: [u64; 2]) -> Self {
         TunnelTarget { teid, v6, address, mark: 0 }
     }
 
-    /// The same with packets marked as of a flow that the UPF sends.
+    /// Adds the marks of a downlink packet of the QoS flow `qfi`.
     #[inline(always)]
     pub(crate) fn of_flow(self, qfi: u32, rqi: bool) -> Self {
         TunnelTarget { mark: MARKED | qfi & QFI | if rqi { RQI } else { 0 }, ..self }
     }
 
-    /// A tunnel and its marks.
     pub(crate) fn new(tunnel: Tunnel, marked: Option<PduSession>) -> Self {
         let (v6, octets) = match tunnel.address {
             IpAddr::V4(v4) => (false, u128::from(v4.to_bits()) << 96),
@@ -56,13 +56,12 @@ impl TunnelTarget {
         self.teid
     }
 
-    /// The address, if it is an IPv4 one.
+    /// Returns the address if it is an IPv4 address.
     #[inline(always)]
     pub(crate) fn v4(&self) -> Option<Ipv4Addr> {
         (!self.v6).then(|| Ipv4Addr::from_bits(u32::from_be(self.address[0] as u32)))
     }
 
-    /// The address.
     #[inline]
     pub(crate) fn address(&self) -> IpAddr {
         let [first, second] = self.address.map(u64::from_be);
@@ -70,13 +69,13 @@ impl TunnelTarget {
         self.v4().map_or_else(|| v6().into(), IpAddr::V4)
     }
 
-    /// Where the datagram is sent.
+    /// Returns the destination of the datagrams: the address and the GTP-U port.
     #[inline]
     pub(crate) fn socket(&self) -> SocketAddr {
         SocketAddr::new(self.address(), gtpu::PORT)
     }
 
-    /// The PDU Session Container that packets get.
+    /// Returns the PDU Session Container of the packets.
     #[inline(always)]
     pub(crate) fn marked(&self) -> Option<PduSession> {
         let qfi = (self.mark & QFI) as u8;
@@ -87,7 +86,7 @@ impl TunnelTarget {
     }
 }
 
-/// The octets of an address as words that have them in the order of the wire.
+/// Returns an address as two words in network byte order.
 fn halves(octets: u128) -> [u64; 2] {
     [((octets >> 64) as u64).to_be(), (octets as u64).to_be()]
 }

@@ -1,11 +1,11 @@
-//! Whose packets go into a tunnel, for the Error Indications about it.
+//! Downlink entries by tunnel, for the Error Indications about a tunnel.
 
 use crate::rule::Tunnel;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, RandomState};
 
-/// Downlink records by their tunnels, of which each is the last one's that has come to it. Numbers alone are kept: the
-/// tunnels are in the records, of which there may be millions.
+/// Map from tunnels to downlink entries. A tunnel maps to the last entry that got it. The map
+/// stores indexes only: the tunnels are in the entries, of which there may be millions.
 #[derive(Debug, Default)]
 pub(crate) struct Tunnels {
     records: HashTable<u32>,
@@ -13,12 +13,14 @@ pub(crate) struct Tunnels {
 }
 
 impl Tunnels {
-    /// With room for so many, so that a million of them are never moved at once.
+    /// Creates a map with capacity for `records` entries, so that it never rehashes a million of
+    /// them at once.
     pub(crate) fn new(records: usize) -> Self {
         Tunnels { records: HashTable::with_capacity(records), hasher: RandomState::new() }
     }
 
-    /// The tunnel is this record's now, which it has by `of` already, as all others have theirs.
+    /// Maps `tunnel` to the entry `record`. `of` returns the tunnel of an entry and already returns
+    /// `tunnel` for this one.
     pub(crate) fn insert(&mut self, tunnel: Tunnel, record: u32, of: impl Fn(u32) -> Option<Tunnel>) {
         let Tunnels { records, hasher } = self;
         let hash = |record: &u32| of(*record).map_or(0, |tunnel| hasher.hash_one(tunnel));
@@ -26,14 +28,14 @@ impl Tunnels {
         *records.entry(hasher.hash_one(tunnel), is, hash).or_insert(record).get_mut() = record;
     }
 
-    /// The tunnel is not this record's any more.
+    /// Removes the mapping of `tunnel` to the entry `record`.
     pub(crate) fn remove(&mut self, tunnel: Tunnel, record: u32) {
         if let Ok(entry) = self.records.find_entry(self.hasher.hash_one(tunnel), |other| *other == record) {
             entry.remove();
         }
     }
 
-    /// Whose the tunnel is.
+    /// Returns the entry of a tunnel.
     pub(crate) fn find(&self, tunnel: Tunnel, of: impl Fn(u32) -> Option<Tunnel>) -> Option<u32> {
         self.records.find(self.hasher.hash_one(tunnel), |record| of(*record) == Some(tunnel)).copied()
     }
@@ -56,7 +58,7 @@ mod tests {
         }
         let find = |tunnels: &Tunnels, of: &[Option<Tunnel>], n| tunnels.find(tunnel(n), |record| of[record as usize]);
         assert!((0..500).all(|n| find(&tunnels, &of, n) == Some(2 * n + 1)), "beyond the room that there was at first");
-        // of one that has lost its tunnel to another, nothing is left to remove
+        // An entry that lost its tunnel to another entry has no mapping to remove.
         tunnels.remove(tunnel(7), 14);
         assert_eq!(find(&tunnels, &of, 7), Some(15));
         of[15] = Some(tunnel(9_000));

@@ -1,5 +1,7 @@
-//! What becomes of one packet: the reference that every driver follows, in memory, sockets and BPF alike. What is usual
-//! is decided by the record alone ([`Arrays`]), with the lock of the tables or without; the rest by [`Tables`].
+//! Classification of one packet: the reference for all drivers (memory, sockets and BPF).
+//!
+//! The fast path ([`Arrays`]) uses the entry alone, with or without the lock of the tables.
+//! [`Tables`] classify all other packets.
 
 use crate::access::table::{Bits, SourceEntry};
 use crate::answer::Answer;
@@ -18,80 +20,79 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::{Instant, SessionAddress, Teid};
 use vireo_wire::gtpu::{self, MessageType, Packet, ParseError, PduSession, error_indication};
 
-/// Something that the owner of the sessions must know.
+/// Notification for the control side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The first packet for a UE whose packets are buffered with NOCP.
+    /// First packet for a UE whose packets are buffered with NOCP.
     DownlinkData {
-        /// [`crate::DownlinkRule::session`].
+        /// Session of the entry; see [`crate::DownlinkRule::session`].
         session: u64,
-        /// [`crate::DownlinkRule::pdr`].
+        /// PDR of the entry; see [`crate::DownlinkRule::pdr`].
         pdr: u16,
     },
-    /// The RAN says that a tunnel we send into is not there (TS 23.527 5.3.3). Reported once for a tunnel.
+    /// The RAN node reported that one of our tunnels does not exist (TS 23.527 5.3.3). Sent once
+    /// for each tunnel.
     TunnelError {
-        /// [`crate::DownlinkRule::session`].
+        /// Session of the entry; see [`crate::DownlinkRule::session`].
         session: u64,
-        /// The tunnel.
+        /// Tunnel that the Error Indication names.
         tunnel: Tunnel,
     },
-    /// The packets of a session have come to where its owner wants to look at their volume ([`Tables::watch`]).
+    /// A volume count of a session passed a watched multiple ([`Tables::watch`]).
     Volume {
-        /// [`crate::DownlinkRule::session`].
+        /// Session of the entry; see [`crate::DownlinkRule::session`].
         session: u64,
     },
-    /// A GTP-U peer has answered an Echo Request, or says so.
-    Alive {
-        /// The peer.
-        peer: IpAddr,
-    },
+    /// A GTP-U peer sent an Echo Response. The source address may be forged.
+    Alive { peer: IpAddr },
 }
 
-/// What becomes of a datagram from N3.
+/// Result of classifying a datagram from N3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UplinkVerdict<'a> {
-    /// The user's packet goes to the data network.
+    /// Send the user's packet to the data network.
     Forward(&'a [u8]),
-    /// The sender gets an answer.
+    /// Send an answer to the sender.
     Answer(Answer),
-    /// The owner gets to know.
+    /// Notify the control side.
     Report(Event),
-    /// Its sender is there.
+    /// The datagram is an Echo Response: notify the control side.
     Alive,
-    /// It was read and wants nothing.
+    /// Parsed; requires no action.
     Nothing,
-    /// The user's packet goes on into another tunnel.
+    /// Forward the user's packet into another tunnel.
     Relay { tunnel: Tunnel, marked: Option<PduSession>, packet: &'a [u8], uplink: bool },
-    /// It was put into the buffer of the record; the owner gets to know the first.
+    /// Stored in the buffer of the entry. The event reports the first packet.
     Buffered(DownlinkId, Option<Event>),
-    /// It waits until the address that it came from is known, or is dropped.
+    /// Hold the datagram until its source address is known, or drop it.
     Hold(Teid),
-    /// It is dropped.
+    /// Drop the packet for this reason.
     Drop(DropReason),
 }
 
-/// What becomes of a packet from N6.
+/// Result of classifying a packet from N6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DownlinkVerdict {
-    /// So many octets go into the tunnel.
+    /// Send `octets` octets of user packet into the tunnel.
     Forward { toward: TunnelTarget, octets: usize },
-    /// It was put into the buffer of the record; the owner gets to know the first.
+    /// Stored in the buffer of the entry. The event reports the first packet.
     Buffered(DownlinkId, Option<Event>),
-    /// It is dropped.
+    /// Drop the packet for this reason.
     Drop(DropReason),
 }
 
-/// Why a packet does not simply pass.
+/// Reason for not forwarding a packet directly.
 pub(crate) enum NotForwarded<'a> {
-    /// It is dropped.
+    /// Drop the packet for this reason.
     Drop(DropReason),
-    /// It stays on the link of the UE with this prefix.
+    /// The packet stays on the link of the UE with this prefix.
     OnLink(Option<Ipv6Addr>, &'a [u8]),
-    /// It waits.
+    /// Buffer the packet.
     Wait { notify: bool },
 }
 
-/// The packet, if it may leave for the data network: its source is the UE's or, by `also`, behind the UE.
+/// Returns the packet if it may leave for the data network: its source is the UE's, or `also`
+/// accepts it as behind the UE.
 #[inline]
 pub(crate) fn outward<'a>(
     ue: SessionAddress,
@@ -118,23 +119,28 @@ pub(crate) fn outward<'a>(
     }
 }
 
-/// A packet from N6, and what its UE is found by.
+/// Parses a packet from N6. Returns it with the lookup key of its UE.
 #[inline]
 fn inward(packet: &[u8]) -> Result<(Inner<'_>, AddressKey), DropReason> {
     let inner = Inner::read(packet).ok_or(DropReason::InnerMalformed)?;
     match inner {
-        // when UEs talk to each other the kernel sees a packet leave where it came in, and advises a shorter way
+        // When two UEs communicate, the packet leaves by its receiving interface, so the kernel
+        // sends an ICMP Redirect.
         Inner::V4 { packet, .. } if is_redirect(packet) => Err(DropReason::LinkLocal),
         Inner::V4 { destination, .. } => Ok((inner, AddressKey::V4(destination))),
-        // the kernel's own, as the device comes up
+        // Multicast that the kernel itself sends when the device comes up.
         Inner::V6 { destination, .. } if destination >> 120 == 0xff => Err(DropReason::LinkLocal),
         Inner::V6 { destination, .. } => Ok((inner, AddressKey::V6((destination >> 64) as u64))),
     }
 }
 
 impl Arrays {
-    /// Whether a UE's packet may go where it is addressed to: not to this machine, the core or the RAN, nor, where UEs do not
-    /// reach each other, to a UE.
+    /// Checks the destination of a UE's packet.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the destination is this machine, the core or the RAN, or a UE that
+    /// isolation excludes.
     #[inline]
     pub(crate) fn may_reach(&self, inner: &Inner<'_>) -> Result<(), NotForwarded<'static>> {
         let to = match *inner {
@@ -150,7 +156,8 @@ impl Arrays {
         }
     }
 
-    /// Whether a packet is one between UEs of which one's data network does not allow that.
+    /// Returns true if the packet is between UEs and the data network of either one isolates its
+    /// UEs.
     #[cold]
     fn is_kept_apart(&self, inner: &Inner<'_>) -> bool {
         let pool_of = |address: IpAddr| self.pools.iter().find(|pool| pool.contains(address));
@@ -158,7 +165,8 @@ impl Arrays {
         to.isolated || pool_of(inner.source()).is_some_and(|from| from.isolated)
     }
 
-    /// Whether packets of a record come from this address without a question: `None` = the tables must be asked.
+    /// Returns `Some` if the address is known as a valid source for the entry. `None` = the tables
+    /// must decide.
     #[inline]
     fn is_sender(&self, from: IpAddr, record: &UplinkEntry) -> Option<()> {
         match self.checks.table.source(Bits::of(from)) {
@@ -171,13 +179,13 @@ impl Arrays {
         }
     }
 
-    /// Counts a packet to a record; whether the count has passed a mark of the owner's.
+    /// Counts a packet to an entry. Returns true if the count passes a watched multiple.
     #[inline]
     fn count_and_watch(&self, state: &EntryCounters, watch: u32, octets: usize) -> bool {
         watched(watch, self.count(state, octets), octets)
     }
 
-    /// What a rule says of a G-PDU: the user's packet, if it passes.
+    /// Applies a rule to a G-PDU. Returns the user's packet if it passes.
     #[inline]
     fn leave<'a>(
         &self,
@@ -207,8 +215,9 @@ impl Arrays {
         Ok(packet)
     }
 
-    /// What a rule says of a packet from N6, and where the record leads: where the packet goes, if it passes.
-    // as a function of its own it would get the rule in memory and give the verdict there
+    /// Applies a rule to a packet from N6. Returns the tunnel, which is that of the entry, if the
+    /// packet passes.
+    // Inlined: a separate function would get the rule and return the verdict in memory.
     #[inline(always)]
     fn enter(
         &self,
@@ -233,7 +242,8 @@ impl Arrays {
         Ok(toward)
     }
 
-    /// Decides on a datagram from N3 without the lock of the tables, if it and its record are usual.
+    /// Classifies a datagram from N3 without the lock of the tables. Returns `None` if the slow
+    /// path must do it.
     #[inline]
     pub(crate) fn usual_uplink<'a>(
         &self,
@@ -269,7 +279,7 @@ impl Arrays {
         }
         match self.leave(record, &rule, &packet, now) {
             Ok(packet) => {
-                // what is special and goes by the rule is not counted
+                // A lean entry that needs the full rule check is not counted.
                 if !special && self.count_and_watch(&record.state, record.watch(), packet.len()) {
                     owed.set(Some(PendingNotification::Uplink(rule.ue)));
                 }
@@ -280,7 +290,7 @@ impl Arrays {
         }
     }
 
-    /// The same for a packet from N6.
+    /// Classifies a packet from N6; see [`Arrays::usual_uplink`].
     #[inline(always)]
     pub(crate) fn usual_downlink(
         &self,
@@ -292,14 +302,15 @@ impl Arrays {
             Ok(found) => found,
             Err(reason) => return Some(DownlinkVerdict::Drop(reason)),
         };
-        // each with what it knows of the look-up: where all is in one level that is nearly everything
+        // Separate calls: the compiler specializes both. Without a hot table nearly all of it is
+        // known.
         match self.hot {
             None => self.usual_downlink_to(self.look_up_home(key)?, &inner, now, owed),
             Some(_) => self.usual_downlink_by_levels(key, &inner, now, owed),
         }
     }
 
-    // a verdict that comes from a call lies in memory, on either way
+    // Inlined: a verdict returned from a call lies in memory.
     #[inline(always)]
     fn usual_downlink_by_levels(
         &self,
@@ -332,14 +343,14 @@ impl Arrays {
             }
         }
         let (rule, toward) = (record.rule(0, 0), record.toward());
-        // of another generation it is another UE's meanwhile
+        // Another generation means that the entry belongs to another UE.
         if !found.is(record.generation()) || !look.is_consistent() {
             return None;
         }
         let octets = inner.packet().len();
         match self.enter(record, &rule, toward, octets, now) {
             Ok(toward) => {
-                // what is special and goes by the rule is not counted
+                // A lean entry that needs the full rule check is not counted.
                 if !special && self.count_and_watch(&record.state, record.watch(), octets) {
                     owed.set(Some(PendingNotification::Downlink(found.id(self))));
                 }
@@ -355,7 +366,8 @@ impl Arrays {
 }
 
 impl Tables {
-    /// Decides on a datagram from N3 and counts it to its session. `tell` gets what the owner must know of the count.
+    /// Classifies a datagram from N3 and counts it to its session. `tell` receives notifications
+    /// about the count.
     #[inline]
     pub(crate) fn decide_uplink<'a>(
         &self,
@@ -370,7 +382,7 @@ impl Tables {
         }
     }
 
-    /// The same for what is rarer.
+    /// Classifies the datagrams that the fast path leaves.
     fn decide_on_any<'a>(
         &self,
         from: IpAddr,
@@ -437,7 +449,7 @@ impl Tables {
         }
     }
 
-    /// What becomes of a G-PDU from an address that is not known: one that the session's UE may have sent is held.
+    /// Handles a G-PDU from an unknown address. It is held if the session's UE may have sent it.
     #[cold]
     fn unknown_sender(&self, uplink: &UplinkEntry, packet: &Packet<'_>) -> UplinkVerdict<'static> {
         let ue = uplink.rule().ue;
@@ -445,7 +457,7 @@ impl Tables {
             let behind = self.find_framed(source);
             behind.is_some() && keys(ue).any(|key| self.find_downlink(key) == behind)
         };
-        // a session that passes packets on to another UPF has no addresses
+        // A session that relays packets to another UPF has no addresses.
         let is_relay = ue == SessionAddress::default();
         let may_be_the_ues =
             |inner: Inner<'_>| is_relay || !matches!(outward(ue, &inner, framed), Err(NotForwarded::Drop(_)));
@@ -455,18 +467,18 @@ impl Tables {
         }
     }
 
-    /// What becomes of a packet from a UE that does not pass.
+    /// Returns the verdict for a UE's packet that does not pass.
     #[cold]
     pub(crate) fn stopped(&self, stop: NotForwarded<'_>, now: Instant) -> UplinkVerdict<'static> {
         match stop {
             NotForwarded::Drop(reason) => UplinkVerdict::Drop(reason),
             NotForwarded::OnLink(prefix, packet) => self.to_the_router(prefix, packet, now),
-            // no rule for packets from UEs says so
+            // Not reached: no rule for packets from UEs buffers.
             NotForwarded::Wait { .. } => UplinkVerdict::Drop(DropReason::Action),
         }
     }
 
-    /// Tells what was not told without the lock.
+    /// Sends a notification that the fast path deferred.
     #[cold]
     pub(crate) fn tell_owed(&self, owed: PendingNotification, tell: &mut impl FnMut(Event)) {
         match owed {
@@ -477,14 +489,15 @@ impl Tables {
         }
     }
 
-    /// Tells the owner of the session that has these addresses to look at its volume.
+    /// Notifies the control side that a count of the session with these addresses passed a watched
+    /// multiple.
     #[cold]
     fn tell_volume(&self, ue: SessionAddress, tell: &mut impl FnMut(Event)) {
         let session = keys(ue).find_map(|key| self.find_downlink(key)).and_then(|id| self.session_of(id));
         session.into_iter().for_each(|session| tell(Event::Volume { session }));
     }
 
-    /// An IPv6 packet that stays on its link: a question to the router, or nothing that concerns anybody.
+    /// Handles an IPv6 packet of link scope: answers solicitations to the router, drops all others.
     fn to_the_router(&self, prefix: Option<Ipv6Addr>, packet: &[u8], now: Instant) -> UplinkVerdict<'static> {
         let found = prefix.and_then(|prefix| self.find_downlink(AddressKey::V6((prefix.to_bits() >> 64) as u64)));
         match (ndp::solicitation(packet), found) {
@@ -495,7 +508,8 @@ impl Tables {
         }
     }
 
-    /// An Error Indication, which only the tunnel's peer can send: others know neither address nor TEID, or lie.
+    /// Handles an Error Indication. Accepts it only from the peer of the tunnel. Others cannot know
+    /// address and TEID, or forge them.
     fn tunnel_error(&self, from: IpAddr, payload: &[u8]) -> UplinkVerdict<'static> {
         let Some(error) = error_indication(payload) else {
             return UplinkVerdict::Drop(DropReason::Malformed);
@@ -521,7 +535,8 @@ impl Tables {
         }
     }
 
-    /// Decides on a packet from N6, counts it to its session and buffers it where the rule says so.
+    /// Classifies a packet from N6, counts it to its session, and buffers it if the rule demands
+    /// that.
     #[inline]
     pub(crate) fn decide_downlink(&self, packet: &[u8], now: Instant, tell: &mut impl FnMut(Event)) -> DownlinkVerdict {
         let (inner, key) = match inward(packet) {
@@ -536,7 +551,8 @@ impl Tables {
         if record.overflows() {
             return self.downlink_by_flows(id, &inner, now, tell);
         }
-        // session and PDR lie elsewhere, a second miss for every packet, and reports alone need them
+        // Session and PDR lie elsewhere: reading them costs a second cache miss per packet, and
+        // only reports need them.
         let rule = record.rule(0, 0);
         let octets = inner.packet().len();
         match self.arrays().enter(record, &rule, record.toward(), octets, now) {
@@ -551,7 +567,7 @@ impl Tables {
                 None => DownlinkVerdict::Drop(DropReason::UnknownUe),
             },
             Err(NotForwarded::Drop(reason)) => DownlinkVerdict::Drop(reason),
-            // no rule for packets to UEs says so
+            // Not reached: no rule for packets to UEs keeps them on the link.
             Err(NotForwarded::OnLink(..)) => DownlinkVerdict::Drop(DropReason::LinkLocal),
         }
     }
@@ -584,7 +600,8 @@ impl Tables {
     }
 }
 
-/// ICMP Redirect (RFC 792), which has a meaning among neighbours on one link only.
+/// Returns true for an ICMP Redirect (RFC 792), which has a meaning only among neighbours on one
+/// link.
 #[inline]
 fn is_redirect(packet: &[u8]) -> bool {
     const ICMP: u8 = 1;

@@ -1,4 +1,4 @@
-//! Sessions with rules that no record holds, run in memory.
+//! Tests of sessions with flow rules, in memory.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use vireo_datapath::*;
@@ -46,7 +46,7 @@ fn to_gnb(teid: u32, qfi: u8) -> Target {
     Target::Tunnel { tunnel, marked: Some(PduSession::Downlink { qfi, rqi: false }) }
 }
 
-/// Both directions of one kind of packets.
+/// Returns the rules of both directions for one kind of packets.
 fn pair(pdr: u16, teid: Teid, port: Option<u16>, [up, down]: [Target; 2], meter: u32) -> [FlowRule; 2] {
     let filter = |port| Filter { protocol: Some(17), remote_ports: vec![port..=port], ..Filter::default() };
     let uplink = FlowRule {
@@ -65,7 +65,8 @@ fn pair(pdr: u16, teid: Teid, port: Option<u16>, [up, down]: [Target; 2], meter:
     [uplink, downlink]
 }
 
-/// DNS in flow 1 through a tunnel of its own, everything else in flow 9.
+/// Creates a session with DNS in QoS flow 1 through a separate tunnel, and all other packets in
+/// flow 9.
 fn bench() -> Bench {
     let pool = |network: [u8; 4]| Pool { ipv4: Some((network.into(), 16)), mtu: 1400, ..Pool::default() };
     let mut tables = Tables::new(vec![pool([10, 45, 0, 0]), pool([10, 99, 0, 0])], Limits::default());
@@ -98,7 +99,7 @@ impl Bench {
         self.upf.receive_n3(SocketAddr::new(GNB, 2152), &datagram, NOW);
     }
 
-    /// What was sent on N3 since the last look: address, tunnel, flow and packet.
+    /// Returns the datagrams sent on N3 since the last call: address, tunnel, flow and packet.
     fn tunnelled(&mut self) -> Vec<(IpAddr, u32, Option<u8>, Vec<u8>)> {
         let sent = std::mem::take(&mut self.upf.n3);
         let read = |(to, datagram): &(SocketAddr, Vec<u8>)| {
@@ -126,10 +127,10 @@ fn each_packet_goes_by_the_first_rule_that_matches() {
     let expected = [(GNB, 0xd45, Some(1), down(DNS, 80)), (GNB, 0xeee, Some(9), down(WEB, 80))];
     assert_eq!(b.tunnelled(), expected);
     assert_eq!((b.octets(1), b.octets(2)), ((60, 80), (100, 80)));
-    // the UE is held to its address by these rules too
+    // Flow rules also restrict the UE to its address.
     b.send_up(9, &udp(BEHIND, SERVER, [4000, WEB], 60));
     assert_eq!(b.upf.stats.dropped(DropReason::Spoofed), 1);
-    // without the last rules what is not DNS matches nothing; what was counted stays
+    // Without the last rules, only DNS matches; counters stay.
     b.flows.rules.truncate(2);
     b.apply();
     b.send_up(9, &up(WEB, 100));
@@ -149,7 +150,7 @@ fn flows_gates_and_shared_rates_hold() {
     b.send_up(8, &up(DNS, 60));
     assert_eq!((b.upf.n6.len(), b.octets(1), b.octets(2)), (1, (60, 0), (0, 0)));
     assert_eq!((b.upf.stats.dropped(DropReason::GateClosed), b.upf.stats.dropped(DropReason::NoRule)), (1, 1));
-    // two rules of one QER have one rate
+    // Two rules with one QER share its rate.
     for rule in &mut b.flows.rules {
         rule.rates = vec![(4, Rate::from_kbps(80))];
     }
@@ -174,7 +175,7 @@ fn a_quota_stops_its_packets_and_no_others() {
     assert_eq!((b.octets(1), b.octets(2)), ((300, 0), (300, 0)));
     b.upf.receive_n6(&down(WEB, 60), NOW);
     assert_eq!((b.upf.stats.dropped(DropReason::QuotaSpent), b.tunnelled()), (3, vec![]));
-    // with more it goes on
+    // A larger quota permits packets again.
     b.flows.meters[1].1 = Quota { total: Some(1000), downlink: Some(100), ..Quota::default() };
     b.apply();
     for _ in 0..3 {
@@ -211,7 +212,7 @@ fn packets_go_on_to_another_upf_and_come_back_from_it() {
     let tunnel = Tunnel { teid: Teid(0x99), address: FAR_UPF };
     b.flows.rules[2].target = Target::Tunnel { tunnel, marked: None };
     b.apply();
-    // the far UPF looks whose packets they are
+    // The far UPF checks the source of the packets.
     b.send_up(9, &udp(BEHIND, SERVER, [1, WEB], 60));
     assert_eq!(b.tunnelled(), [(FAR_UPF, 0x99, Some(9), udp(BEHIND, SERVER, [1, WEB], 60))]);
     assert!(b.upf.n6.is_empty() && b.upf.stats.uplink.packets == 1);
@@ -232,7 +233,7 @@ fn a_network_behind_the_ue_is_the_ues() {
     b.upf.receive_n6(&udp(SERVER, BEHIND, [WEB, 4000], 60), NOW);
     b.send_up(9, &udp(BEHIND, SERVER, [4000, WEB], 60));
     assert_eq!((b.tunnelled().len(), b.upf.n6.len()), (1, 1));
-    // records alone do again, and the route is gone
+    // The entries alone apply again, and the framed route is removed.
     let (teid, downlink) = (b.teid, b.downlink);
     b.upf.change(|tables, released| tables.set_flows(SESSION, None, &[teid], &[downlink], released));
     b.send_up(9, &up(WEB, 60));

@@ -1,4 +1,4 @@
-//! The decision on every kind of packet, run in memory.
+//! Tests of the verdict on every kind of packet, in memory.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_datapath::{
@@ -73,7 +73,7 @@ impl Bench {
         self.upf.receive_n3(SocketAddr::new(GNB, 40_000), &datagram, NOW);
     }
 
-    /// The only datagram that was sent on N3 since the last look.
+    /// Returns the only datagram sent on N3 since the last call.
     fn answer(&mut self) -> (SocketAddr, Vec<u8>) {
         assert_eq!(self.upf.n3.len(), 1, "{:?}", self.upf);
         self.upf.n3.remove(0)
@@ -143,7 +143,7 @@ fn packets_cross_both_ways_unchanged_and_are_counted() {
 fn a_volume_is_told_of_the_session_whose_it_is() {
     for up in [true, false] {
         let mut b = bench();
-        // every 256 octets
+        // Watch every 256 octets.
         b.upf.tables.watch(&[b.teid], [b.downlink].into_iter(), 8);
         for _ in 0..2 {
             match up {
@@ -216,7 +216,7 @@ fn both_directions_are_held_to_their_rate() {
     let mut b = bench();
     b.set_uplink(|rule| rule.mbr = Rate::from_kbps(800));
     b.set_downlink(|rule| rule.mbr = Rate::from_kbps(400));
-    // each direction is offered 1,600 kbit in one second: 1,000 octets every 5 ms
+    // Each direction is offered 1,600 kbit in one second: 1,000 octets every 5 ms.
     for n in 0..200 {
         let now = NOW + Duration::from_millis(5 * n);
         let datagram = g_pdu(b.teid, None, &ipv4(UE, SERVER, 980));
@@ -241,7 +241,7 @@ fn a_session_that_is_flooded_takes_nothing_from_another() {
     b.upf.tables.set_downlink(id, rule, false, &mut Released::default());
     b.set_uplink(|rule| rule.mbr = mbr);
     b.set_downlink(|rule| rule.mbr = mbr);
-    // the first is sent 100 times its rate each way, the other just its rate
+    // The first session is sent 100 times its rate each way, the other exactly its rate.
     for n in 0..100 {
         let now = NOW + Duration::from_millis(10 * n);
         for _ in 0..100 {
@@ -317,7 +317,7 @@ fn an_error_indication_is_reported_once_for_a_tunnel() {
     assert_eq!(b.upf.events.len(), 1, "nothing goes into the old tunnel any more");
 }
 
-/// Any host that reaches N3 can write an Error Indication, which would end sessions of others.
+/// Any host that reaches N3 can send an Error Indication, which would end sessions of others.
 #[test]
 fn error_indication_counts_from_own_peer() {
     let mut b = bench();
@@ -355,7 +355,7 @@ fn packets_wait_are_reported_once_and_leave_in_order() {
     let packets: Vec<Packet<'_>> =
         released.iter().map(|(_, datagram)| Packet::parse(datagram).expect("good")).collect();
     assert!(packets.iter().all(|packet| packet.teid == Teid(0x77)));
-    // first the prefix, then the packets as they came
+    // First the router advertisement, then the packets in order.
     assert_eq!(packets[0].payload[40], 134);
     assert_eq!(packets[1..].iter().map(|p| p.payload.len()).collect::<Vec<_>>(), vec![21, 22, 23]);
     assert_eq!(b.upf.tables.buffered_octets(), 0);
@@ -383,7 +383,7 @@ fn a_new_tunnel_ends_the_old_one() {
 #[test]
 fn a_router_solicitation_is_answered_through_the_tunnel() {
     let mut b = bench();
-    // fe80::5 to ff02::2, checksum computed by hand
+    // fe80::5 to ff02::2, checksum computed by hand.
     let mut solicitation = vec![0x60, 0, 0, 0, 0, 8, 58, 255];
     solicitation.extend(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 5).octets());
     solicitation.extend(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2).octets());
@@ -398,7 +398,7 @@ fn a_router_solicitation_is_answered_through_the_tunnel() {
     assert_eq!(advertisement[56 + 16..56 + 32], PREFIX.octets());
     assert_eq!(advertisement[88..96], [5, 1, 0, 0, 0, 0, 0x05, 0x78], "MTU 1400");
     assert_eq!(advertisement.len(), 96 + 24, "one DNS server");
-    // other link-local traffic goes nowhere
+    // Other link-local traffic is dropped.
     solicitation[40] = 143;
     b.send_up(&solicitation);
     b.dropped(DropReason::LinkLocal, 1);
@@ -409,7 +409,7 @@ fn a_router_is_asked_from_any_address_of_the_ue() {
     let mut b = bench();
     let router = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xffff);
     let own = Ipv6Addr::from_bits(PREFIX.to_bits() | 0x1234);
-    // Neighbor Solicitation: is the router still there?
+    // Neighbor Solicitation: is the router still reachable?
     let mut packet = vec![0x60, 0, 0, 0, 0, 24, 58, 255];
     packet.extend(own.octets());
     packet.extend(router.octets());
@@ -427,7 +427,7 @@ fn a_router_is_asked_from_any_address_of_the_ue() {
         (136, 0xe0, &own.octets()[..]),
         "router, solicited, override"
     );
-    // what else is for the link only does not leave it
+    // Other packets for the link do not leave it.
     b.send_up(&ipv6(own, "ff02::fb".parse().expect("an address")));
     b.dropped(DropReason::LinkLocal, 1);
 }
@@ -485,7 +485,7 @@ fn tables_refuse_what_they_cannot_hold() {
     let packet = g_pdu(foreign, None, &ipv4(UE, SERVER, 10));
     b.upf.receive_n3(SocketAddr::new(GNB, 2152), &packet, NOW);
     assert_eq!(b.upf.n6.len(), 1);
-    // a TEID of index 3 that another has chosen is not given out
+    // A foreign TEID with index 3 is not assigned to another tunnel.
     assert_eq!(b.upf.tables.add_uplink(Some(Teid(0x301)), b.uplink_rule), Ok(Teid(0x301)));
     for _ in 0..2_000 {
         let own = b.upf.tables.add_uplink(None, b.uplink_rule).expect("the fourth");
@@ -522,7 +522,7 @@ fn packets_of_a_lean_session_fare_as_others_and_are_not_counted() {
     lean(&mut b, true);
     b.send_up(&ipv4(SERVER, UE, 40));
     assert_eq!((b.upf.stats.dropped(DropReason::Spoofed), b.upf.n6.len()), (1, 0));
-    // what is not usual of it is not passed over
+    // A packet of a lean entry that needs the slow path still takes it.
     b.set_downlink(|rule| rule.action = Action::Buffer { notify: true });
     b.upf.receive_n6(&down, NOW);
     assert_eq!(b.upf.events.pop(), Some(Event::DownlinkData { session: 7, pdr: 2 }));

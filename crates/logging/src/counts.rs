@@ -1,7 +1,7 @@
-//! How many log lines were lost or suppressed, of this process and of its worker processes.
+//! Counts of dropped and suppressed log lines, including worker processes.
 //!
-//! A worker process reports through a file in memory that its parent has created: [`Report`] in the parent,
-//! [`report_through`] in the worker.
+//! A worker process reports through an in-memory file that its parent has created. The parent uses
+//! [`Report`], the worker [`report_through`].
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::fs::File;
@@ -11,20 +11,20 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Environment variable of a worker process: its place in the file that is its standard output.
+/// Environment variable of a worker process: its place in the file at its standard output.
 pub const PLACE: &str = "VIREO_LOG_COUNTS";
 
-/// Worker processes at the same time. More of them report nothing.
+/// Maximum number of concurrent worker processes. Further ones report nothing.
 const PLACES: u32 = 1024;
-/// Octets of a place: two numbers, in the order of the machine.
+/// Bytes of a place: two numbers in native byte order.
 const OCTETS: u64 = 16;
 
 /// Counts of log lines since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Lines that standard error did not take: it was full, closed or slow.
+    /// Lines that standard error did not accept, because it was full, closed or slow.
     pub dropped: u64,
-    /// Lines that were over the limit of their kind or peer.
+    /// Lines above the limit of their kind or peer.
     pub suppressed: u64,
 }
 
@@ -48,12 +48,12 @@ pub(crate) fn suppressed() {
     SUPPRESSED.fetch_add(1, Relaxed);
 }
 
-/// The counts of this process alone.
+/// Returns the counts of this process alone.
 pub fn own() -> Counts {
     Counts { dropped: DROPPED.load(Relaxed), suppressed: SUPPRESSED.load(Relaxed) }
 }
 
-/// The counts of this process and of all worker processes that it has started, those that have ended included.
+/// Returns the counts of this process and of all its worker processes, including those that ended.
 pub fn all() -> Counts {
     let mut counts = own();
     counts.add(of_workers());
@@ -69,13 +69,13 @@ fn of_workers() -> Counts {
     counts
 }
 
-/// The worker processes' counts.
+/// Counts of the worker processes.
 struct Workers {
     file: File,
-    /// Places from here on were never given.
+    /// Places from this number on were never assigned.
     used: u32,
     free: Vec<u32>,
-    /// Of processes that have ended.
+    /// Sum over the processes that have ended.
     ended: Counts,
 }
 
@@ -84,14 +84,14 @@ impl Workers {
         let file = memfd_create("vireo-log-counts", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, u64::from(PLACES) * OCTETS)?;
         let mut file = File::from(file);
-        // what a worker prints by mistake lands behind the counts
+        // accidental output of a worker is written after the counts
         io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
         Ok(Workers { file, used: 0, free: Vec::new(), ended: Counts::default() })
     }
 
     fn read(&self, place: u32) -> Counts {
         let mut octets = [[0; 8]; 2];
-        // a file in memory is read, or has no counts
+        // reading an in-memory file does not fail; if it did, the counts would be 0
         let _ = self.file.read_exact_at(octets.as_flattened_mut(), u64::from(place) * OCTETS);
         let [dropped, suppressed] = octets.map(u64::from_ne_bytes);
         Counts { dropped, suppressed }
@@ -102,18 +102,18 @@ fn workers() -> MutexGuard<'static, Option<Workers>> {
     WORKERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The place of one worker process, in its parent. Dropped when the process has ended.
+/// The place of one worker process, held by its parent. Drop it when the process has ended.
 #[derive(Debug)]
 pub struct Report {
     place: u32,
 }
 
 impl Report {
-    /// Takes a free place; `None` if there is none.
+    /// Allocates a place; `None` if none is free.
     ///
     /// # Errors
     ///
-    /// When the system gives no memory or descriptor.
+    /// Returns an error if the system provides no memory or descriptor.
     pub fn new() -> io::Result<Option<Self>> {
         let mut workers = workers();
         let all = match &mut *workers {
@@ -131,16 +131,16 @@ impl Report {
         Ok(Some(Report { place }))
     }
 
-    /// The value of [`PLACE`] for the worker process.
+    /// Returns the value of [`PLACE`] for the worker process.
     pub fn place(&self) -> u32 {
         self.place
     }
 
-    /// What the worker process needs as its standard output.
+    /// Returns the descriptor that the worker process needs as its standard output.
     ///
     /// # Errors
     ///
-    /// When the system gives no descriptor.
+    /// Returns an error if the process has no free descriptor.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         let workers = workers();
         let all = workers.as_ref().ok_or(io::ErrorKind::NotFound)?;
@@ -160,12 +160,13 @@ impl Drop for Report {
     }
 }
 
-/// Has this process, a worker, report its counts at its place of its parent's file. The first call counts.
+/// Makes this worker process report its counts to its parent's file. Only the first call has an
+/// effect.
 pub fn report_through(file: File, place: u32) {
     let _ = PARENT.set((file, u64::from(place.min(PLACES - 1)) * OCTETS));
 }
 
-/// Reports to the parent what has changed since the last time.
+/// Reports changed counts to the parent.
 pub(crate) fn report(last: &mut Counts) {
     let now = own();
     if now == *last {
@@ -173,7 +174,7 @@ pub(crate) fn report(last: &mut Counts) {
     }
     if let Some((file, at)) = PARENT.get() {
         let octets = [now.dropped.to_ne_bytes(), now.suppressed.to_ne_bytes()];
-        // a file in memory takes it, or the parent is gone
+        // writing to an in-memory file does not fail, unless the parent is gone
         let _ = file.write_all_at(octets.as_flattened(), *at);
     }
     *last = now;
@@ -187,7 +188,7 @@ mod tests {
     fn worker_counts_survive_the_worker() {
         let report = Report::new().expect("memory").expect("a place");
         let file = File::from(report.descriptor().expect("a descriptor"));
-        // What the worker does, at its place of the file that it was given.
+        // The test writes as a worker does, at the assigned place of the file.
         let octets = [7_u64.to_ne_bytes(), 11_u64.to_ne_bytes()];
         file.write_all_at(octets.as_flattened(), u64::from(report.place()) * OCTETS).expect("written");
         let counts = Counts { dropped: 7, suppressed: 11 };
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!(of_workers(), counts, "the process has ended");
         let next = Report::new().expect("memory").expect("a place");
         assert_eq!((next.place(), of_workers()), (place, counts), "its place is free and zero");
-        // A print by mistake lands behind the counts.
+        // Accidental output is written after the counts.
         io::Write::write_all(&mut File::from(next.descriptor().expect("a descriptor")), &[255; 64]).expect("written");
         assert_eq!(of_workers(), counts);
     }

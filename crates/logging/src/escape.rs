@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Write};
 
-/// A writer that replaces control characters by `\u{..}`: a line stays one line, and a terminal takes no orders.
+/// A writer that replaces control characters by `\u{..}`.
+///
+/// So a line stays one line, and a terminal executes no control sequences.
 #[derive(Debug)]
 pub struct Escaped<'a, W: ?Sized>(pub &'a mut W);
 

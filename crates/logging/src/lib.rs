@@ -1,13 +1,15 @@
-//! Log lines that never block or end the thread that writes them, and never fill a disk.
+//! Log lines that never block or end the writing thread, and never fill a disk.
 //!
-//! - [`Output`]: a bounded queue in front of standard error, with a thread of its own behind it. A full, closed or slow
-//!   standard error costs log lines, which are counted, and nothing else.
-//! - [`RateLimit`]: a layer of `tracing` that lets few lines of one kind and peer through in a period of time, and reports
-//!   how many it has suppressed. Call sites need nothing but a field `peer` (or another of [`PEER_FIELDS`]).
-//! - [`counts`]: how many lines were lost or suppressed, of this process and of the worker processes that it has started.
-//! - [`escape`]: the text of a peer without control characters, so that no peer forges a line.
+//! - [`Output`]: a bounded queue in front of standard error, with a writer thread. If standard
+//!   error is full, closed or slow, log lines are dropped and counted. There is no other effect.
+//! - [`RateLimit`]: a layer of `tracing` that limits the lines of one kind and peer per period. It
+//!   reports how many it has suppressed. Call sites need only a field `peer` (or another of
+//!   [`PEER_FIELDS`]).
+//! - [`counts`]: counts of dropped and suppressed lines, of this process and of its worker
+//!   processes.
+//! - [`escape`]: text of a peer without control characters, so that no peer can forge a line.
 //!
-//! This crate does not know configurations, formats of lines or metrics.
+//! This crate does not know configurations, line formats or metrics.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The decision which log lines are written, over time that is given.
+//! The decision which log lines are written. Callers pass the time.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,23 +9,24 @@ use std::time::{Duration, Instant};
 use tracing::Level;
 use tracing::callsite::Identifier;
 
-/// How many lines are written.
+/// Limits of written lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The period that the other limits are for. It begins with a line of its kind.
+    /// Period of the other limits. It begins with a line of its kind.
     pub period: Duration,
-    /// Lines of one kind that concern one peer.
+    /// Maximum lines of one kind for one peer.
     pub per_peer: u32,
-    /// Lines of one kind.
+    /// Maximum lines of one kind.
     pub per_kind: u32,
-    /// Kinds that are counted apart; the others of a call site are one kind.
+    /// Maximum number of kinds counted separately. Further details of a call site count as one
+    /// kind.
     pub kinds: usize,
-    /// Peers of a kind whose suppressed lines are counted apart.
+    /// Maximum number of peers of a kind whose suppressed lines are counted separately.
     pub peers: usize,
 }
 
 impl Default for Limits {
-    /// 5 lines per peer and 20 per kind in 10 s, 1,024 kinds with 32 peers each.
+    /// Returns 5 lines per peer and 20 per kind in 10 s, and 1,024 kinds with 32 peers each.
     fn default() -> Self {
         Limits { period: Duration::from_secs(10), per_peer: 5, per_kind: 20, kinds: 1024, peers: 32 }
     }
@@ -47,7 +48,7 @@ impl<const N: usize> Default for Short<N> {
 impl<const N: usize> Short<N> {
     pub(crate) fn of(value: &dyn fmt::Debug) -> Self {
         let mut text = Self::default();
-        // what is longer than the buffer is cut, and a value that cannot be shown is empty
+        // a longer text is truncated, and a value whose formatting fails is empty
         let _ = write!(text, "{value:?}");
         text
     }
@@ -67,20 +68,20 @@ impl<const N: usize> Write for Short<N> {
     }
 }
 
-/// What is limited together: lines of a call site, and there those with one `fault` or `reason`.
+/// A kind of lines: a call site, with the value of the field `fault` or `reason`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     site: Identifier,
     detail: u64,
 }
 
-/// What a line says of itself.
+/// The properties of a line that the limiter uses.
 pub(crate) struct Line<'a> {
     pub(crate) site: Identifier,
     pub(crate) level: Level,
-    /// A short word that tells lines of a call site apart; empty if there is none.
+    /// A short word that distinguishes lines of a call site; empty if there is none.
     pub(crate) detail: &'a str,
-    /// Whom it concerns; empty if nobody in particular.
+    /// The peer that the line concerns; empty if there is none.
     pub(crate) peer: &'a str,
 }
 
@@ -99,22 +100,22 @@ struct Peer {
     suppressed: u64,
 }
 
-/// Lines of one kind that were not written.
+/// Suppressed lines of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suppressed {
-    /// Of the first of them.
+    /// Level of the first of them.
     pub level: Level,
-    /// The first of them.
+    /// Text of the first of them.
     pub text: String,
-    /// How many there were.
+    /// Number of suppressed lines.
     pub count: u64,
-    /// How many peers they concern; 0 = none in particular. At most [`Limits::peers`] are counted.
+    /// Number of peers that they concern, at most [`Limits::peers`]; 0 = none in particular.
     pub peers: usize,
-    /// The peer that most of them concern.
+    /// Peer that most of them concern.
     pub peer: String,
 }
 
-/// Which lines are written.
+/// State of all kinds of lines.
 pub(crate) struct Limiter {
     limits: Limits,
     hasher: RandomState,
@@ -126,14 +127,14 @@ impl Limiter {
         Limiter { limits, hasher: RandomState::new(), kinds: HashMap::new() }
     }
 
-    /// Whether a line is written. `text` is asked for the first line that is not.
+    /// Returns true if a line must be written. `text` is called for the first suppressed line.
     pub(crate) fn admits(&mut self, line: &Line<'_>, now: Instant, text: impl FnOnce() -> String) -> bool {
         let limits = self.limits;
         let kind = self.kind(line, now);
         let peer = kind.peer(line.peer, limits.peers);
         let few = kind.written < limits.per_kind;
         let known = peer.and_then(|at| kind.peers.get_mut(at));
-        // Peers that are not counted apart have the limit of the kind.
+        // Peers that are not counted separately have only the limit of the kind.
         if few && known.as_ref().is_none_or(|peer| peer.written < limits.per_peer || peer.name.is_empty()) {
             if let Some(peer) = known {
                 peer.written += 1;
@@ -160,7 +161,7 @@ impl Limiter {
         match self.kinds.entry(key) {
             Entry::Occupied(entry) => {
                 let kind = entry.into_mut();
-                // With suppressed lines it ends by `ended`, which reports them.
+                // A period with suppressed lines is ended by `ended`, which reports them.
                 if kind.suppressed == 0 && now.saturating_duration_since(kind.since) >= self.limits.period {
                     *kind = Kind::new(now, line.level);
                 }
@@ -170,7 +171,7 @@ impl Limiter {
         }
     }
 
-    /// What was suppressed in periods that have ended by now, or in all of them.
+    /// Returns the suppressed lines of periods that have ended by `now`, or of all periods.
     pub(crate) fn ended(&mut self, now: Instant, all: bool) -> Vec<Suppressed> {
         let period = self.limits.period;
         let mut ended = Vec::new();
@@ -190,7 +191,7 @@ impl Kind {
         Kind { since, level, text: None, written: 0, suppressed: 0, peers: Vec::new() }
     }
 
-    /// Where a peer is counted, if it is.
+    /// Returns the index of a peer, or `None` if it is not counted separately.
     fn peer(&mut self, name: &str, limit: usize) -> Option<usize> {
         if name.is_empty() {
             return None;
@@ -218,10 +219,10 @@ impl Kind {
     }
 }
 
-/// A peer without its port, which it may choose anew each time.
+/// Returns a peer without its port, which the peer may change with each connection.
 fn host(peer: &str) -> Short<64> {
     let mut name = Short::default();
-    // neither is longer than that, as `peer` is not
+    // no name is longer than the buffer, because `peer` is not
     let _ = match peer.parse::<SocketAddr>() {
         Ok(address) => write!(name, "{}", address.ip()),
         Err(_) => match peer.parse::<IpAddr>() {
@@ -242,7 +243,7 @@ impl fmt::Debug for Limiter {
 mod tests {
     use super::*;
 
-    /// Two call sites.
+    /// Returns two call sites.
     fn sites() -> [Identifier; 2] {
         use tracing::callsite::DefaultCallsite;
         use tracing::field::FieldSet;

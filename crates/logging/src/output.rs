@@ -1,4 +1,4 @@
-//! The bounded queue in front of standard error, and the thread behind it.
+//! The bounded queue in front of standard error, and its writer thread.
 
 use crate::counts::{self, Counts};
 use crate::limiter::Suppressed;
@@ -15,17 +15,18 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
-/// Lines that wait, at most.
+/// Maximum number of queued lines.
 const LINES: usize = 4096;
-/// Octets that wait, at most.
+/// Maximum bytes of the queued lines.
 const OCTETS: usize = 4 << 20;
-/// Octets of a line; the rest is cut off.
+/// Maximum bytes of a line; the rest is cut off.
 const LINE: usize = 16 << 10;
-/// How often the thread looks what there is to report.
+/// Interval at which the thread checks for suppressed and dropped lines to report.
 const TICK: Duration = Duration::from_millis(250);
 
-/// The queue of log lines. Writing to it neither blocks nor fails: a line without room is dropped and counted. Clones are
-/// the same queue.
+/// The queue of log lines. Clones share the queue.
+///
+/// Writing to it neither blocks nor fails: a line without room is dropped and counted.
 #[derive(Clone, Debug)]
 pub struct Output {
     queue: SyncSender<Box<[u8]>>,
@@ -34,25 +35,27 @@ pub struct Output {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Octets that wait.
+    /// Bytes of the queued lines.
     waiting: AtomicUsize,
-    /// Lines that came,
+    /// Lines received since the start.
     taken: AtomicU64,
-    /// and those of them that were written or dropped since.
+    /// Lines written or dropped, out of `taken`.
     settled: AtomicU64,
-    /// Whether all that was suppressed is to be reported now,
+    /// True if everything suppressed must be reported.
     finish: AtomicBool,
-    /// and whether that is done.
+    /// True if the request of `finish` is done.
     finished: AtomicBool,
 }
 
 impl Output {
-    /// Starts the thread that writes to `file`. `suppressed` says what is to be reported; its argument is true at the end
-    /// of the process.
+    /// Starts the thread that writes to `file`.
+    ///
+    /// `suppressed` returns the suppressed lines to report; its argument is true at the end of the
+    /// process.
     ///
     /// # Errors
     ///
-    /// When the system starts no thread.
+    /// Returns an error if the thread cannot be started.
     pub fn start(file: File, suppressed: impl FnMut(bool) -> Vec<Suppressed> + Send + 'static) -> io::Result<Self> {
         let (queue, lines) = sync_channel(LINES);
         let shared = Arc::new(Shared::default());
@@ -69,11 +72,11 @@ impl Output {
         Ok(Output { queue, shared })
     }
 
-    /// Standard error as a file, for [`Output::start`].
+    /// Returns standard error as a file, for [`Output::start`].
     ///
     /// # Errors
     ///
-    /// When the system gives no descriptor.
+    /// Returns an error if the process has no free descriptor.
     pub fn standard_error() -> io::Result<File> {
         use std::os::fd::AsFd;
         Ok(io::stderr().as_fd().try_clone_to_owned()?.into())
@@ -94,17 +97,21 @@ impl Output {
         }
     }
 
-    /// Waits until the lines queued so far have been written or dropped, at most this long; returns true if they have.
+    /// Waits until the lines queued so far are written or dropped, but at most `within`.
+    ///
+    /// Returns true if they are.
     pub fn flush(&self, within: Duration) -> bool {
         let taken = self.shared.taken.load(Ordering::Acquire);
         wait(within, || self.shared.settled.load(Ordering::Acquire) >= taken)
     }
 
-    /// Waits likewise, and until everything suppressed and dropped is reported: for the end of the process.
+    /// Flushes as [`Output::flush`] does, and reports everything suppressed and dropped.
+    ///
+    /// It is for the end of the process. Returns true if it completed within `within`.
     pub fn finish(&self, within: Duration) -> bool {
         self.shared.finished.store(false, Ordering::Release);
         self.shared.finish.store(true, Ordering::Release);
-        // Wakes the thread. With a full queue it is awake.
+        // Wakes the thread. With a full queue the thread is awake anyway.
         let _ = self.queue.try_send(Box::default());
         wait(within, || self.shared.finished.load(Ordering::Acquire))
     }
@@ -129,7 +136,7 @@ impl<'a> MakeWriter<'a> for Output {
     }
 }
 
-/// One line for the [`Output`], whole in each `write`.
+/// A writer that passes each `write` to the [`Output`] as one line.
 #[derive(Debug)]
 pub struct Lines<'a>(&'a Output);
 
@@ -144,17 +151,17 @@ impl Write for Lines<'_> {
     }
 }
 
-/// The thread behind the queue.
+/// The writer thread of the queue.
 struct Thread {
     file: File,
     lines: Receiver<Box<[u8]>>,
     shared: Arc<Shared>,
     suppressed: Box<dyn FnMut(bool) -> Vec<Suppressed> + Send>,
-    /// Dropped lines that are reported.
+    /// Dropped lines that are already reported.
     dropped: u64,
-    /// What the parent process knows.
+    /// Counts last reported to the parent process.
     reported: Counts,
-    /// Whether the last line was written in part.
+    /// True if the last line was written only in part.
     torn: bool,
 }
 
@@ -163,7 +170,7 @@ impl Thread {
         let mut looked = Instant::now();
         loop {
             match self.lines.recv_timeout(TICK) {
-                // it wakes this thread
+                // an empty line only wakes this thread
                 Ok(line) if line.is_empty() => {}
                 Ok(line) => {
                     self.shared.waiting.fetch_sub(line.len(), Ordering::Relaxed);
@@ -189,12 +196,12 @@ impl Thread {
         }
     }
 
-    /// Reports what there is to report, past the queue and the filters.
+    /// Reports suppressed and dropped lines, bypassing the queue and the filters.
     fn look(&mut self, finish: bool) {
         for Suppressed { level, text, count, peers, peer } in (self.suppressed)(finish) {
             let mut fields = format!("line={text:?} count={count}");
             if peers > 0 {
-                // the name of a peer is as long as a `Short`
+                // a peer name has at most the length of a `Short`
                 let _ = write!(fields, " peers={peers} peer={peer:?}");
             }
             self.report(level, "log lines suppressed", &fields);
@@ -207,16 +214,16 @@ impl Thread {
         counts::report(&mut self.reported);
     }
 
-    /// Writes a line of this thread's own; returns true if it has gone.
+    /// Writes a line that originates in this thread. Returns true if it was written.
     fn report(&mut self, level: Level, message: &str, fields: &str) -> bool {
         let mut line = String::new();
-        // a string takes everything
+        // writing to a string cannot fail
         let _ = SystemTime.format_time(&mut Writer::new(&mut line));
         let _ = writeln!(line, " {level:>5} {}: {message} {fields}", env!("CARGO_CRATE_NAME"));
         self.write(line.as_bytes())
     }
 
-    /// Writes a line, however long that takes; returns true if all of it has gone.
+    /// Writes a line, however long that takes. Returns true if it was written completely.
     fn write(&mut self, line: &[u8]) -> bool {
         if self.torn && self.put(b"\n").is_ok() {
             self.torn = false;
@@ -230,7 +237,7 @@ impl Thread {
         }
     }
 
-    /// Writes octets; the error is how many of them were written.
+    /// Writes bytes; the error is the number of bytes written before the failure.
     fn put(&mut self, octets: &[u8]) -> Result<(), usize> {
         let mut written = 0;
         while written < octets.len() {
@@ -238,7 +245,7 @@ impl Thread {
                 Ok(0) => return Err(written),
                 Ok(count) => written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Another process has made it non-blocking.
+                // Another process that shares the descriptor has made it non-blocking.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let mut waited = [PollFd::new(&self.file, PollFlags::OUT)];
                     if poll(&mut waited, None).is_err_and(|error| error != rustix::io::Errno::INTR) {
@@ -259,7 +266,7 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
-    /// Dropped lines are counted for the whole process: one test at a time.
+    /// Serialises the tests, because dropped lines are counted for the whole process.
     fn alone() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::new(());
         ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -279,7 +286,8 @@ mod tests {
         let (from, to) = pipe();
         let output = Output::start(to, |_| Vec::new()).expect("a thread");
         let before = counts::own().dropped;
-        // Ten times what the pipe and the queue hold. Nobody reads: a line that blocked would block for ever.
+        // Ten times the capacity of the pipe and the queue. Without a reader, a blocking write
+        // would never return.
         const ALL: u64 = 60_000;
         (0..ALL).for_each(|n| output.line(format!("line {n:040}\n").as_bytes()));
         let dropped = counts::own().dropped - before;
@@ -325,7 +333,7 @@ mod tests {
         let (from, to) = pipe();
         rustix::fs::fcntl_setfl(&to, rustix::fs::OFlags::NONBLOCK).expect("non-blocking");
         let output = Output::start(to, |_| Vec::new()).expect("a thread");
-        // More than a pipe holds, less than the queue does.
+        // More than a pipe holds, less than the queue holds.
         let reader = std::thread::spawn(move || BufReader::new(from).lines().take(3000).map_while(Result::ok).count());
         (0..3000).for_each(|n| output.line(format!("{n:060}\n").as_bytes()));
         assert_eq!(reader.join().expect("read"), 3000);

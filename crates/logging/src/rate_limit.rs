@@ -1,4 +1,4 @@
-//! The layer of `tracing` that limits lines by kind and peer.
+//! The `tracing` layer that limits lines by kind and peer.
 
 use crate::counts;
 use crate::limiter::{Limiter, Limits, Line, Short, Suppressed};
@@ -10,28 +10,32 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// Fields that say whom a line concerns. The first of these that a line has counts. Of an address the port does not.
+/// Fields that name the peer of a line.
+///
+/// The first of these that a line has counts. The port of an address is ignored.
 pub const PEER_FIELDS: [&str; 10] =
     ["peer", "control_plane", "from", "to", "gnb", "upf", "host", "balancer", "member", "assoc"];
-/// Fields that tell lines of one call site apart.
+/// Fields that distinguish lines of one call site.
 const DETAIL_FIELDS: [&str; 2] = ["fault", "reason"];
-/// Octets of the text of a suppressed line that are kept.
+/// Bytes of the text of a suppressed line that are kept.
 const TEXT: usize = 160;
 
-/// A layer that suppresses lines over the [`Limits`] of their kind or peer. A kind is a call site, and there each value of
-/// the field `fault` or `reason`. Clones share the counts.
+/// A layer that suppresses lines over the [`Limits`] of their kind or peer.
+///
+/// A kind is a call site with one value of the field `fault` or `reason`. Clones share the counts.
 #[derive(Clone, Debug)]
 pub struct RateLimit {
     limiter: Arc<Mutex<Limiter>>,
 }
 
 impl RateLimit {
-    /// A layer with these limits.
+    /// Creates a layer with these limits.
     pub fn new(limits: Limits) -> Self {
         RateLimit { limiter: Arc::new(Mutex::new(Limiter::new(limits))) }
     }
 
-    /// Returns what was suppressed in periods that have ended by now, or, with `all`, in all periods.
+    /// Returns the suppressed lines of periods that have ended by `now`, or, with `all`, of all
+    /// periods.
     pub fn ended(&self, now: Instant, all: bool) -> Vec<Suppressed> {
         self.limiter.lock().unwrap_or_else(PoisonError::into_inner).ended(now, all)
     }
@@ -39,7 +43,7 @@ impl RateLimit {
 
 impl<S: Subscriber> Layer<S> for RateLimit {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
-        // Values are shown before the lock is taken: showing one is foreign code.
+        // Values are formatted before the lock is taken, because formatting runs foreign code.
         let mut fields = Fields::default();
         event.record(&mut fields);
         let metadata = event.metadata();
@@ -60,10 +64,10 @@ impl<S: Subscriber> Layer<S> for RateLimit {
     }
 }
 
-/// What of a line the limit looks at.
+/// The parts of a line that the limiter uses.
 struct Fields {
     peer: Short<64>,
-    /// The place of the peer's field in [`PEER_FIELDS`].
+    /// Index of the peer's field in [`PEER_FIELDS`].
     rank: usize,
     detail: Short<32>,
     text: Short<TEXT>,
@@ -100,7 +104,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use tracing_subscriber::layer::SubscriberExt;
 
-    /// Counts lines.
+    /// A layer that counts lines.
     #[derive(Clone, Default)]
     struct Lines(Arc<AtomicUsize>);
 

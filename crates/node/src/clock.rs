@@ -1,20 +1,23 @@
-//! The time of this host: microseconds since the Unix epoch, never going back, the same in all its processes.
+//! Monotonic clock of a host, in microseconds since the Unix epoch.
+//!
+//! It is the same in all processes of the host.
 
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 use vireo_types::Instant;
 
-/// How far the epoch is from the monotonic clock, in microseconds.
+/// Offset of the Unix epoch from the monotonic clock, in microseconds.
 static OFFSET: OnceLock<u64> = OnceLock::new();
 
-/// Microseconds of the clock that all processes of a machine share and nobody sets.
+/// Returns the microseconds of the monotonic clock, which all processes of a machine share and no
+/// user sets.
 pub(crate) fn monotonic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000
 }
 
-/// What is to be added to [`monotonic`]: taken once, when the core starts, so that a change of the system's time moves
-/// no deadline.
+/// Returns the offset to add to [`monotonic`]. It is set once at the start, so that a change of the
+/// system time moves no deadline.
 pub(crate) fn offset() -> u64 {
     *OFFSET.get_or_init(|| {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -22,13 +25,13 @@ pub(crate) fn offset() -> u64 {
     })
 }
 
-/// Takes the offset of another process of the host over; before the clock is first read.
+/// Adopts the offset of another process of the host. Must be called before the clock is first read.
 pub(crate) fn adopt(offset: u64) {
-    // Read before: the process keeps the one it has.
+    // If the clock was read before, the process keeps its offset.
     let _ = OFFSET.set(offset);
 }
 
-/// Now.
+/// Returns the present time.
 pub(crate) fn clock() -> Instant {
     Instant(monotonic().wrapping_add(offset()))
 }

@@ -1,5 +1,7 @@
-//! What the parts of a running core are told at start. It is read and checked by the binary; here it is data. What
-//! decisions depend on is apart, in `vireo_core::config`; the user plane's is in `upf`.
+//! Start-up configuration of the parts of a running core, as data.
+//!
+//! The binary reads and checks the configuration file. Values that steps depend on are in
+//! `vireo_core::config`. The configuration of the user plane is in `upf`.
 
 pub use crate::api::ApiSocket;
 use crate::cluster::ReplicationConfig;
@@ -17,29 +19,30 @@ use vireo_store::records::RecordsKey;
 pub use vireo_store::records::{DatabaseTls, DatabaseTlsError};
 use vireo_types::{Network, Snssai, is_inside};
 
-/// The N2 endpoint: where RAN nodes connect.
+/// The N2 endpoint, to which RAN nodes connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct N2Config {
-    /// Which SCTP.
+    /// SCTP implementation to use.
     pub driver: Driver,
-    /// The local addresses of the endpoint, at least one; several make it multi-homed.
+    /// Local addresses of the endpoint, at least one; several make it multi-homed.
     pub addresses: Vec<IpAddr>,
     /// SCTP port (38412 for NGAP, TS 38.412 7).
     pub port: u16,
-    /// UDP encapsulation (RFC 6951): the local UDP port. Only for [`Driver::UserspaceUdp`].
+    /// Local UDP port of the UDP encapsulation (RFC 6951). Only for [`Driver::UserspaceUdp`].
     pub udp_port: u16,
-    /// UDP encapsulation: the UDP port of peers.
+    /// UDP port of the peers in the UDP encapsulation.
     pub udp_peer_port: u16,
-    /// Which RAN nodes may come from where; empty = any from anywhere.
+    /// RAN nodes and the networks that they may connect from; empty = any node from any address.
     pub allow: Vec<Allow>,
-    /// Associations of one peer address at the same time.
+    /// Maximum of simultaneous associations of one peer address.
     pub associations_per_address: u32,
-    /// How long an association may be no RAN node's.
+    /// Maximum time from the start of an association to the end of its NG Setup.
     pub setup_within: Duration,
 }
 
 impl Default for N2Config {
-    /// Any driver, loopback, the ports of the specifications.
+    /// Returns a configuration with automatic driver choice, on loopback, with the ports of the
+    /// specifications.
     fn default() -> Self {
         N2Config {
             driver: Driver::Auto,
@@ -55,54 +58,53 @@ impl Default for N2Config {
 }
 
 impl N2Config {
-    /// Returns true if any node may come, and from more than this machine or a private network.
+    /// Returns true if any RAN node is accepted and an address can be reached from outside this
+    /// machine and private networks.
     pub fn is_open(&self) -> bool {
         self.allow.is_empty() && !self.addresses.iter().all(|address| is_inside(*address))
     }
 }
 
-/// The control plane's N4 endpoint (PFCP).
+/// The N4 endpoint (PFCP) of the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct N4Config {
-    /// The local address and UDP port (8805, TS 29.244 6.3.1).
+    /// Local address and UDP port (8805, TS 29.244 6.3.1).
     pub listen: SocketAddr,
-    /// Whether requests to the embedded UPF are handed over within the process, not sent over the network.
+    /// If true, requests to the embedded UPF pass within the process instead of the network.
     pub direct: bool,
-    /// Where PFCP is read from; empty: from anywhere. The UPFs are among them.
+    /// Networks from which PFCP is accepted, including the UPFs'; empty = any.
     pub allow: Vec<Network>,
 }
 
 impl Default for N4Config {
-    /// Loopback, apart from the embedded UPF's 127.0.0.8.
+    /// Returns a configuration on loopback; the embedded UPF uses 127.0.0.8.
     fn default() -> Self {
         N4Config { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8805)), direct: true, allow: Vec::new() }
     }
 }
 
-/// The HTTP endpoint: metrics and status.
+/// The HTTP endpoint of metrics and status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiConfig {
-    /// Where it listens by TCP; `None` = not at all.
+    /// TCP address; `None` = no TCP listener.
     pub listen: Option<SocketAddr>,
-    /// The unix socket.
     pub socket: ApiSocket,
-    /// The bearer token.
     pub token: ApiToken,
-    /// Names, besides addresses and `localhost`, by which clients may name it.
+    /// Host names that clients may use in requests, besides addresses and `localhost`.
     pub host_names: Vec<String>,
 }
 
-/// The file of the API's token.
+/// The token file of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiToken {
-    /// The file.
     pub path: PathBuf,
-    /// Whether the API does not start without it on a loopback address either.
+    /// If true, the API does not start without a token, even if it listens on loopback only.
     pub required: bool,
 }
 
 impl ApiConfig {
-    /// Loopback alone, without a unix socket, and this token file.
+    /// Returns a configuration on loopback, port 9090, without a unix socket, with the given token
+    /// file.
     pub fn loopback(token: PathBuf) -> Self {
         ApiConfig {
             listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9090))),
@@ -113,42 +115,46 @@ impl ApiConfig {
     }
 }
 
-/// Kinds of procedure that have NFs of their own.
+/// Number of procedure kinds that have NFs of their own.
 pub const NF_KINDS: usize = NfKind::ALL.len();
 
-/// What an NF is for.
+/// Which procedures one NF runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PoolKey {
     /// One kind of procedure of one slice.
     #[default]
     SliceProcedure,
-    /// Everything: the unified NF that decomposition is compared with.
+    /// All procedures of all slices: the unified NF, as the baseline of the decomposition
+    /// experiments.
     Wildcard,
 }
 
-/// The worker processes of a host and the NFs in them.
+/// The worker processes of a host and their NFs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolsConfig {
-    /// What an NF is for.
     pub key: PoolKey,
-    /// NFs in a worker process, 1 to 64; 1 = each NF a process of its own.
+    /// NFs in one worker process, 1 to 64; 1 = each NF has its own process.
     pub nfs_per_worker: u8,
-    /// With [`PoolKey::Wildcard`]: how many worker processes are active; 0 = one for each of [`PoolsConfig::cores`].
+    /// Active worker processes with [`PoolKey::Wildcard`]; 0 = one for each of
+    /// [`PoolsConfig::cores`].
     pub workers: u8,
-    /// Idle NFs kept ready for each kind.
+    /// Spare idle NFs for each kind of procedure.
     pub idle: u8,
-    /// How the NF is chosen for a procedure.
+    /// Policy that selects the NF of a procedure.
     pub intra: Policy,
-    /// The processors that workers run on, dealt in turn; empty = all, and the kernel places them.
+    /// CPUs of the workers, assigned round robin; empty = all CPUs, and the kernel places the
+    /// workers.
     pub cores: Vec<usize>,
-    /// How long a worker with work may show no progress before it is looked at, and killed if it was stopped.
+    /// Time without progress after which a worker with pending work is checked. The supervisor
+    /// kills it if it is stopped.
     pub stopped_after: Duration,
-    /// How long a worker with work may show no progress before it is killed in any case.
+    /// Time without progress after which a worker with pending work is killed in any case.
     pub stuck_after: Duration,
 }
 
 impl Default for PoolsConfig {
-    /// NFs by slice and procedure, 8 to a worker, on all processors.
+    /// Returns a configuration with one NF for each slice and kind, 16 NFs in a worker, on all
+    /// CPUs.
     fn default() -> Self {
         PoolsConfig {
             key: PoolKey::SliceProcedure,
@@ -163,92 +169,96 @@ impl Default for PoolsConfig {
     }
 }
 
-/// Data networks that a host serves at most: each has two number tables in the state region.
+/// Maximum of data networks of a host. Each uses two number tables in the state region.
 pub const DATA_NETWORKS: usize = vireo_store::region::TABLES / 2;
 
-/// The state region of a host.
+/// The state region of a host, and the database of its contexts if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateConfig {
-    /// Where the contexts are.
+    /// Where UE contexts are stored.
     pub location: StateLocation,
-    /// When they are committed to a database, if they are there.
+    /// When contexts are committed to a database. Only if `location` is a database.
     pub persist: StatePersist,
-    /// How they are changed there.
+    /// How a database record is changed.
     pub change: StateChange,
-    /// What they are there.
+    /// Encoding of a database record.
     pub format: StateFormat,
-    /// Of a service-based chain: which functions share a record there.
+    /// Whether AMF, SMF and UPF share one record of a UE in the database. Only in SBA mode.
     pub scope: StateScope,
-    /// What commits wait for.
+    /// What a commit waits for.
     pub write: StateWrite,
-    /// Of a service-based chain: whether SM contexts travel.
+    /// Whether SM contexts are piggybacked on SBI messages. Only in SBA mode.
     pub carry: StateCarry,
-    /// Of a service-based chain: what the AMF takes for the SMF's answer.
+    /// Whether the AMF needs an explicit create response of the SMF. Only in SBA mode.
     pub answer: StateAnswer,
-    /// The database: a URL.
+    /// URL of the database.
     pub database: String,
-    /// TLS of the connections to it, if the URL says that they have it.
+    /// TLS of the database connections, if the URL asks for TLS.
     pub tls: DatabaseTls,
-    /// Of a Redis Cluster: how many replicas have a commit before it counts.
+    /// Replicas of a Redis Cluster that must have a commit before it is acknowledged.
     pub confirm: u16,
-    /// What the keys of records there begin with; of MongoDB the name of the database. Whoever is to go on with somebody's
-    /// records has the same.
+    /// Prefix of the record keys; in MongoDB the name of the database. A process that takes over
+    /// records needs the same value.
     pub key: String,
-    /// Seals what is kept there; `None`: it is kept in clear.
+    /// Encrypts records; `None` = records are stored in clear text.
     pub sealing: Option<RecordsKey>,
-    /// Where contexts are kept for the core's next start; `None`: they end with it.
+    /// Where contexts are stored for the next start of the core; `None` = they are lost when the
+    /// core stops.
     pub keep: Option<KeepConfig>,
-    /// UEs at most.
+    /// Maximum of UEs.
     pub ues: u32,
-    /// Octets of the region in all; pages that are not used cost no memory.
+    /// Size of the region in bytes. Unused pages take no memory.
     pub bytes: usize,
-    /// Messages that may wait or be worked at, for all UEs, 2 KiB each.
+    /// Packet buffers of 2 KiB for messages of all UEs that wait or are in progress.
     pub packets: u32,
 }
 
-/// Where the contexts of a core by itself are kept for its next start.
+/// Where a core without a cluster stores contexts for its next start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeepConfig {
     /// In a file of a memory file system.
     File(KeepFile),
-    /// In the database that has them.
+    /// In the database of [`StateConfig::location`].
     Database {
-        /// Whether a core that cannot keep them does not start.
+        /// If true, the core does not start when it cannot store contexts.
         is_wanted: bool,
     },
 }
 
-/// A file that keeps contexts.
+/// A file that stores contexts across a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeepFile {
-    /// The file, in a memory file system.
+    /// Path in a memory file system.
     pub path: PathBuf,
-    /// Seals what is there.
+    /// Encrypts the content of the file.
     pub key: RecordsKey,
-    /// Whether a core that cannot keep them does not start.
+    /// If true, the core does not start when it cannot store contexts.
     pub is_wanted: bool,
 }
 
 impl StateConfig {
-    /// Octets that suit so many UEs and packets: 8 KiB a UE (its place in the indexes, its context twice while it
-    /// changes, room for large UE capabilities), 2 KiB a packet, and 128 MiB for rings, number tables and what workers
-    /// keep ready.
+    /// Returns a region size in bytes that suffices for these UEs and packets.
+    ///
+    /// - 8 KiB for each UE: its index entry, its context twice during a change, and room for large
+    ///   UE capabilities.
+    /// - 2 KiB for each packet.
+    /// - 128 MiB for rings, number tables and the free objects that workers keep ready.
     pub const fn bytes_for(ues: u32, packets: u32) -> usize {
         ues as usize * 8192 + packets as usize * 2048 + (128 << 20)
     }
 
-    /// Checks the files of the connections to the database, if they have TLS.
+    /// Checks the TLS files of the database connections, if `location` is a database.
     ///
     /// # Errors
     ///
-    /// [`DatabaseTlsError`] names the file that is not usable.
+    /// Returns an error that names the unusable file.
     pub fn check_tls(&self) -> Result<(), DatabaseTlsError> {
         if self.location.is_database() { self.tls.check() } else { Ok(()) }
     }
 }
 
 impl Default for StateConfig {
-    /// Shared memory for 100,000 UEs.
+    /// Returns a configuration with shared memory for 100,000 UEs.
     fn default() -> Self {
         let (ues, packets) = (100_000, 16_384);
         StateConfig {
@@ -273,25 +283,31 @@ impl Default for StateConfig {
     }
 }
 
-/// What is shed when there is more work than the host can do. Thresholds are parts, 0 to 1, of the time that a message may
-/// wait, or of the room for those that wait, whichever is nearer to its end.
+/// Overload control of a host.
+///
+/// The thresholds are fractions from 0 to 1. They apply to the larger of two values: the waiting
+/// time of messages relative to `wait`, and the used part of the message buffers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OverloadConfig {
-    /// How long a message may wait for its step before the host counts as full. UEs ask again after seconds (T3510,
-    /// T3517: TS 24.501 10.2), and what they gave up is work for nothing.
+    /// Waiting time of a message before its step at which the host counts as full. UEs repeat a
+    /// request after seconds (T3510, T3517: TS 24.501 10.2). Work on an abandoned request is
+    /// wasted.
     pub wait: Duration,
-    /// Above it, RAN nodes are told to send less (Overload Start, TS 38.413 8.7.7).
+    /// Threshold above which RAN nodes are asked to send less (Overload Start, TS 38.413 8.7.7).
     pub start: f64,
-    /// Below it, they are told that it is over (Overload Stop, TS 38.413 8.7.8).
+    /// Threshold below which Overload Stop is sent (TS 38.413 8.7.8).
     pub stop: f64,
-    /// Above it, registrations that are neither of an emergency nor of a UE known here are refused: cause #22
-    /// (congestion) and a back-off timer (T3346, TS 24.501 5.3.9).
+    /// Threshold above which registrations are rejected with cause #22 (congestion) and a back-off
+    /// timer (T3346, TS 24.501 5.3.9). Exempt are emergency registrations and UEs that this host
+    /// knows.
     pub registrations: f64,
-    /// Above it, so is everything but emergencies, handovers, releases and procedures that have begun.
+    /// Threshold above which all procedures are rejected. Exempt are emergencies, handovers,
+    /// releases and procedures in progress.
     pub others: f64,
-    /// The back-off timer's mean; each UE is told another value around it, so that they do not come back at once.
+    /// Mean of the back-off timer. Each UE receives a random value around it, which spreads the
+    /// retries.
     pub back_off: Duration,
-    /// UEs that have not been authenticated yet.
+    /// Limits of UEs that are not yet authenticated.
     pub half_open: HalfOpenConfig,
 }
 
@@ -309,23 +325,27 @@ impl Default for OverloadConfig {
     }
 }
 
-/// Limits of the half-open UEs of a host: UEs that have a context and have not been authenticated yet.
+/// Limits of the half-open UEs of a host: UEs that have a context and are not yet authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HalfOpenConfig {
-    /// UEs in all, at least 1. Beyond, the oldest of the peer with the most is evicted.
+    /// Maximum of half-open UEs, at least 1. Beyond it, the oldest UE of the peer address with the
+    /// most UEs is evicted.
     pub ues: usize,
-    /// UEs of the RAN nodes of one peer address, at least 1. Beyond, the oldest of its largest RAN node is evicted.
+    /// Maximum for all RAN nodes of one peer address, at least 1. Beyond it, the oldest UE of the
+    /// address's largest RAN node is evicted.
     pub ues_per_address: usize,
-    /// UEs of one RAN node, at least 1. Beyond, its oldest is evicted.
+    /// Maximum for one RAN node, at least 1. Beyond it, the node's oldest UE is evicted.
     pub ues_per_node: usize,
-    /// Age from which a UE is evicted for a UE of a peer with about as many. While all are younger, new UEs are turned away:
-    /// the UEs of a burst have this time to answer.
+    /// Age from which a UE can be evicted in favour of a UE of a peer with about as many UEs. While
+    /// all are younger, new UEs are refused, so that the UEs of a burst have this time to answer.
     pub min_age: Duration,
 }
 
 impl Default for HalfOpenConfig {
-    /// One peer has at most half. The rate that a flood is admitted at, all UEs in the minimum age, is a fraction of the
-    /// capacity of one processor.
+    /// Returns limits that let one peer use at most half of the total.
+    ///
+    /// A flood is admitted at a rate that is a fraction of one CPU's capacity, even if every UE
+    /// stays for the minimum age.
     fn default() -> Self {
         let min_age = Duration::from_secs(3);
         HalfOpenConfig { ues: 16_384, ues_per_address: 8192, ues_per_node: 8192, min_age }
@@ -335,24 +355,24 @@ impl Default for HalfOpenConfig {
 /// A slice, as its NFs see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SliceRuntime {
-    /// The operator's name for it.
+    /// Name from the configuration.
     pub name: String,
-    /// What UEs and RAN know it by.
+    /// S-NSSAI that UEs and RAN nodes use for the slice.
     pub snssai: Snssai,
-    /// The latency objective of each kind of procedure, by [`NfKind::index`].
+    /// Latency objective of each kind of procedure, indexed by [`NfKind::index`].
     pub slo: [vireo_types::Duration; NF_KINDS],
-    /// The largest part of a core that its NFs have together, above 0 to 1.
+    /// Maximum CPU share of all NFs of the slice, in CPUs: above 0, at most 1.
     pub limit: f64,
-    /// Hosts besides the owner that keep copies of its UEs at the most; no more than [`crate::cluster::ReplicationConfig`]
-    /// says.
+    /// Maximum number of replicas of the slice's UEs, besides the owner.
+    /// [`crate::cluster::ReplicationConfig`] limits it further.
     pub replicas: usize,
 }
 
 impl SliceRuntime {
-    /// The latency objective where none is written down.
+    /// Default latency objective.
     pub const SLO: vireo_types::Duration = vireo_types::Duration::from_millis(100);
 
-    /// A slice with the usual objectives and no limit.
+    /// Returns a slice with default objectives and without a CPU limit.
     pub fn new(name: impl Into<String>, snssai: Snssai) -> Self {
         SliceRuntime {
             name: name.into(),

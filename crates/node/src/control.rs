@@ -1,5 +1,6 @@
-//! The control plane of one process: subscriber service, host, balancer and status interface, started in the order in
-//! which each needs the other and stopped in the reverse.
+//! Control plane of one process: subscriber service, host, balancer, status API.
+//!
+//! The parts start in the order of their dependencies and stop in reverse.
 
 use crate::api::{
     self, MoveError, MoveRequest, MoveResult, RelocateError, SlicesStatus, Status, StatusFilter, StatusSource,
@@ -28,92 +29,78 @@ use vireo_subscribers::{Store, Udm, UdmConfig, UdmError};
 use vireo_types::{Instant, Ltmsi, Supi};
 use vireo_wire::pfcp::RecoveryTimeStamp;
 
-/// How long the status interface waits for the host.
+/// Maximum wait of the status API for an answer of the host.
 const STATUS_WAIT: Duration = Duration::from_secs(2);
 
-/// What a control plane is started with.
+/// Configuration of a control plane.
 #[derive(Debug)]
 pub struct ControlConfig {
-    /// What decisions depend on.
+    /// Configuration of the steps.
     pub core: CoreConfig,
-    /// N2.
     pub n2: N2Config,
-    /// N4.
     pub n4: N4Config,
-    /// The status interface.
+    /// The status API.
     pub api: ApiConfig,
-    /// The slices, as their NFs see them; in the order of `core.slices`.
+    /// Run-time parameters of the slices, in the order of `core.slices`.
     pub slices: Vec<SliceRuntime>,
-    /// The workers and their NFs.
     pub pools: PoolsConfig,
-    /// The state region.
     pub state: StateConfig,
-    /// What is shed when there is too much work.
     pub overload: OverloadConfig,
-    /// How a worker process is started.
+    /// How to start a worker process.
     pub program: Program,
-    /// The subscriber service.
     pub udm: UdmConfig,
-    /// The embedded UPF.
+    /// The embedded UPF, if there is one.
     pub upf: Option<Arc<UpfHandle>>,
-    /// Of the AMF of a service-based chain, whose sessions are an SMF's elsewhere.
+    /// SBI of the AMF in SBA mode, where a separate SMF has the sessions. `None` = the core has its
+    /// own SMF.
     pub sbi: Option<SbiConfig>,
 }
 
-/// Why a control plane does not start; nothing of it runs then.
+/// Reasons why a control plane does not start. No part of it runs after an error.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// N2.
+    /// The N2 endpoint cannot be bound.
     #[error("N2 does not start: {0}")]
     N2(#[from] vireo_sctp::BindError),
-    /// N4.
+    /// The N4 endpoint cannot be bound.
     #[error("N4 does not start: {address}: {error}; check n4.listen and that no other control plane runs there")]
-    N4 {
-        /// The address.
-        address: std::net::SocketAddr,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// The subscriber service.
+    N4 { address: std::net::SocketAddr, error: std::io::Error },
+    /// The subscriber service does not start.
     #[error(transparent)]
     Subscribers(#[from] UdmError),
-    /// The host.
+    /// The host does not start.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The service-based interface.
+    /// The SBI client or server does not start.
     #[error(transparent)]
     Sbi(#[from] crate::sbi::SbiError),
-    /// The fabric.
+    /// The listener of the fabric cannot be opened.
     #[error(
         "the fabric does not start on {address}: {error}; check cluster.controller, cluster.balancer and cluster.listen"
     )]
-    Fabric {
-        /// The address.
-        address: std::net::SocketAddr,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// What secures the fabric.
+    Fabric { address: std::net::SocketAddr, error: std::io::Error },
+    /// The TLS files of the fabric are unusable.
     #[error(transparent)]
     Tls(#[from] crate::identity::TlsError),
-    /// What a controller keeps elsewhere.
+    /// Etcd, which stores the controller state, is unusable.
     #[error(transparent)]
     Etcd(#[from] crate::controller::EtcdError),
-    /// The controller.
+    /// The connection to the controller fails.
     #[error(transparent)]
     Link(#[from] crate::cluster::LinkError),
-    /// What a process hands over to the one that follows it.
+    /// The hot restart of a balancer fails.
     #[error(transparent)]
     Handover(#[from] crate::balancer::HotRestartError),
-    /// The status interface.
+    /// The status API does not start.
     #[error(transparent)]
     Api(#[from] api::ApiError),
-    /// A thread.
+    /// The operating system cannot start a thread.
     #[error("the system gives no thread: {0}")]
     Thread(#[from] std::io::Error),
 }
 
-/// A control plane that runs. Dropping it without [`Control::stop`] leaves its threads to the end of the process.
+/// A running control plane. Dropping it without [`Control::stop`] leaves its threads running until
+/// the process exits.
 #[derive(Debug)]
 pub struct Control {
     inputs: HostSender,
@@ -127,21 +114,21 @@ pub struct Control {
 }
 
 impl Control {
-    /// Starts a control plane on a subscriber database.
+    /// Starts a control plane with a subscriber database.
     pub fn start(config: ControlConfig, store: Store, metrics: Arc<Metrics>) -> Result<Self, StartError> {
         let endpoint = vireo_sctp::bind(&sctp(&config.n2))?;
         Control::start_on(endpoint, config, store, metrics)
     }
 
-    /// The same on an N2 endpoint that is there already, such as one in memory; of [`ControlConfig::n2`] the limits alone
-    /// are used.
+    /// Starts a control plane on an existing N2 endpoint, for example one in memory. Of
+    /// [`ControlConfig::n2`] only the limits and the allow list apply.
     pub fn start_on(
         endpoint: Box<dyn Endpoint>,
         config: ControlConfig,
         store: Store,
         metrics: Arc<Metrics>,
     ) -> Result<Self, StartError> {
-        // What can be refused comes first: nothing is half started.
+        // Fallible set-up comes first, so that an error leaves no part running.
         let driver = endpoint.driver().to_owned();
         let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (recovery(clock()), false))?;
         let (core, beside) = (config.core, config.upf.clone());
@@ -174,47 +161,48 @@ impl Control {
             balancer.tell_of_nodes(move |node, there| upf.set_node(node, there));
         }
         let host = Host::start(frame, settings, udm, Arc::clone(&metrics), outbound)?;
-        // Last: who sees it finds a core that works.
+        // The API starts last, so that every client finds a working core.
         let api = api::Server::start(&config.api, Arc::new(source), Arc::clone(&metrics))?;
         let host = std::thread::Builder::new().name("host".into()).spawn(move || host.run())?;
         let balancer = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
         Ok(Control { inputs, stopper, balancer: Some(balancer), host: Some(host), api, driver, gauge, metrics })
     }
 
-    /// The SCTP driver and why it was chosen.
+    /// Returns the SCTP driver and the reason for its choice.
     pub fn driver(&self) -> &str {
         &self.driver
     }
 
-    /// The address of the status interface, if there is one.
+    /// Returns the TCP address of the status API, if it has one.
     pub fn api(&self) -> Option<std::net::SocketAddr> {
         self.api.as_ref().and_then(api::Server::address)
     }
 
-    /// Takes how full the state region is into the metrics, as the status interface does from time to time.
+    /// Updates the region-usage metrics, as the status API does periodically.
     pub fn gauge(&self) {
         self.gauge.read(&self.metrics);
     }
 
-    /// Takes what can change while it runs.
+    /// Applies the reloadable part of the configuration.
     pub fn reload(&self, reload: Reload) {
         self.stopper.allow(reload.allow_lists());
-        // A host that is gone is reported by itself.
+        // A host that has ended is detected elsewhere.
         let _ = self.inputs.send_urgent(Input::Reload(Box::new(reload)));
     }
 
-    /// Whether a thread has ended that should not have.
+    /// Returns true if the balancer or host thread has ended unexpectedly.
     pub fn has_failed(&self) -> bool {
         let ended = |thread: Option<bool>| thread.unwrap_or(true);
         ended(self.balancer.as_ref().map(JoinHandle::is_finished))
             || ended(self.host.as_ref().map(JoinHandle::is_finished))
     }
 
-    /// Stops in order: no new messages, what is there is finished, associations are shut down.
+    /// Stops in order: accepts no new messages, finishes queued ones, then shuts down the
+    /// associations.
     ///
     /// # Errors
     ///
-    /// What the balancer ended with, if it ended before.
+    /// Returns the error that ended the balancer, if it ended earlier.
     pub fn stop(mut self) -> std::io::Result<()> {
         self.stopper.stop();
         let result = self.balancer.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())));
@@ -226,16 +214,16 @@ impl Control {
     }
 }
 
-/// The subscriber service, whose answers come through a host's door.
+/// Starts the subscriber service. Its answers arrive in the input queue of a host.
 pub(crate) fn start_udm(store: Store, config: UdmConfig, door: HostSender) -> Result<Udm, UdmError> {
     Udm::start(store, config, clock(), move |token, answer| {
         let ltmsi = Ltmsi::from_raw(token as u32);
-        // The host is gone when the core stops: nobody waits for the answer then.
+        // A send fails only if the host has stopped with the core. The answer is then not needed.
         let _ = door.send(Input::Authentication { ltmsi, answer: Box::new(answer) });
     })
 }
 
-/// The UPFs by name.
+/// Returns names and N4 addresses of the UPFs.
 pub(crate) fn upfs(core: &CoreConfig) -> Vec<(String, SocketAddr)> {
     core.upfs.iter().map(|upf| (upf.name.clone(), upf.n4)).collect()
 }
@@ -252,13 +240,14 @@ pub(crate) fn sctp(n2: &N2Config) -> vireo_sctp::Config {
     }
 }
 
-/// The recovery time stamp of a control plane that starts at an instant: seconds since 1900 (TS 29.244 8.2.65, RFC 5905).
+/// Returns the PFCP Recovery Time Stamp of a control plane that starts at `now`: seconds since 1900
+/// (TS 29.244 8.2.65, RFC 5905).
 pub(crate) fn recovery(now: Instant) -> u32 {
     (now.as_micros() / 1_000_000 + 2_208_988_800) as u32
 }
 
-/// The N4 endpoint, with the embedded UPF beside it if there is one. Whether it is `shared` is whether there may be other
-/// endpoints of its Node ID.
+/// Binds the N4 endpoint and connects it to the embedded UPF, if there is one. `shared` = other
+/// endpoints may have the same Node ID.
 pub(crate) fn bind_n4(
     core: &CoreConfig,
     config: &N4Config,
@@ -273,7 +262,7 @@ pub(crate) fn bind_n4(
     n4::Endpoint::bind(address, settings, upf).map_err(|error| StartError::N4 { address, error })
 }
 
-/// How that behaves.
+/// Returns the settings of the N4 endpoint.
 pub(crate) fn n4_settings(core: &CoreConfig, config: &N4Config, (recovery, shared): (u32, bool)) -> n4::Config {
     let upfs = core.upfs.iter().map(|u| u.n4).collect();
     let stamp = RecoveryTimeStamp(recovery);
@@ -283,21 +272,22 @@ pub(crate) fn n4_settings(core: &CoreConfig, config: &N4Config, (recovery, share
     n4::Config { node_id: core.n4_node.id(), shared, allow: config.allow.clone(), ue_pools, ..own }
 }
 
-/// Answers the status interface by asking the host.
+/// Status source that queries the host.
 #[derive(Debug)]
 pub(crate) struct ControlStatus {
     pub(crate) inputs: HostSender,
     pub(crate) upf: Option<Arc<UpfHandle>>,
-    /// Names and addresses of the UPFs.
+    /// Names and N4 addresses of the UPFs.
     pub(crate) upfs: Vec<(String, SocketAddr)>,
     pub(crate) gauge: RegionUsage,
     pub(crate) metrics: Arc<Metrics>,
-    /// Of a host of a cluster.
+    /// Replication status; only in a host of a cluster.
     pub(crate) copies: Option<crate::cluster::ReplicatorStatus>,
 }
 
 impl ControlStatus {
-    /// Puts an order about a UE before the host; whether there is one, or nothing if the host does not answer.
+    /// Sends a request about one UE to the host. Returns whether the UE exists, or `None` if the
+    /// host does not answer in time.
     fn order(&self, order: impl FnOnce(Sender<bool>) -> Input) -> Option<bool> {
         let (reply, answer) = bounded(1);
         self.inputs.send_timeout(order(reply), STATUS_WAIT).ok()?;
@@ -312,7 +302,7 @@ impl StatusSource for ControlStatus {
         let mut status: Status = asked.ok().and_then(|()| answer.recv_timeout(STATUS_WAIT).ok()).unwrap_or_default();
         status.copies = self.copies.as_ref().map_or(0, crate::cluster::ReplicatorStatus::copies);
         for worker in &mut status.workers {
-            // One that has ended meanwhile has none.
+            // A worker that has exited meanwhile has no CPU time.
             worker.cpu_us = crate::metrics::process::cpu_us_of(worker.pid).unwrap_or(0);
         }
         if let Some(upf) = &self.upf {

@@ -1,7 +1,8 @@
-//! The way of a function's thread to its database of records: a thread beside it, which takes all that is to be loaded and all
-//! that is to be committed in one go each, and goes on asking while the database is down. The function's own thread never waits.
-//! By delete and create a commit is two changes, one after the other: a record that was taken out is put in again however long that
-//! takes.
+//! Database thread of a network function: batched operations with retries.
+//!
+//! The thread collects all pending loads and all pending changes into one operation each, and
+//! retries while the database is down. The function's own thread never waits. With delete-create a
+//! commit is two consecutive changes: a removed record is created again, however long that takes.
 
 use crate::metrics::{Metrics, StateFunction, StateOperation, Transaction};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -16,41 +17,41 @@ use vireo_store::records::{
 };
 use vireo_types::Instant;
 
-/// After a failure.
+/// Interval of retries after a failure.
 const AGAIN: Duration = Duration::from_millis(20);
-/// Operations in one go.
+/// Maximum number of jobs per operation.
 pub(crate) const BATCH: usize = 256;
-/// How often it is written again what the function is to its peers, so that it is not forgotten.
+/// Interval of renewing the function's record for its peers, so that it does not expire.
 pub(crate) const RENEWED: Duration = Duration::from_secs(LIFE.as_secs() / 8);
 
-/// An operation.
+/// An operation on one record.
 #[derive(Debug)]
 pub(crate) struct DatabaseJob {
     pub(crate) name: Name,
-    /// By what who asks knows it: of a record that functions share, what is its own there.
+    /// Name by which the requester knows it: for a shared record, the requester's part of it.
     pub(crate) of: Name,
     pub(crate) what: DatabaseOperation,
-    /// The transaction that it is for.
+    /// The transaction that needs it.
     pub(crate) kind: Transaction,
-    /// Until when it makes sense; `None`: however long it takes.
+    /// Time after which it is useless; `None`: never.
     pub(crate) until: Option<Instant>,
 }
 
-/// What is to be done.
+/// Kind of operation.
 #[derive(Debug)]
 pub(crate) enum DatabaseOperation {
     Load,
-    /// A record that is a whole.
+    /// Commits a whole record.
     Commit {
         expected: Version,
         octets: Vec<u8>,
     },
-    /// A value, by the database's codec.
+    /// Commits a value, encoded by the database's codec.
     Put {
         known: RecordBase,
         value: Encoded,
     },
-    /// Parts of a record that functions share; of a `whole` it has these alone then.
+    /// Commits parts of a shared record. With `whole` the record then has only these parts.
     Parts {
         expected: Version,
         parts: Vec<(String, Vec<u8>)>,
@@ -96,34 +97,34 @@ impl DatabaseOperation {
     }
 }
 
-/// What has become of it. After an error that passes nothing was done, and will not be.
+/// Result of an operation. After a retryable error nothing was done, and nothing will be.
 #[derive(Debug)]
 pub(crate) enum OperationResult {
     Loaded(Result<Option<StoredRecord>, RecordError>),
     Changed(Result<Version, RecordError>),
 }
 
-/// Why a function does not start over a database.
+/// Error that prevents a network function from starting with its records.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
-    /// It does not answer.
+    /// The database does not answer.
     #[error("the database of records (state.database) does not answer: {0}")]
     Records(#[from] RecordError),
-    /// It has something else.
+    /// The records are not of this release.
     #[error(
         "the database of records (state.database) has something else than records of this release: is state.key another program's too?"
     )]
     Stranger,
-    /// The records in shared memory.
+    /// The records in shared memory failed.
     #[error("{0}; see state.database, state.key, state.ues and upf.max-sessions")]
     Shared(#[from] ShmError),
 }
 
-/// The records of a collection, by their numbers, some at a time.
+/// Calls `each` for all records of a collection, and loads them in batches.
 ///
 /// # Errors
 ///
-/// [`RecordError`], of all of them; what `each` says.
+/// Returns the [`RecordError`] of an operation, or the error of `each`.
 pub(crate) fn read_all(
     records: &mut dyn RecordStore,
     collection: &'static str,
@@ -133,19 +134,19 @@ pub(crate) fn read_all(
     for part in numbers.chunks(BATCH) {
         let names: Vec<Name> = part.iter().map(|id| Name { collection, id: *id }).collect();
         for (name, found) in names.iter().zip(records.load(&names)?) {
-            // One may have ended its life meanwhile.
+            // The record may have expired meanwhile.
             found.map_or(Ok(()), |found| each(name.id, found))?;
         }
     }
     Ok(())
 }
 
-/// An operation that is not done yet.
+/// An operation that is not complete.
 pub(crate) struct Pending {
     job: DatabaseJob,
-    /// It may have been carried out, and nobody knows.
+    /// True if it may have been executed with unknown outcome.
     doubtful: bool,
-    /// The record was taken out, to be put in again.
+    /// True if the record was removed and must be created again.
     taken_out: bool,
     since: std::time::Instant,
 }
@@ -155,13 +156,13 @@ impl Pending {
         Pending { job, doubtful: false, taken_out: false, since: std::time::Instant::now() }
     }
 
-    /// Whether it is a commit that has the record taken out next.
+    /// Returns true if its next change removes the record (delete-create).
     fn takes_out(&self, codec: Codec) -> bool {
         let there = matches!(&self.job.what, DatabaseOperation::Put { known, .. } if known.version != 0);
         there && codec.manner == UpdateMode::DeleteCreate && !self.taken_out
     }
 
-    /// It is tried again.
+    /// Marks it for a retry.
     fn retry_later(mut self, error: &RecordError) -> Self {
         tracing::debug!(%error, "an operation waits for the database");
         self.doubtful |=
@@ -170,30 +171,30 @@ impl Pending {
     }
 }
 
-/// What a change comes to.
+/// Result of a change.
 enum ChangeResult {
     Done(Pending, Result<Version, RecordError>),
-    /// The record was taken out, and is to be put in.
+    /// The record was removed and must be created again.
     PutIn(Pending),
     /// The database does not work.
     Later(Pending),
 }
 
-/// The thread.
+/// State of the database thread.
 pub(crate) struct Database {
     pub(crate) records: Box<dyn RecordStore>,
     pub(crate) codec: Codec,
     pub(crate) jobs: Receiver<DatabaseJob>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stop: Arc<AtomicBool>,
-    /// Whose it is.
+    /// The network function that uses it.
     pub(crate) function: StateFunction,
-    /// Where it is written what the function is to its peers.
+    /// Name of the function's record for its peers.
     pub(crate) node: Name,
 }
 
 impl Database {
-    /// Works until nobody has jobs any more, or until it is told to stop.
+    /// Runs until all job senders are dropped. While the database is down it also ends on `stop`.
     pub(crate) fn run(mut self, mut done: impl FnMut(Name, OperationResult), clock: impl Fn() -> Instant) {
         let mut waiting = VecDeque::new();
         let mut renewed = std::time::Instant::now();
@@ -220,7 +221,7 @@ impl Database {
         }
     }
 
-    /// Does what waits, as far as the database does; whether it does.
+    /// Executes the waiting jobs. Returns false if the database does not work.
     pub(crate) fn run_pending(
         &mut self,
         waiting: &mut VecDeque<Pending>,
@@ -258,12 +259,12 @@ impl Database {
         true
     }
 
-    /// What a change comes to that the database was asked for.
+    /// Evaluates the result of a change.
     fn changed(&mut self, pending: Pending, result: Result<Version, RecordError>) -> ChangeResult {
         let takes_out = pending.takes_out(self.codec);
         match result {
             Ok(_) if takes_out => ChangeResult::PutIn(self.taken_out(pending)),
-            // It may be because it was taken out by this, and the answer was lost.
+            // This change may have removed the record, with its response lost.
             Err(RecordError::Conflict) if takes_out && pending.doubtful => {
                 match self.records.load(&[pending.job.name]).map(|mut found| found.pop().flatten()) {
                     Ok(None) => ChangeResult::PutIn(self.taken_out(pending)),
@@ -276,7 +277,7 @@ impl Database {
         }
     }
 
-    /// The first half of delete and create is done.
+    /// Records that the first half of delete-create is done.
     fn taken_out(&self, pending: Pending) -> Pending {
         let Pending { job, since, .. } = pending;
         self.metrics.state_operation(self.function, job.kind, StateOperation::Remove, since.elapsed());
@@ -290,7 +291,7 @@ impl Database {
         let names: Vec<Name> = loads.iter().map(|pending| pending.job.name).collect();
         match self.records.load(&names) {
             Ok(found) => found.into_iter().map(Ok).collect(),
-            // One that is no record spoils the answer of all.
+            // One invalid record spoils the result of all.
             Err(RecordError::NotARecord) if loads.len() > 1 => {
                 let one =
                     |name: &Name| self.records.load(std::slice::from_ref(name)).map(|mut found| found.pop().flatten());
@@ -320,7 +321,7 @@ impl Database {
     }
 }
 
-/// What makes no sense any more is given up, unless it may have been done, or is half done.
+/// Abandons jobs after their deadline, except those that may have been executed or are half done.
 fn give_up(waiting: &mut VecDeque<Pending>, now: Instant, done: &mut impl FnMut(Name, OperationResult)) {
     waiting.retain(|pending| {
         let over = pending.job.until.is_some_and(|until| until <= now) && !pending.doubtful && !pending.taken_out;
@@ -336,7 +337,7 @@ fn give_up(waiting: &mut VecDeque<Pending>, now: Instant, done: &mut impl FnMut(
     });
 }
 
-/// What the function is to its peers is written again; if that fails, later.
+/// Renews the function's record for its peers. A failure is retried at the next interval.
 pub(crate) fn renew(records: &mut dyn RecordStore, node: Name) {
     let there = records.load(&[node]).map(|mut found| found.pop().flatten());
     if let Ok(Some(StoredRecord { version, octets, .. })) = there {
@@ -355,7 +356,7 @@ mod tests {
 
     const NAME: Name = Name { collection: "smf", id: 7 };
 
-    /// A database that fails so often before it works, each time with this.
+    /// A database that fails a number of times with this error before it works.
     struct Failing {
         records: MemoryRecords,
         times: u32,
@@ -391,7 +392,8 @@ mod tests {
         }
     }
 
-    /// What becomes of jobs when the database fails so often, and time is `now`.
+    /// Returns the results of jobs if the database fails this number of times and the time is
+    /// `now`.
     fn done(jobs: Vec<DatabaseJob>, times: u32, error: RecordError, now: Instant) -> Vec<(Name, OperationResult)> {
         let (sender, receiver) = bounded(jobs.len());
         jobs.into_iter().for_each(|job| sender.send(job).unwrap());
@@ -431,7 +433,7 @@ mod tests {
         assert!(matches!(&over[..], [(_, OperationResult::Loaded(Err(_)))]), "{over:?}");
     }
 
-    /// A database whose answer to the change of this turn is lost: it was carried out, or not.
+    /// A database that loses the response to one change, which was executed or not.
     struct Lossy {
         records: MemoryRecords,
         turn: u32,
@@ -463,7 +465,8 @@ mod tests {
         }
     }
 
-    /// By delete and create, whichever answer is lost, the record is there in the end, with what was committed last.
+    /// With delete-create, whichever response is lost, the record finally has the last committed
+    /// value.
     #[test]
     fn what_was_taken_out_is_put_in_whichever_answer_is_lost() {
         #[derive(PartialEq, Debug, serde::Serialize, serde::Deserialize)]
@@ -491,10 +494,10 @@ mod tests {
             let job = DatabaseJob { what, ..commit(Some(Instant(1))) };
             let (mut waiting, mut all) = (VecDeque::from([Pending::new(job)]), Vec::new());
             while !database.run_pending(&mut waiting, &mut |_, done| all.push(done)) {
-                // However late it is.
+                // At any later time.
                 give_up(&mut waiting, Instant(2), &mut |_, done| panic!("{done:?} after {turn}"));
             }
-            // Where the last answer was lost, who asked looks whether what is there is its own.
+            // If the last response was lost, the requester checks whether the record is its own.
             let own = if (turn, carried_out) == (1, true) { Err(RecordError::Conflict) } else { Ok(2) };
             assert!(matches!(&all[..], [OperationResult::Changed(result)] if *result == own), "{all:?} after {turn}");
             let (there, known) = codec.load::<Value>(&mut memory.clone(), name).unwrap().unwrap();

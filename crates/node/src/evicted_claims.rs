@@ -1,22 +1,24 @@
-//! Claims of subscribers that are forgotten before their time (`core::replica::Claims`) are counted, and said now and then.
+//! Count and log of subscriber claims evicted before their expiry.
+//!
+//! The claims are those of `core::replica::Claims`.
 
 use crate::metrics::Metrics;
 use vireo_core::replica::Claims;
 use vireo_types::{Duration, Instant};
 
-/// How often it is said at the most.
+/// Minimum interval of the log lines.
 const SAID: Duration = Duration::from_secs(60);
 
-/// What was not said yet.
+/// Evicted claims that are not logged yet.
 #[derive(Debug, Default)]
 pub(crate) struct EvictedClaims {
-    /// When it was said last.
+    /// Time of the last log line.
     said: Option<Instant>,
     count: u64,
 }
 
 impl EvictedClaims {
-    /// Looks whether some were forgotten; whether that is said.
+    /// Counts new evictions. Returns true if it logged them.
     pub(crate) fn look(&mut self, claims: &mut Claims, metrics: &Metrics, now: Instant) -> bool {
         let count = claims.forgotten_early();
         metrics.claims_forgotten(count);
@@ -65,7 +67,7 @@ mod tests {
             forgotten.look(&mut claims, &metrics, begin + SAID + Duration::from_secs(1)),
             "what was not said before"
         );
-        // The time of most is over.
+        // Most claims have expired.
         let later = begin + Duration::from_secs(130);
         hear(&mut claims, 1, later);
         let says = forgotten.look(&mut claims, &metrics, later);

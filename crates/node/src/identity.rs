@@ -1,12 +1,14 @@
-//! Certificates by role: what a process shows, and which peers it takes.
+//! Certificates by role: identity of a process and verification of its peers.
 //!
-//! A certificate says what its process is by URIs among its subject alternative names: `vireo://CLUSTER/ROLE`, one for each
-//! role. Each listener and each connector names the roles that it expects, and takes a certificate only if one of the
-//! configured authorities has signed it for one of these roles of the same cluster. So a certificate that is stolen from
-//! one process opens only what that process was for. Addresses and host names are not looked at: a process may be anywhere.
+//! A certificate names the roles of its process in URIs among its subject alternative names:
+//! `vireo://CLUSTER/ROLE`, one for each role. Each listener and each connector specifies the roles
+//! that it expects. It accepts a certificate only if one of the configured authorities has signed
+//! it for one of these roles of the same cluster. So a certificate stolen from one process opens
+//! only the connections of that process's roles. Addresses and host names are not checked: a
+//! process may run on any machine.
 //!
-//! TLS 1.3 alone, with certificates of both sides. Certificates are not revoked: they are issued for a short time, or their
-//! authority is replaced.
+//! All connections use TLS 1.3 with certificates on both sides. There is no revocation:
+//! certificates have short lifetimes, or the authority is replaced.
 
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -25,25 +27,25 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a process is, as its certificate says.
+/// A role of a process, as its certificate states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateRole {
     /// Controller of a cluster.
     Controller,
-    /// Balancer of a cluster; one that is the controller, too, has both roles.
+    /// Balancer of a cluster. A balancer with an embedded controller has both roles.
     Balancer,
     /// Host of a cluster.
     Host,
-    /// AMF of a service-based chain.
+    /// AMF in SBA mode.
     Amf,
-    /// SMF of a service-based chain.
+    /// SMF in SBA mode.
     Smf,
-    /// UPF. It has no connections of this kind; its certificate is for databases.
+    /// UPF. It has no fabric or SBI connections; its certificate is for databases.
     Upf,
 }
 
 impl CertificateRole {
-    /// All of them.
+    /// All roles.
     pub const ALL: [CertificateRole; 6] = [
         CertificateRole::Controller,
         CertificateRole::Balancer,
@@ -53,7 +55,7 @@ impl CertificateRole {
         CertificateRole::Upf,
     ];
 
-    /// As it is written.
+    /// Returns the name of the role in URIs.
     pub const fn name(self) -> &'static str {
         match self {
             CertificateRole::Controller => "controller",
@@ -65,18 +67,18 @@ impl CertificateRole {
         }
     }
 
-    /// The URI by which a certificate of a cluster says so.
+    /// Returns the URI of the role in certificates of a cluster.
     pub fn uri(self, cluster: &str) -> String {
         format!("vireo://{cluster}/{}", self.name())
     }
 }
 
-/// Several roles.
+/// A set of roles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CertificateRoles(u8);
 
 impl CertificateRoles {
-    /// These.
+    /// Returns the set of `roles`.
     pub const fn of(roles: &[CertificateRole]) -> Self {
         let (mut bits, mut n) = (0, 0);
         while n < roles.len() {
@@ -86,7 +88,7 @@ impl CertificateRoles {
         CertificateRoles(bits)
     }
 
-    /// Those that a certificate has in a cluster; none if it is no certificate.
+    /// Returns the roles of a certificate in a cluster; none if it cannot be parsed.
     pub(crate) fn of_certificate(certificate: &CertificateDer<'_>, cluster: &str) -> Self {
         let Ok(parsed) = webpki::EndEntityCert::try_from(certificate) else { return CertificateRoles::default() };
         let mut roles = CertificateRoles::default();
@@ -97,12 +99,12 @@ impl CertificateRoles {
         roles
     }
 
-    /// Returns true if all of the others are among these.
+    /// Returns true if this set contains all of `others`.
     pub(crate) const fn contains(self, others: CertificateRoles) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// Returns true if any of the others is among these.
+    /// Returns true if this set contains any of `others`.
     pub(crate) const fn meets(self, others: CertificateRoles) -> bool {
         self.0 & others.0 != 0
     }
@@ -118,20 +120,20 @@ impl fmt::Display for CertificateRoles {
     }
 }
 
-/// The files of a process, in PEM.
+/// The PEM files of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// Its certificate, and those between it and an authority.
+    /// Certificate of the process, followed by the intermediate certificates.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// Private key of the certificate.
     pub key: PathBuf,
-    /// The authorities that sign the certificates of its peers.
+    /// Certificates of the authorities that sign the peers' certificates.
     pub authorities: PathBuf,
-    /// The cluster that all their roles are in.
+    /// Name of the cluster of all roles.
     pub name: String,
 }
 
-/// What a process shows, and by which it takes peers.
+/// The loaded certificate, key and authorities of a process.
 pub(crate) struct Identity {
     table: &'static str,
     provider: Arc<CryptoProvider>,
@@ -143,27 +145,29 @@ pub(crate) struct Identity {
 
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The key is not shown.
+        // Never print the key.
         f.debug_struct("Identity").field("cluster", &self.cluster).finish_non_exhaustive()
     }
 }
 
 impl TlsConfig {
-    /// Checks that the files are good, which the configuration's table of that name has.
+    /// Checks the files. `table` is the configuration table that names them.
     ///
     /// # Errors
     ///
-    /// [`TlsError`]: what is wrong.
+    /// Returns an error if a file is unusable or the files do not fit together.
     pub fn check(&self, table: &'static str) -> Result<(), TlsError> {
         let identity = self.load(table, CertificateRoles::default())?;
         identity.client(CertificateRoles::default()).map(|_| ())
     }
 
-    /// Reads the files for a process that has these roles, of the configuration's table of that name.
+    /// Loads the files for a process with the roles `own`. `table` is the configuration table that
+    /// names them.
     ///
     /// # Errors
     ///
-    /// [`TlsError`]: a file is not there, does not fit the others, or the certificate is for other roles.
+    /// Returns an error if a file is missing or unusable, the files do not fit together, or the
+    /// certificate lacks a role.
     pub(crate) fn load(&self, table: &'static str, own: CertificateRoles) -> Result<Identity, TlsError> {
         let chain = certificates(table, "certificate", &self.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| TlsError::File {
@@ -192,11 +196,11 @@ impl TlsConfig {
 }
 
 impl Identity {
-    /// For connections to peers of one of these roles.
+    /// Returns the TLS configuration of connections to peers that have one of the `expected` roles.
     ///
     /// # Errors
     ///
-    /// [`TlsError::Unfit`]: key and certificate do not belong together.
+    /// Returns [`TlsError::Unfit`] if key and certificate do not belong together.
     pub(crate) fn client(&self, expected: CertificateRoles) -> Result<ClientConfig, TlsError> {
         let unfit = |error| TlsError::Unfit { table: self.table, error };
         let mut client = ClientConfig::builder_with_provider(Arc::clone(&self.provider))
@@ -206,17 +210,19 @@ impl Identity {
             .with_custom_certificate_verifier(Arc::new(self.peers(expected)?))
             .with_client_auth_cert(self.chain.clone(), self.key.clone_key())
             .map_err(unfit)?;
-        // Certificates are shown each time: connections last. No name is asked for.
+        // Connections are long-lived, so each handshake presents certificates. The verifier checks
+        // roles, not a server name.
         client.resumption = Resumption::disabled();
         client.enable_sni = false;
         Ok(client)
     }
 
-    /// For connections of peers of one of these roles.
+    /// Returns the TLS configuration for connections from peers that have one of the `expected`
+    /// roles.
     ///
     /// # Errors
     ///
-    /// [`TlsError::Unfit`]: key and certificate do not belong together.
+    /// Returns [`TlsError::Unfit`] if key and certificate do not belong together.
     pub(crate) fn server(&self, expected: CertificateRoles) -> Result<ServerConfig, TlsError> {
         let unfit = |error| TlsError::Unfit { table: self.table, error };
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
@@ -229,7 +235,7 @@ impl Identity {
         Ok(server)
     }
 
-    /// The roles of a peer's certificate.
+    /// Returns the roles of a peer's certificate.
     pub(crate) fn roles_of(&self, certificate: &CertificateDer<'_>) -> CertificateRoles {
         CertificateRoles::of_certificate(certificate, &self.cluster)
     }
@@ -244,12 +250,13 @@ impl Identity {
     }
 }
 
-/// The name that a connection is made for, which no certificate has to have.
+/// Returns a placeholder server name. No certificate has to contain it.
 pub(crate) fn any_name() -> ServerName<'static> {
     ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into())
 }
 
-/// Takes peers whose certificates an authority has signed for an expected role.
+/// Verifier that accepts peers whose certificate one of the authorities has signed for an expected
+/// role.
 #[derive(Debug)]
 struct Peers {
     signed: Arc<dyn ClientCertVerifier>,
@@ -279,7 +286,7 @@ impl Peers {
     }
 }
 
-/// TLS 1.2 is not spoken.
+/// Returns the error of the TLS 1.2 callbacks, which TLS 1.3 connections never use.
 fn never() -> Error {
     Error::General("TLS 1.3 alone is spoken".into())
 }
@@ -360,7 +367,7 @@ impl ClientCertVerifier for Peers {
     }
 }
 
-/// A certificate is good, but for something else.
+/// The certificate is valid but not for an expected role.
 #[derive(Debug, thiserror::Error)]
 #[error("its certificate is for {has} in cluster {cluster}, and {expected} is expected here: issue one for that role")]
 struct WrongRole {
@@ -369,79 +376,72 @@ struct WrongRole {
     expected: CertificateRoles,
 }
 
-/// Why a process's files are not good, or it may not do without.
+/// Reasons why the TLS configuration of a process is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file.
+    /// A file cannot be read or parsed.
     #[error("{key}: {}: {error}; a file in PEM is needed, that this process may read", path.display())]
     File {
-        /// The key of the configuration.
+        /// Configuration key of the file.
         key: String,
-        /// The file.
         path: PathBuf,
-        /// What is wrong.
         error: pem::Error,
     },
-    /// No certificates.
+    /// A file contains no certificate.
     #[error("{key}: {} has no certificate in PEM", path.display())]
     Empty {
-        /// The key of the configuration.
+        /// Configuration key of the file.
         key: String,
-        /// The file.
         path: PathBuf,
     },
-    /// What they say.
+    /// The files do not fit together.
     #[error("{table}: {error}; check that key and certificate belong together, and the authorities")]
     Unfit {
-        /// The table of the configuration.
+        /// Configuration table of the files.
         table: &'static str,
-        /// What is wrong.
         error: Error,
     },
-    /// The authorities.
+    /// The authorities are unusable.
     #[error("{table}.authorities: {error}")]
     Authorities {
-        /// The table of the configuration.
+        /// Configuration table of the files.
         table: &'static str,
-        /// What is wrong.
         error: rustls::server::VerifierBuilderError,
     },
-    /// The own role.
+    /// The certificate is not for the roles of the process.
     #[error(
         "{table}.certificate: {} is for {has} in cluster {cluster}, and this process is {needs}: issue one with `vireo pki issue`",
         path.display()
     )]
     Role {
-        /// The table of the configuration.
+        /// Configuration table of the files.
         table: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The name of the cluster.
+        /// Name of the cluster.
         cluster: String,
-        /// Its roles.
+        /// Roles in the certificate.
         has: CertificateRoles,
-        /// Those of the process.
+        /// Roles of the process.
         needs: CertificateRoles,
     },
-    /// Neither TLS nor a word that none is wanted.
+    /// The address is not on loopback, and the configuration has neither TLS nor `insecure = true`.
     #[error(
         "{table}.tls: other machines may reach {address}, and nothing secures it: set {table}.tls (`vireo pki`), or {table}.insecure \
          = true on a network of its own"
     )]
     Open {
-        /// The section of the configuration.
+        /// Configuration section of the listener.
         table: &'static str,
-        /// The address.
         address: SocketAddr,
     },
 }
 
-/// Whether a process may listen at an address: on loopback, with TLS, or where the configuration's section says that it is to be
-/// insecure.
+/// Checks that a process may listen on an address: on loopback, with TLS, or if the configuration
+/// section has `insecure = true`.
 ///
 /// # Errors
 ///
-/// [`TlsError::Open`].
+/// Returns [`TlsError::Open`] otherwise.
 pub(crate) fn permits(
     table: &'static str,
     address: SocketAddr,
@@ -464,11 +464,11 @@ fn certificates(table: &str, key: &str, path: &Path) -> Result<Vec<CertificateDe
     if all.is_empty() { Err(TlsError::Empty { key: key(), path: path.to_owned() }) } else { Ok(all) }
 }
 
-/// Checks that an authority has signed a certificate, both in PEM.
+/// Checks that an authority has signed a certificate. Both are in PEM.
 ///
 /// # Errors
 ///
-/// What is wrong, in words.
+/// Returns the problem as text.
 pub fn is_signed_by(certificate: &str, authority: &str) -> Result<(), String> {
     let read = |text: &str| CertificateDer::from_pem_slice(text.as_bytes()).map_err(|error| error.to_string());
     let mut roots = RootCertStore::empty();
@@ -480,7 +480,8 @@ pub fn is_signed_by(certificate: &str, authority: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// What is wrong with a peer, and what helps, where the configuration's table of that name says which are good.
+/// Describes a TLS error of a peer and its remedy. `table` is the configuration table of the TLS
+/// files.
 pub(crate) fn told(table: &str, error: &Error) -> String {
     use CertificateError as Wrong;
     let certificate = match error {

@@ -1,4 +1,7 @@
-//! The threads, queues, clocks and effects of a running core. See ARCHITECTURE.md.
+//! Threads, queues, clocks and effect execution of a running core.
+//!
+//! `ARCHITECTURE.md` describes the processes and how they work together. The steps themselves are
+//! in `vireo_core`.
 
 pub mod api;
 pub mod balancer;

@@ -1,18 +1,18 @@
-//! Bound on the log lines that peers cause: one of a kind for each peer in a while.
+//! Rate limit of log lines that peers can trigger: one per kind and peer in 60 s.
 
 use std::net::IpAddr;
 use vireo_types::{Duration, Instant};
 
-/// Time between two lines of one kind about one peer.
+/// Minimum time between two lines of one kind about one peer.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// Kinds of lines and peers that are told apart; further ones are counted and not written.
+/// Maximum number of (kind, peer) pairs. Lines of further pairs are counted and dropped.
 const ENTRIES: usize = 64;
 
-/// The lines of the last interval.
+/// The recent lines by kind and peer.
 #[derive(Debug)]
 pub(crate) struct LogLimit<K> {
     entries: Vec<Entry<K>>,
-    /// Lines left out for want of an entry, reported with the next line.
+    /// Lines dropped for lack of an entry; the next line reports them.
     unlisted: u64,
 }
 
@@ -31,7 +31,8 @@ impl<K> Default for LogLimit<K> {
 }
 
 impl<K: Copy + PartialEq> LogLimit<K> {
-    /// Returns how many lines were left out before this one; `None` if this one is to be left out too.
+    /// Returns the number of lines dropped before this one, or `None` if this one must be dropped
+    /// too.
     pub(crate) fn admit(&mut self, kind: K, peer: IpAddr, now: Instant) -> Option<u64> {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.kind == kind && entry.peer == peer) {
             if now.since(entry.written) < INTERVAL {

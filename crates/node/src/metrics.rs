@@ -1,7 +1,8 @@
-//! The core's metrics as handles that are registered once, so that a hot path pays one atomic operation for a count.
+//! Metrics of the core as registered handles.
 //!
-//! Names and labels are a contract with dashboards; they are listed in each method's documentation. There is no global
-//! recorder: whoever counts holds the [`Metrics`]. Nothing here names a subscriber.
+//! On a hot path a count costs one atomic operation. Dashboards depend on names and labels, which
+//! each method's documentation lists. There is no global recorder: callers hold the [`Metrics`]. No
+//! metric contains a subscriber's identity.
 
 mod log;
 pub(crate) mod process;
@@ -14,11 +15,11 @@ use vireo_types::Duration;
 
 const METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
 
-/// Upper bounds of the latency buckets, in seconds: 100 us to 10 s, at most a factor of 2.5 apart.
+/// Upper bounds of the latency buckets in seconds: 100 us to 10 s, at most a factor of 2.5 apart.
 const LATENCY_BUCKETS_S: &[f64] =
     &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Names a closed set of label values: the enum, its list and its texts stay together.
+/// Defines an enum for a closed set of label values, with the list and the texts of its variants.
 macro_rules! labels {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
         $(#[$doc])*
@@ -28,7 +29,7 @@ macro_rules! labels {
         impl $name {
             pub(crate) const ALL: &'static [$name] = &[$($name::$variant,)*];
 
-            /// The label's value.
+            /// Returns the label's value.
             pub const fn label(self) -> &'static str {
                 match self { $($name::$variant => $text,)* }
             }
@@ -37,7 +38,7 @@ macro_rules! labels {
 }
 
 labels! {
-    /// What is counted and timed: TS 23.502's procedures and the NGAP interface's.
+    /// Procedures that are counted and timed: those of TS 23.502 and of NGAP.
     Procedure {
         /// NG Setup (TS 38.413 8.7.1).
         NgSetup = "ng-setup",
@@ -59,7 +60,7 @@ labels! {
         Paging = "paging",
         /// Xn handover: path switch (TS 23.502 4.9.1.2).
         PathSwitch = "path-switch",
-        /// A session's move to another UPF, until the UPF before has let it go.
+        /// Relocation of a session to another UPF, until the old UPF has released it.
         Relocation = "relocation",
         /// N2 handover (TS 23.502 4.9.1.3).
         Handover = "n2-handover",
@@ -69,11 +70,11 @@ labels! {
 }
 
 labels! {
-    /// What a peer did wrong, as `protocol-kind`.
+    /// Protocol errors of peers, as `protocol-kind`.
     Fault {
-        /// NGAP: the octets are no PDU (TS 38.413 10.2).
+        /// NGAP: the octets are not a PDU (TS 38.413 10.2).
         NgapTransferSyntax = "ngap-transfer-syntax",
-        /// NGAP: a mandatory IE is missing, twice there or not understood (TS 38.413 10.3).
+        /// NGAP: a mandatory IE is missing, duplicated or not understood (TS 38.413 10.3).
         NgapAbstractSyntax = "ngap-abstract-syntax",
         /// NGAP: a message that does not fit the state (TS 38.413 10.4).
         NgapSemantic = "ngap-semantic",
@@ -85,27 +86,28 @@ labels! {
         SctpFromUe = "sctp-from-ue",
         /// PFCP: a message from an address of a UE.
         PfcpFromUe = "pfcp-from-ue",
-        /// SCTP: a payload protocol identifier that is not NGAP's.
+        /// SCTP: the payload protocol identifier is not that of NGAP.
         SctpPpid = "sctp-ppid",
         /// NAS: too short, unknown or malformed (TS 24.501 7).
         NasDecode = "nas-decode",
         /// NAS: the MAC is wrong (TS 24.501 4.4.3.3).
         NasIntegrity = "nas-integrity",
-        /// NAS: a message without protection that needs it (TS 24.501 4.4.4.3).
+        /// NAS: an unprotected message that requires protection (TS 24.501 4.4.4.3).
         NasUnprotected = "nas-unprotected",
         /// NAS: a message that does not fit the state.
         NasUnexpected = "nas-unexpected",
-        /// A SUCI names a home network key that is not configured.
+        /// A SUCI with an unknown home network key.
         SuciKeyUnknown = "suci-key-unknown",
-        /// A SUCI does not de-conceal: another home network key than the USIM's, or altered on its way.
+        /// A SUCI that cannot be de-concealed: the USIM has another home network key, or the SUCI
+        /// was altered.
         SuciNotDeconcealed = "suci-not-deconcealed",
-        /// What answers an Identity Request is no SUCI.
+        /// The response to an Identity Request is not a SUCI.
         IdentityNotSuci = "identity-not-suci",
         /// PFCP: no such session or no association.
         PfcpUnknownSession = "pfcp-unknown-session",
         /// PFCP: a datagram from an address that is not in `n4.allow`.
         PfcpUnlisted = "pfcp-unlisted",
-        /// The state region has what no worker writes: a worker is broken, or obeys a stranger.
+        /// The state region contains data that no worker writes: a worker is faulty or compromised.
         StateRegion = "state-region",
         /// A limit was reached: contexts, half-open registrations, mailboxes.
         Limit = "limit",
@@ -113,19 +115,19 @@ labels! {
 }
 
 labels! {
-    /// A number that goes up and down.
+    /// Gauges of items that exist at present.
     Population {
-        /// gNBs with NG Setup done.
+        /// gNBs with completed NG Setup.
         Gnbs = "gnbs",
-        /// UE contexts held, registered or not.
+        /// UE contexts, registered or not.
         Contexts = "ue_contexts",
         /// UEs in 5GMM-REGISTERED.
         Registered = "ue_registered",
         /// UEs in CM-CONNECTED.
         Connected = "ue_connected",
-        /// PDU sessions established.
+        /// Established PDU sessions.
         Sessions = "pdu_sessions",
-        /// UE contexts of UEs that have not been authenticated yet.
+        /// UE contexts of UEs that are not authenticated yet.
         HalfOpen = "ue_half_open",
     }
 }
@@ -145,13 +147,14 @@ labels! {
 }
 
 labels! {
-    /// Why a new UE was turned away with cause #22.
+    /// Reason to reject a new UE with cause #22.
     TurnedAway {
         /// Messages wait too long for their steps.
         Overload = "overload",
         /// The RAN node has too many half-open UEs, and none of them may be evicted yet.
         NodeLimit = "node_limit",
-        /// The RAN nodes of the peer address have too many half-open UEs, and none of them may be evicted yet.
+        /// The RAN nodes of the peer address have too many half-open UEs, and none may be evicted
+        /// yet.
         AddressLimit = "address_limit",
         /// The host has too many half-open UEs, and none of them may be evicted yet.
         Limit = "limit",
@@ -161,21 +164,21 @@ labels! {
 }
 
 labels! {
-    /// What of the state region is in use.
+    /// Resources of the state region in use.
     Usage {
-        /// Slots of UEs.
+        /// UE slots in use.
         Slots = "slots",
-        /// Slots of UEs that a worker holds or that something waits for.
+        /// UE slots that a worker holds, or with pending work.
         Busy = "slots_busy",
-        /// Packets: messages on their way to UEs.
+        /// Packets: messages in flight to UEs.
         Packets = "packets",
-        /// Buffers of records, those that workers keep ready among them.
+        /// Record buffers, including those that workers keep ready.
         Buffers = "buffers",
-        /// Octets of the heap that buffers were cut from.
+        /// Bytes of the heap from which buffers were allocated.
         HeapBytes = "heap_bytes",
-        /// Octets of the buffers that UEs' records lie in.
+        /// Bytes of the buffers that contain UEs' records.
         RecordBytes = "record_bytes",
-        /// Addresses that sessions have.
+        /// Addresses assigned to sessions.
         Addresses = "addresses",
     }
 }
@@ -183,53 +186,49 @@ labels! {
 labels! {
     /// A bounded queue between two threads.
     Queue {
-        /// Endpoint to the thread that decides.
+        /// From the endpoint to the deciding thread.
         N2Inbound = "n2-inbound",
-        /// The thread that decides to the endpoint.
+        /// From the deciding thread to the endpoint.
         N2Outbound = "n2-outbound",
-        /// PFCP towards the UPF.
+        /// PFCP messages to the UPF.
         N4 = "n4",
-        /// Questions to the subscriber database.
+        /// Requests to the subscriber database.
         Subscribers = "subscribers",
     }
 }
 
 labels! {
-    /// A protocol and a direction as the core sees it.
+    /// Messages by protocol and direction, from the core's viewpoint.
     Flow {
-        /// NGAP received.
         NgapIn = "ngap-in",
-        /// NGAP sent.
         NgapOut = "ngap-out",
-        /// Effects that were not sent, because a host that is dead has had them sent.
+        /// Effects that were not sent, because a dead host had already had them sent.
         Repeats = "repeats",
         /// Copies of contexts sent to other hosts.
         CopiesOut = "copies-out",
-        /// Octets of these.
+        /// Octets of these copies.
         CopyOctetsOut = "copy-octets-out",
-        /// Copies of other hosts' contexts.
+        /// Copies of contexts received from other hosts.
         CopiesIn = "copies-in",
         /// Contexts of a dead host's UEs that were taken over.
         Promoted = "promoted",
-        /// Contexts of UEs that were taken from a host that lives on.
+        /// Contexts of UEs that migrated from a live host.
         TakenOn = "taken-on",
     }
 }
 
 labels! {
-    /// A function of a service-based chain that keeps its state in a database.
+    /// Network functions of SBA mode that store their state in a database.
     StateFunction {
-        /// The AMF, or a core that is one process.
+        /// The AMF, or a core in one process.
         Amf = "amf",
-        /// The SMF.
         Smf = "smf",
-        /// The UPF.
         Upf = "upf",
     }
 }
 
 labels! {
-    /// What a function of a service-based chain does by one request and its answer.
+    /// Transactions of a network function in SBA mode: one request with its response.
     Transaction {
         /// Nsmf_PDUSession_CreateSMContext (TS 29.502 5.2.2.2).
         CreateSmContext = "create-sm-context",
@@ -237,7 +236,8 @@ labels! {
         UpdateSmContext = "update-sm-context",
         /// Nsmf_PDUSession_ReleaseSMContext (5.2.2.4).
         ReleaseSmContext = "release-sm-context",
-        /// Namf_Communication_N1N2MessageTransfer (TS 29.518 5.2.2.3.1), and that it has not reached the UE.
+        /// Namf_Communication_N1N2MessageTransfer (TS 29.518 5.2.2.3.1), and the notification that
+        /// it has not reached the UE.
         Transfer = "n1n2-transfer",
         /// PFCP Session Establishment (TS 29.244 6.3.2).
         PfcpEstablishment = "pfcp-establishment",
@@ -245,53 +245,54 @@ labels! {
         PfcpModification = "pfcp-modification",
         /// PFCP Session Deletion (6.3.4).
         PfcpDeletion = "pfcp-deletion",
-        /// Anything else: reports of UPFs, notifications, time.
+        /// Others: reports of UPFs, notifications, timers.
         Other = "other",
     }
 }
 
 labels! {
-    /// What a database of records is asked.
+    /// Operations of a database of records.
     StateOperation {
-        /// To tell a record.
+        /// Load a record.
         Read = "read",
-        /// To take a commit.
+        /// Commit a record.
         Write = "write",
-        /// To take a record out.
+        /// Remove a record.
         Remove = "remove",
     }
 }
 
 labels! {
-    /// Why a request to the API is refused.
+    /// Reason to refuse a request to the API.
     ApiRefusal {
         /// No token, or a wrong one.
         Token = "token",
-        /// A host name that is not this API's (DNS rebinding).
+        /// A host name that is not that of the API (DNS rebinding).
         Host = "host",
-        /// A browser asks for a web page.
+        /// A request of a browser for another web page.
         Origin = "origin",
-        /// A connection ends for a newer one: there are as many as there may be.
+        /// A connection that was closed for a newer one, because the maximum number was reached.
         Connections = "connections",
     }
 }
 
-/// Why a procedure failed.
+/// Reason for the failure of a procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// Rejected with this 5GMM, 5GSM or NGAP cause value.
     Cause(u8),
-    /// The UE has not proved who it is (TS 24.501 5.4.1.3): its K or OPc is not the subscriber's.
+    /// The UE failed authentication (TS 24.501 5.4.1.3): its K or OPc differs from the
+    /// subscriber's.
     Authentication,
-    /// A timer expired for the last time.
+    /// Last expiry of a timer.
     Timeout,
-    /// The association or the AN connection went away.
+    /// The SCTP association or the AN connection was lost.
     Lost,
     /// Another procedure took precedence (TS 24.501 5.5.1.2.8).
     Superseded,
 }
 
-/// Every metric of one core, and their Prometheus text.
+/// All metrics of one core, and their Prometheus text.
 pub struct Metrics {
     /// Started, succeeded and failed procedures and their latency.
     pub procedures: Procedures,
@@ -301,13 +302,14 @@ pub struct Metrics {
     usages: Vec<Gauge>,
     depths: Vec<Gauge>,
     messages: Vec<Counter>,
-    /// Uplink, downlink.
+    /// Octets of sessions: uplink, downlink.
     carried: Vec<Counter>,
     claims_forgotten: Counter,
     evicted: Vec<Counter>,
     turned_away: Vec<Counter>,
     api_refusals: Vec<Counter>,
-    /// By function, transaction and operation: how many, and their seconds in microseconds.
+    /// By function, transaction and operation: number of operations, and their time in
+    /// microseconds.
     state: Vec<[Counter; 2]>,
     handle: PrometheusHandle,
 }
@@ -325,7 +327,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Registers every metric, at zero.
+    /// Registers all metrics with the value zero.
     pub fn new() -> Self {
         let recorder = PrometheusBuilder::new()
             .set_buckets_for_metric(Matcher::Suffix("_latency_seconds".into()), LATENCY_BUCKETS_S)
@@ -379,29 +381,30 @@ impl Metrics {
         }
     }
 
-    /// A peer of N2, or what it says to be, is refused: `vireo_n2_refused_total{reason}`.
+    /// Counts a refused N2 peer, or a refused identity of one: `vireo_n2_refused_total{reason}`.
     pub fn n2_refused(&self, refusal: Refusal) {
         self.n2_refused[refusal as usize].increment(1);
     }
 
-    /// A peer's mistake: `vireo_faults_total{fault}`.
+    /// Counts a protocol error of a peer: `vireo_faults_total{fault}`.
     pub fn fault(&self, fault: Fault) {
         self.faults(fault, 1);
     }
 
-    /// Several of them.
+    /// Counts several protocol errors of one kind.
     pub fn faults(&self, fault: Fault, count: u64) {
         self.faults[fault as usize].increment(count);
     }
 
-    /// What sessions have carried, in octets as UPFs report them: `vireo_session_octets_total{direction}`.
+    /// Counts the volume of sessions, in octets as reported by UPFs:
+    /// `vireo_session_octets_total{direction}`.
     pub fn carried(&self, uplink: u64, downlink: u64) {
         self.carried[0].increment(uplink);
         self.carried[1].increment(downlink);
     }
 
-    /// Claims of subscribers, by which a cluster knows the last of their contexts, that were forgotten before their time because there
-    /// were too many: `vireo_claims_forgotten_total`.
+    /// Counts subscriber claims that were evicted before their expiry because there were too many:
+    /// `vireo_claims_forgotten_total`. A claim names the host of a subscriber's newest context.
     pub fn claims_forgotten(&self, count: u64) {
         self.claims_forgotten.increment(count);
     }
@@ -416,13 +419,15 @@ impl Metrics {
         self.turned_away[reason as usize].increment(1);
     }
 
-    /// A request that the API refused, or a connection: `vireo_api_refused_requests_total{reason}`.
+    /// Counts a request or connection that the API refused:
+    /// `vireo_api_refused_requests_total{reason}`.
     pub(crate) fn api_refused(&self, refusal: ApiRefusal) {
         self.api_refusals[refusal as usize].increment(1);
     }
 
-    /// An operation of a function's database: `vireo_state_operations_total{function,transaction,operation}` and
-    /// `vireo_state_operation_microseconds_total`, from when it was wanted until it was answered.
+    /// Counts a database operation of a network function:
+    /// `vireo_state_operations_total{function,transaction,operation}`. Its time from request to
+    /// completion is added to `vireo_state_operation_microseconds_total`.
     pub fn state_operation(
         &self,
         function: StateFunction,
@@ -435,7 +440,7 @@ impl Metrics {
         micros.increment(took.as_micros() as u64);
     }
 
-    /// The same of all operations of that kind since the start.
+    /// Returns both values of all operations of that kind since the start.
     pub(crate) fn state_operations(
         &self,
         function: StateFunction,
@@ -454,41 +459,41 @@ impl Metrics {
         &self.state[at]
     }
 
-    /// How many there are now: `vireo_gnbs`, `vireo_ue_registered` and so on.
+    /// Sets the number of existing items: `vireo_gnbs`, `vireo_ue_registered` and so on.
     pub fn population(&self, of: Population, now: usize) {
         self.populations[of as usize].set(now as f64);
     }
 
-    /// How much of the state region is in use now: `vireo_region_slots` and so on.
+    /// Sets the usage of the state region: `vireo_region_slots` and so on.
     pub fn usage(&self, of: Usage, now: usize) {
         self.usages[of as usize].set(now as f64);
     }
 
-    /// Messages waiting now: `vireo_queue_depth{queue}`.
+    /// Sets the number of queued messages: `vireo_queue_depth{queue}`.
     pub fn queue_depth(&self, queue: Queue, now: usize) {
         self.depths[queue as usize].set(now as f64);
     }
 
-    /// Messages that passed: `vireo_messages_total{flow}`.
+    /// Counts messages: `vireo_messages_total{flow}`.
     pub fn messages(&self, flow: Flow, count: u64) {
         self.messages[flow as usize].increment(count);
     }
 
-    /// The metrics of an embedded UPF: `vireo_upf_*`.
+    /// Registers the metrics of an embedded UPF: `vireo_upf_*`.
     pub fn upf(&self) -> crate::upf::UpfMetrics {
         let recorder = self.procedures.recorder.lock().unwrap_or_else(PoisonError::into_inner);
         crate::upf::UpfMetrics::register(&*recorder)
     }
 
-    /// Sorts what was recorded since the last call into buckets. Called every few seconds by the API's thread, so that
-    /// samples do not pile up when nobody scrapes.
+    /// Sorts the samples since the last call into buckets. The API's thread calls it every few
+    /// seconds, so that samples do not accumulate without scrapes.
     pub fn upkeep(&self) {
         self.handle.run_upkeep();
     }
 
-    /// All metrics in the Prometheus text format, with `process_cpu_seconds_total` and
-    /// `process_resident_memory_bytes` of this process, and `vireo_log_lines_dropped_total{reason}` of this process and
-    /// its workers.
+    /// Returns all metrics in the Prometheus text format. They include `process_cpu_seconds_total`
+    /// and `process_resident_memory_bytes` of this process. `vireo_log_lines_dropped_total{reason}`
+    /// covers this process and its workers.
     pub fn render(&self) -> String {
         let mut text = self.handle.render();
         if let Some(process) = process::text() {
@@ -502,7 +507,7 @@ impl Metrics {
 /// Counters and latency per procedure.
 pub struct Procedures {
     kinds: Vec<Kind>,
-    /// Causes are many and rarely seen, so their counters are made when they first happen.
+    /// Causes are many and rare, so their counters are created when they first occur.
     recorder: Mutex<PrometheusRecorder>,
 }
 
@@ -534,20 +539,22 @@ impl Procedures {
         Procedures { kinds, recorder: Mutex::new(recorder) }
     }
 
-    /// `vireo_procedure_started_total{procedure}`.
+    /// Counts `vireo_procedure_started_total{procedure}`.
     pub fn started(&self, procedure: Procedure) {
         self.kinds[procedure as usize].started.increment(1);
     }
 
-    /// `vireo_procedure_total{procedure,result="success",cause=""}` and `vireo_procedure_latency_seconds{procedure}`.
+    /// Counts `vireo_procedure_total{procedure,result="success",cause=""}`, and records
+    /// `vireo_procedure_latency_seconds{procedure}`.
     pub fn succeeded(&self, procedure: Procedure, latency: Duration) {
         let kind = &self.kinds[procedure as usize];
         kind.succeeded.increment(1);
         kind.latency.record(latency.as_micros() as f64 / 1e6);
     }
 
-    /// `vireo_procedure_total{procedure,result="failure",cause}`: the cause is a cause value, `authentication_failure`,
-    /// `timeout`, `lost` or `superseded`. Takes a lock: failures are not the hot path.
+    /// Counts `vireo_procedure_total{procedure,result="failure",cause}`. The cause is a cause
+    /// value, `authentication_failure`, `timeout`, `lost` or `superseded`. Takes a lock: failures
+    /// are not the hot path.
     pub fn failed(&self, procedure: Procedure, failure: Failure) {
         let number;
         let cause = match failure {
@@ -632,7 +639,7 @@ fn describe(recorder: &PrometheusRecorder) {
 mod tests {
     use super::*;
 
-    /// The value of the series in a Prometheus text.
+    /// Returns the value of the series in a Prometheus text.
     fn value(text: &str, series: &str) -> Option<f64> {
         text.lines().find_map(|l| l.strip_prefix(series)?.trim().parse().ok())
     }

@@ -1,39 +1,43 @@
-//! Threads that carry what is between processes, or look which of these are heard. When such a thread gets a processor too late,
-//! because there is more to do than processors for it, it asks the system to be preferred for a while, where that is permitted.
-//! Heartbeats have a thread of their own ([`crate::cluster`]).
+//! Temporary priority of a thread that was late.
+//!
+//! Threads that carry messages between processes or check heartbeats use it. If an overloaded
+//! machine gives such a thread a processor too late, the thread raises its own priority for a
+//! while, where that is permitted. Heartbeats are sent by a separate thread ([`crate::cluster`]).
 
 use rustix::process::{getpriority_process, setpriority_process};
 use std::time::{Duration, Instant};
 
-/// The nice value of a thread that was late.
+/// Nice value of a late thread.
 const FIRST: i32 = -10;
-/// For how long it is preferred after that.
+/// Duration of the raised priority.
 const LASTS: Duration = Duration::from_secs(10);
 
-/// How a thread keeps its time.
+/// Lateness and priority of a thread.
 #[derive(Debug)]
 pub(crate) struct PriorityBoost {
-    /// How often it looks at the clock at the least, if it gets a processor.
+    /// Maximum interval of the thread's calls if it gets a processor in time.
     every: Duration,
     looked: Instant,
-    /// Its own nice value, and until when it has another.
+    /// Original nice value and end of the raised priority.
     raised: Option<(i32, Instant)>,
 }
 
 impl PriorityBoost {
-    /// Of the calling thread, which is to look at the clock so often.
+    /// Creates an instance for the calling thread, with its maximum interval of calls.
     pub(crate) fn new(every: Duration, now: Instant) -> Self {
         PriorityBoost { every, looked: now, raised: None }
     }
 
-    /// The thread looks at the clock. When it was late it is preferred, and no more when it has been in time for long.
+    /// Raises the priority if this call is late. Restores it when the thread was in time for long
+    /// enough.
     pub(crate) fn look(&mut self, now: Instant) {
         let late = now.saturating_duration_since(self.looked) > self.every + self.every / 2;
         self.looked = now;
         match (late, self.raised) {
             (true, Some((own, _))) => self.raised = Some((own, now + LASTS)),
             (true, None) => {
-                // It is the thread's alone (on Linux). Without the permission it goes on as it was.
+                // On Linux the nice value is per thread. Without permission the thread continues
+                // unchanged.
                 let own = getpriority_process(None).unwrap_or_default();
                 if own > FIRST && setpriority_process(None, FIRST).is_ok() {
                     tracing::debug!("a thread that other processes wait for was late, and is preferred for a while");
@@ -71,7 +75,7 @@ mod tests {
         assert_eq!(nice(), raised, "late");
         (0..150).for_each(|n| punctual.look(at(250 + n * 50)));
         assert_eq!(nice(), raised);
-        // Late once more.
+        // A second late call.
         punctual.look(at(8000));
         (0..150).for_each(|n| punctual.look(at(8050 + n * 50)));
         assert_eq!(nice(), raised, "it was late twice");

@@ -1,27 +1,30 @@
-//! What running parts take of a configuration that was read again. Everything else of it needs a restart.
+//! Configuration values that running processes apply on reload.
+//!
+//! All other values need a restart.
 
 use crate::config::SliceRuntime;
 use vireo_core::config::{CoreConfig, DnnConfig};
 use vireo_core::ran::admission::Allow;
 use vireo_types::Network;
 
-/// The values that change while a process runs.
+/// The configuration values that a running process can change.
 #[derive(Clone, Debug)]
 pub struct Reload {
-    /// Which RAN nodes may come from where; empty = any. Associations that are up stay.
+    /// RAN nodes and the networks that they may connect from; empty = any. Existing associations
+    /// stay up.
     pub n2_allow: Vec<Allow>,
-    /// Where PFCP is read from; empty = anywhere.
+    /// Networks from which PFCP is accepted; empty = any.
     pub n4_allow: Vec<Network>,
-    /// Slices with their latency objectives; those that are not running are passed over.
+    /// Slices with their latency objectives. Slices that are not running are skipped.
     pub slices: Vec<SliceRuntime>,
-    /// Data networks with the DNS servers and the MTU that sessions are told from now on; those that are not running are passed
-    /// over.
+    /// Data networks, whose DNS servers and MTU apply to new sessions. Data networks that are not
+    /// running are skipped.
     pub dnns: Vec<DnnConfig>,
-    /// What worker processes log: a level, or directives.
+    /// Log filter of the worker processes: a level, or `tracing` directives.
     pub log_level: String,
 }
 
-/// What a balancer takes of it.
+/// The part of a [`Reload`] that balancers apply.
 #[derive(Debug)]
 pub(crate) struct AllowLists {
     pub(crate) n2: Vec<Allow>,
@@ -29,7 +32,7 @@ pub(crate) struct AllowLists {
 }
 
 impl Reload {
-    /// Brings DNS servers and MTU of the data networks up to date.
+    /// Replaces DNS servers and MTU of the data networks in `core`.
     pub(crate) fn update_dnns(&self, core: &mut CoreConfig) {
         for dnn in &mut core.dnns {
             if let Some(new) = self.dnns.iter().find(|new| new.name == dnn.name) {
@@ -38,7 +41,7 @@ impl Reload {
         }
     }
 
-    /// Brings the objectives of the slices up to date.
+    /// Replaces the latency objectives of the slices.
     pub(crate) fn update_objectives(&self, slices: &mut [SliceRuntime]) {
         for slice in slices {
             if let Some(new) = self.slices.iter().find(|new| new.name == slice.name) {
@@ -47,7 +50,7 @@ impl Reload {
         }
     }
 
-    /// What is for the balancer.
+    /// Returns the allow lists of the balancer.
     pub(crate) fn allow_lists(&self) -> AllowLists {
         AllowLists { n2: self.n2_allow.clone(), n4: self.n4_allow.clone() }
     }

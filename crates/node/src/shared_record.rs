@@ -1,100 +1,105 @@
-//! The record of a UE that functions share (`state.scope`): a part of the AMF, and one for each SM context. Whoever commits changes
-//! its own part and leaves the others as they are, by a compare-and-swap of the whole.
+//! Record of a UE that network functions share (`state.scope`).
 //!
-//! Where a step of the AMF asks the SMF and wants nothing else done, it commits nothing: its part goes with the question, and the
-//! SMF commits it with its own in one write, before anything of either leaves. Parts of the AMF are whole and numbered, so a later
-//! one is in the place of all that were before: the SMF puts one only where an earlier one of the same owner is. An AMF that was
-//! taken over from is no owner any more: what it asks is refused, and nothing is done.
+//! It has one part of the AMF and one for each SM context. A commit changes its own part and keeps
+//! the others, by a compare-and-swap of the whole record.
 //!
-//! The UPF may have a part for each session, too. What a PFCP request changes there comes with the answer, and the SMF commits it
-//! with what the answer changes of the SM context; what packets and time change, the UPF commits itself. Both go by an element of
-//! our own in the messages, which peers that do not know it pass over: nothing is shared with these.
+//! A step of the AMF whose only effect is a request to the SMF commits nothing. The request
+//! delegates its part, and the SMF commits it with its own part in one write, before any effect of
+//! either is sent. Parts of the AMF are complete and numbered, so a later one replaces all earlier
+//! ones. The SMF stores a part only over an earlier one of the same owner. An AMF whose UE was
+//! taken over is not the owner: its request is refused, and nothing is done.
+//!
+//! The UPF may also have a part for each session. A change by a PFCP request returns with the
+//! response, and the SMF commits it with the changes of the SM context. The UPF itself commits
+//! changes by packets and time. Both use vendor-specific PFCP elements. A peer that ignores them
+//! shares nothing.
 
 use crate::state::RecordsConfig;
 use serde::{Deserialize, Serialize};
 use vireo_store::records::{Format, Name, StoredRecord};
 use vireo_wire::pfcp::Message;
 
-/// Whose records these are.
+/// Collection of the shared records.
 pub(crate) const COLLECTION: &str = "ue";
-/// The AMF's part.
+/// Name of the AMF's part.
 pub(crate) const AMF: &str = "amf";
-/// What the names of SM contexts begin with.
+/// Prefix of the names of SM contexts.
 const SM: &str = "sm-";
-/// What the names of the UPF's sessions begin with, which end as those of their SM contexts.
+/// Prefix of the names of the UPF's sessions. The rest is that of their SM contexts.
 const UP: &str = "up-";
-/// The Enterprise ID of our elements of PFCP: the one for examples (RFC 5612), as we have none of our own.
+/// Enterprise ID of our PFCP elements: the one for examples (RFC 5612), as we have none of our own.
 const ENTERPRISE: u16 = 32473;
-/// The element of a request that says which part the UPF has.
+/// Element of a request that names the UPF's part.
 const PLACE: u16 = 0x8001;
-/// The element of an answer that is the UPF's part; empty: it has none any more.
+/// Element of a response with the content of the UPF's part; empty: the part is removed.
 const PART: u16 = 0x8002;
-/// Octets of a part that travels at the most. The AMF commits a longer one itself.
+/// Maximum size of a delegated part in octets. The AMF commits a longer one itself.
 pub(crate) const PART_OCTETS: usize = 32 * 1024;
 
-/// The record of that number.
+/// Returns the name of a record.
 pub(crate) fn name(id: u64) -> Name {
     Name { collection: COLLECTION, id }
 }
 
-/// The part of an SM context.
+/// Returns the name of an SM context's part.
 pub(crate) fn sm_context_part_name(number: u32) -> String {
     format!("{SM}{number:07x}")
 }
 
-/// Whose part that is, if it is of an SM context.
+/// Returns the SM context of a part; `None` for other parts.
 pub(crate) fn sm_of(part: &str) -> Option<u32> {
     u32::from_str_radix(part.strip_prefix(SM)?, 16).ok()
 }
 
-/// The part of the UPF that goes with an SM context.
+/// Returns the name of the UPF's part for an SM context.
 pub(crate) fn upf_part_name(number: u32) -> String {
     format!("{UP}{number:07x}")
 }
 
-/// Whose part that is, if it is the UPF's of an SM context.
+/// Returns the SM context of a part of the UPF; `None` for other parts.
 pub(crate) fn up_of(part: &str) -> Option<u32> {
     u32::from_str_radix(part.strip_prefix(UP)?, 16).ok()
 }
 
-/// What a part of a UPF begins with.
+/// Header of a part of the UPF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UpfPartHeader {
-    /// The session, as the UPF has it.
+    /// SEID of the session at the UPF.
     pub(crate) seid: u64,
-    /// Which it is of those that the session has had: a later one is greater.
+    /// Grows with every change of the session; the highest is valid.
     pub(crate) step: u64,
 }
 
 impl UpfPartHeader {
-    /// Of a part.
+    /// Decodes the header of a part.
     pub(crate) fn of(part: &[u8]) -> Option<Self> {
         postcard::take_from_bytes(part).ok().map(|(head, _)| head)
     }
 
-    /// Whether this part is put in the place of that one. A session that was set up anew has another SEID.
+    /// Returns true if this part replaces another. A session that was set up again has another
+    /// SEID.
     pub(crate) fn follows(self, there: Option<UpfPartHeader>) -> bool {
         there.is_none_or(|there| self.seid != there.seid || self.step > there.step)
     }
 }
 
-/// Adds to a PFCP request which part the UPF has.
+/// Adds the name of the UPF's part to a PFCP request.
 pub(crate) fn with_place(message: &mut Vec<u8>, (record, number): (u64, u32)) {
     append(message, PLACE, &[&record.to_be_bytes()[..], &number.to_be_bytes()].concat());
 }
 
-/// Which part the UPF has, if a request says so.
+/// Returns the name of the UPF's part in a request, if it has one.
 pub(crate) fn place(message: &[u8]) -> Option<(u64, u32)> {
     let (record, number) = element(message, PLACE)?.split_first_chunk()?;
     Some((u64::from_be_bytes(*record), u32::from_be_bytes(number.try_into().ok()?)))
 }
 
-/// Adds to an answer what the UPF has then. Whether there is room.
+/// Adds the content of the UPF's part to a response. Returns true if there is room.
 pub(crate) fn with_part(message: &mut Vec<u8>, part: &[u8]) -> bool {
     append(message, PART, part)
 }
 
-/// What a UPF has to be committed, of its answer: empty, if the session is gone.
+/// Returns the content of the UPF's part in a response: empty, if the session is removed.
 pub(crate) fn part(message: &[u8]) -> Option<&[u8]> {
     element(message, PART)
         .filter(|part| part.len() <= PART_OCTETS && (part.is_empty() || UpfPartHeader::of(part).is_some()))
@@ -105,7 +110,7 @@ fn element(message: &[u8], id: u16) -> Option<&[u8]> {
     elements.find(|element| element.id == id && element.enterprise == Some(ENTERPRISE)).map(|element| element.value)
 }
 
-/// Appends an element of our own to a message, if there is room.
+/// Appends a vendor-specific element to a message. Returns true if there is room.
 fn append(message: &mut Vec<u8>, id: u16, content: &[u8]) -> bool {
     let element = u16::try_from(content.len() + 2).ok();
     let length = u16::try_from(message.len().saturating_sub(4) + content.len() + 6).ok();
@@ -116,35 +121,36 @@ fn append(message: &mut Vec<u8>, id: u16, content: &[u8]) -> bool {
     true
 }
 
-/// What the AMF's part begins with.
+/// Header of the AMF's part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AmfPartHeader {
-    /// Whose it is.
+    /// Owner number of the AMF.
     pub(crate) owner: u64,
-    /// Which it is of those that the UE has had: a later one is greater.
+    /// Grows with every change of the UE; the highest is valid.
     pub(crate) step: u64,
-    /// The UE is gone.
+    /// True if the UE is removed.
     pub(crate) gone: bool,
 }
 
 impl AmfPartHeader {
-    /// Of a part, as it travels.
+    /// Decodes the header of a part in its transfer form.
     pub(crate) fn of(part: &[u8]) -> Option<Self> {
         postcard::take_from_bytes(part).ok().map(|(head, _)| head)
     }
 
-    /// Of the part of a record, as that has it; `None`: it is of another format or release, or there is none.
+    /// Returns the header of the part in a record. Returns `None` without such a part, or for
+    /// another format or release.
     pub(crate) fn kept(format: Format, found: &StoredRecord) -> Option<Self> {
         format.decode(found.part(AMF)?).ok()
     }
 
-    /// Whether this part is put in the place of that one.
+    /// Returns true if this part replaces another.
     pub(crate) fn follows(self, there: AmfPartHeader) -> bool {
         self.owner == there.owner && self.step > there.step
     }
 }
 
-/// A part of octets (the UPF's) as a record of that format has it: JSON has none.
+/// Encodes an octet string (the UPF's part) for a record of this format: JSON has no octet strings.
 pub(crate) fn kept(format: Format, part: Vec<u8>) -> Vec<u8> {
     match format {
         Format::Binary | Format::Protobuf => part,
@@ -152,7 +158,7 @@ pub(crate) fn kept(format: Format, part: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// A part of octets, of what a record of that format has.
+/// Decodes an octet string from a record of this format.
 pub(crate) fn opened(format: Format, kept: &[u8]) -> Option<Vec<u8>> {
     match format {
         Format::Binary | Format::Protobuf => Some(kept.to_vec()),
@@ -160,22 +166,22 @@ pub(crate) fn opened(format: Format, kept: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// What goes with a question to the SMF.
+/// Commit that a request to the SMF delegates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DelegatedCommit {
-    /// The UE's record.
+    /// Number of the UE's record.
     pub(crate) record: u64,
-    /// The AMF's part, if the SMF is to commit that.
+    /// Part of the AMF to commit, if any.
     pub(crate) part: Option<Vec<u8>>,
 }
 
 impl DelegatedCommit {
-    /// As it travels.
+    /// Returns the transfer form.
     pub(crate) fn encode(&self) -> Vec<u8> {
         [&self.record.to_be_bytes()[..], self.part.as_deref().unwrap_or_default()].concat()
     }
 
-    /// Of what has travelled; `None` if it is too short or too long, or no part of this release.
+    /// Decodes the transfer form; `None` if it is too short, too long or of another release.
     pub(crate) fn decode(octets: &[u8]) -> Option<Self> {
         let (record, part) = octets.split_first_chunk()?;
         let good = part.is_empty() || part.len() <= PART_OCTETS && AmfPartHeader::of(part).is_some();
@@ -185,7 +191,7 @@ impl DelegatedCommit {
 }
 
 impl RecordsConfig {
-    /// Whether AMF and SMF have one record of a UE.
+    /// Returns true if AMF and SMF share one record of a UE.
     pub(crate) fn is_shared(&self) -> bool {
         self.scope.is_shared()
     }

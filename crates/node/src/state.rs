@@ -1,5 +1,7 @@
-//! Where functions keep the state of UEs, if a configuration has it outlive them: a database, one for AMF, SMF and UPF, which place of
-//! records it is and how values are kept there; or shared memory, where SMF and UPF have a file each.
+//! Storage of UE state that outlives the network functions.
+//!
+//! The storage is a database for AMF, SMF and UPF, with a format and an update mode. Alternatively
+//! SMF and UPF have one shared-memory file each.
 
 use crate::config::{StateChange, StateConfig, StateFormat, StateLocation, StatePersist, StateScope, StateWrite};
 use serde::{Deserialize, Serialize};
@@ -10,39 +12,39 @@ use vireo_store::records::{
     StoreUrl, UpdateMode,
 };
 
-/// How long an answer is waited for, before it is taken for lost.
+/// Time after which a response of the database counts as lost.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whether this program can keep records in MongoDB.
+/// True if this program is built with MongoDB support.
 pub const HAS_MONGODB: bool = cfg!(feature = "mongodb");
 
-/// What a process has to be told to have the records of a function.
+/// Location and format of a network function's records in a database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordsConfig {
-    /// A URL.
+    /// URL of the database.
     pub database: String,
-    /// What keys begin with; of MongoDB the name of the database.
+    /// Prefix of the keys; for MongoDB the name of the database.
     pub key: String,
-    /// Seals what is kept there; `None`: it is kept in clear.
+    /// Key that seals the records; `None`: they are stored in clear.
     pub sealing: Option<RecordsKey>,
-    /// Of a Redis Cluster: how many replicas have a commit before it counts.
+    /// Redis Cluster: number of replicas that must have a commit.
     pub confirm: u16,
-    /// When records are loaded and committed.
+    /// Steps at which records are loaded and committed.
     pub persist: StatePersist,
-    /// How they are changed.
+    /// Update mode of the records.
     pub change: StateChange,
-    /// What they are.
+    /// Format of the records.
     pub format: StateFormat,
-    /// Who shares them.
+    /// Network functions that share a record.
     pub scope: StateScope,
-    /// What commits wait for, but an SMF's.
+    /// Condition for the completion of a commit, except for an SMF's.
     pub write: StateWrite,
-    /// TLS of the connections to the database, if its URL says that they have it.
+    /// TLS of the connections to the database, if its URL requires it.
     pub tls: DatabaseTls,
 }
 
 impl RecordsConfig {
-    /// The records of a configuration; `None`: state is not in a database.
+    /// Returns the records of a configuration; `None` if no database has the state.
     pub fn of(state: &StateConfig) -> Option<Self> {
         let &StateConfig { persist, change, format, scope, write, confirm, .. } = state;
         state.location.is_database().then(|| RecordsConfig {
@@ -59,27 +61,27 @@ impl RecordsConfig {
         })
     }
 
-    /// Those of a test, at this URL.
+    /// Returns the configuration of a test with this URL.
     #[cfg(test)]
     pub(crate) fn at(database: &str) -> Self {
         let (location, database, key) = (crate::config::StateLocation::Redis, database.to_owned(), "test".to_owned());
         RecordsConfig::of(&StateConfig { location, database, key, ..StateConfig::default() }).expect("a database")
     }
 
-    /// A way to the place, for one thread. Nothing is asked yet.
+    /// Returns a handle of the records for one thread. It sends no request yet.
     ///
     /// # Errors
     ///
-    /// [`RecordError::Down`] for a database that this program does not know.
+    /// Returns [`RecordError::Down`] for a database that this program does not support.
     pub fn open(&self) -> Result<Box<dyn RecordStore>, RecordError> {
         self.open_for(LIFE)
     }
 
-    /// The same, for records that live so long.
+    /// Returns a handle like [`RecordsConfig::open`], for records with this lifetime.
     ///
     /// # Errors
     ///
-    /// As [`RecordsConfig::open`].
+    /// Returns an error as [`RecordsConfig::open`] does.
     pub fn open_for(&self, life: Duration) -> Result<Box<dyn RecordStore>, RecordError> {
         let (url, prefix, confirm) = (self.database.clone(), self.key.clone(), self.confirm);
         let (tls, format) = (self.tls.clone(), self.codec().format);
@@ -90,24 +92,26 @@ impl RecordsConfig {
         })
     }
 
-    /// Checks that records are sealed with the key of this configuration, before any is read or written.
+    /// Checks that records are sealed with the key of this configuration, before any is read or
+    /// written.
     ///
     /// # Errors
     ///
-    /// [`RecordError::OtherKey`], and what the database refuses.
+    /// Returns [`RecordError::OtherKey`], or the error of the database.
     pub(crate) fn prove_key(&self) -> Result<(), RecordError> {
         let Some(key) = &self.sealing else { return Ok(()) };
         let plain = RecordsConfig { sealing: None, ..self.clone() };
         Sealed::new(plain.open()?, key.clone(), self.of_octets() == Format::Json).prove()
     }
 
-    /// What octets are kept as in records that functions share: a document of MongoDB whose fields are JSON has none.
+    /// Returns the format of octet strings in shared records: MongoDB documents with JSON fields
+    /// have no binary ones.
     pub(crate) fn of_octets(&self) -> Format {
         let json = StateLocation::of_url(&self.database) == Some(StateLocation::Mongodb);
         if json { self.codec().format } else { Format::Binary }
     }
 
-    /// How values are kept there.
+    /// Returns the codec of the records.
     pub const fn codec(&self) -> Codec {
         let format = match self.format {
             StateFormat::Binary => Format::Binary,
@@ -123,26 +127,27 @@ impl RecordsConfig {
     }
 }
 
-/// What a function has to be told to have its records in memory that outlives it.
+/// Location of a network function's records in a shared-memory file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedConfig {
     /// A directory of a memory file system.
     pub directory: PathBuf,
-    /// What the names of files begin with.
+    /// Prefix of the file names.
     pub key: String,
-    /// Seals what is kept there; `None`: it is kept in clear.
+    /// Key that seals the records; `None`: they are stored in clear.
     pub sealing: Option<RecordsKey>,
-    /// Records at most, where that is not said by something else.
+    /// Maximum number of records, unless another setting determines it.
     pub records: u32,
 }
 
-/// What the URL of shared memory begins with; an absolute path follows.
+/// URL prefix of shared memory; an absolute path follows.
 const SHARED: &str = "shm://";
-/// Records that are not sessions.
+/// Number of records besides those of sessions.
 const BESIDES: u32 = 16;
 
 impl SharedConfig {
-    /// The records of a configuration; `None`: state is elsewhere, or ends with the function. Room is for two sessions of each UE.
+    /// Returns the file of a configuration, with room for two sessions of each UE. Returns `None`
+    /// if the state is stored elsewhere or not at all.
     pub fn of(state: &StateConfig) -> Option<Self> {
         let directory = state.database.strip_prefix(SHARED).filter(|_| state.location == StateLocation::Shm)?;
         let records = state.ues.saturating_mul(2);
@@ -150,11 +155,11 @@ impl SharedConfig {
         Some(SharedConfig { directory: directory.into(), key, sealing, records })
     }
 
-    /// Those of a function. It has them for itself.
+    /// Opens the file of a network function for exclusive use.
     ///
     /// # Errors
     ///
-    /// [`SharedError`].
+    /// Returns [`ShmError`] if the file cannot be opened.
     pub fn open(&self, function: &str) -> Result<ShmRecords, ShmError> {
         let path = self.directory.join(format!("{}-{function}", self.key));
         let records = ShmRecords::open(&path, self.records.saturating_add(BESIDES), LIFE)?;
@@ -164,11 +169,11 @@ impl SharedConfig {
         Ok(records)
     }
 
-    /// These records as functions use them.
+    /// Wraps these records in the configured sealing.
     ///
     /// # Errors
     ///
-    /// [`RecordError::OtherKey`] if they are sealed with another key.
+    /// Returns [`RecordError::OtherKey`] if they are sealed with another key.
     pub(crate) fn sealed(&self, records: ShmRecords) -> Result<Box<dyn RecordStore>, RecordError> {
         let Some(key) = &self.sealing else { return Ok(Box::new(records)) };
         let mut records = Sealed::new(records, key.clone(), false);
@@ -177,7 +182,7 @@ impl SharedConfig {
     }
 }
 
-/// What is to be said of a file of records that was made with less room than it would be now.
+/// Returns a warning if a file has less room than configured.
 fn less_room(has: u32, wanted: u32) -> Option<String> {
     (has < wanted).then(|| {
         format!(
@@ -187,17 +192,17 @@ fn less_room(has: u32, wanted: u32) -> Option<String> {
     })
 }
 
-/// Where SMF and UPF keep records that outlive them.
+/// Storage of SMF and UPF records that outlive the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DurableRecords {
     /// A database.
     Database(RecordsConfig),
-    /// Shared memory.
+    /// A shared-memory file.
     Shared(SharedConfig),
 }
 
 impl DurableRecords {
-    /// Where a configuration has them; `None`: nowhere.
+    /// Returns the storage of a configuration; `None` if records do not outlive the process.
     pub fn of(state: &StateConfig) -> Option<Self> {
         let shared = || SharedConfig::of(state).map(DurableRecords::Shared);
         RecordsConfig::of(state).map(DurableRecords::Database).or_else(shared)

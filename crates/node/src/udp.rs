@@ -1,18 +1,19 @@
-//! UDP sockets that control planes speak over, many datagrams to a system call.
+//! UDP sockets of control planes, with batched system calls.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use vireo_datapath::Volume;
 use vireo_datapath::udp::{BATCH, Receiver, Sender};
 
-/// Room for the requests of a burst: a gNB with thousands of sessions that goes away makes one PFCP request for each at
-/// once, and what the default buffer does not take comes again only after T1.
+/// Receive buffer in bytes for a burst of requests. A failing gNB with thousands of sessions causes
+/// one PFCP request for each at once. Requests beyond the default buffer would be repeated only
+/// after T1.
 const BURST_OCTETS: usize = 8 << 20;
-/// The longest datagram there is.
+/// Maximum size of a datagram in bytes.
 const DATAGRAM: usize = 65_536;
 
-/// Opens a socket that does not block and whose buffer takes a burst. The system may give less room
-/// (`net.core.rmem_max`): what is lost then is repeated.
+/// Opens a non-blocking socket with a large receive buffer. The system may limit the buffer
+/// (`net.core.rmem_max`); peers repeat requests that do not fit.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
     if let Err(error) = socket2::SockRef::from(&socket).set_recv_buffer_size(BURST_OCTETS) {
@@ -22,25 +23,26 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// What comes in.
+/// Receiver of datagrams in batches.
 #[derive(Debug)]
 pub(crate) struct DatagramReceiver(Receiver);
 
 impl DatagramReceiver {
-    /// Room for datagrams of any length; the system gives the memory as it is used.
+    /// Creates a receiver for datagrams of any length. The system allocates its memory on use.
     pub(crate) fn new() -> Self {
         DatagramReceiver(Receiver::new(DATAGRAM))
     }
 
-    /// Receives what is there, at most [`DatagramReceiver::BATCH`] datagrams, and tells how many; 0 if there are none.
+    /// Receives up to [`DatagramReceiver::BATCH`] datagrams and returns their number; 0 if there
+    /// are none.
     pub(crate) fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.0.receive(socket)
     }
 
-    /// Datagrams that one call receives at the most: if it was so many there may be more.
+    /// Maximum number of datagrams per call. A full batch means that more may be waiting.
     pub(crate) const BATCH: usize = BATCH;
 
-    /// Those received last, with where they came from.
+    /// Returns the last `count` received datagrams with their sources.
     pub(crate) fn datagrams(&self, count: usize) -> impl Iterator<Item = (SocketAddr, &[u8])> {
         (0..count).filter_map(|n| match self.0.datagram(n) {
             (from, Some(datagram)) => Some((from, datagram)),
@@ -49,7 +51,7 @@ impl DatagramReceiver {
     }
 }
 
-/// What goes out: it leaves when there is a batch of it, and by [`DatagramSender::flush`].
+/// Sender of datagrams in batches. A batch leaves when it is full, or by [`DatagramSender::flush`].
 #[derive(Debug, Default)]
 pub(crate) struct DatagramSender {
     sender: Sender,
@@ -68,7 +70,7 @@ impl DatagramSender {
         }
     }
 
-    /// Sends what is queued. A datagram that the socket does not take is lost as if on the network.
+    /// Sends the queued datagrams. A datagram that the socket refuses is lost as on the network.
     pub(crate) fn flush(&mut self, socket: &UdpSocket) {
         if !self.sender.is_empty() {
             self.unsent += self.sender.flush(socket, &self.octets, &mut Volume::default());
@@ -76,7 +78,7 @@ impl DatagramSender {
         }
     }
 
-    /// Datagrams that the socket did not take.
+    /// Returns the number of datagrams that the socket refused.
     pub(crate) fn unsent(&self) -> u64 {
         self.unsent
     }

@@ -1,4 +1,6 @@
-//! Peers of N2 and N4 whose address is a UE's: no UE is a RAN node, a UPF or a control plane.
+//! Rejection of N2 and N4 peers with a UE's address.
+//!
+//! No UE is a RAN node, UPF or control plane.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -6,40 +8,40 @@ use tracing::warn;
 use vireo_core::config::DnnConfig;
 use vireo_types::Network;
 
-/// How often it is logged that such peers are refused.
+/// Minimum interval of log lines about rejected peers.
 const LOGGED: Duration = Duration::from_secs(10);
 
-/// The pools of the data networks.
+/// Returns the address pools of the data networks.
 pub(crate) fn pools(dnns: &[DnnConfig]) -> Vec<Network> {
     let v4 = dnns.iter().filter_map(|dnn| dnn.ipv4_pool).map(|(address, length)| (address.into(), length));
     let v6 = dnns.iter().filter_map(|dnn| dnn.ipv6_pool).map(|(address, length)| (address.into(), length));
     v4.chain(v6).map(|(address, length)| Network::new(address, length)).collect()
 }
 
-/// Refuses peers in these pools.
+/// Filter for peers whose address is in a pool of UEs.
 #[derive(Debug)]
 pub(crate) struct UePeers {
     interface: &'static str,
     pools: Vec<Network>,
-    /// When it was logged last, and how many were refused since.
+    /// Time of the last log line, and number of peers rejected since.
     logged: Option<Instant>,
     left_out: u64,
 }
 
 impl UePeers {
-    /// On an interface, as the log names it.
+    /// Creates a filter for an interface, named as in the log.
     pub(crate) fn of(interface: &'static str, pools: Vec<Network>) -> Self {
         UePeers { interface, pools, logged: None, left_out: 0 }
     }
 
-    /// Whether a peer is to be refused.
+    /// Returns true if the peer must be rejected.
     pub(crate) fn has(&self, peer: IpAddr) -> bool {
-        // on a socket of both families IPv4 addresses come as IPv6 ones
+        // a dual-stack socket returns IPv4 addresses as mapped IPv6 addresses
         let peer = peer.to_canonical();
         self.pools.iter().any(|pool| pool.contains(peer))
     }
 
-    /// Logs that peers were refused, of which this was the last, once in a while.
+    /// Counts rejected peers, of which `peer` was the last, and logs them at the minimum interval.
     pub(crate) fn log(&mut self, peer: IpAddr, count: u64) {
         self.left_out += count;
         if self.logged.is_some_and(|logged| logged.elapsed() < LOGGED) {

@@ -1,48 +1,52 @@
-//! Namf_Communication (TS 29.518): what an SMF has for a UE and its RAN node; and what an SMF tells the AMF by the URIs that the
-//! AMF has given it.
+//! Namf_Communication (TS 29.518), and callbacks of the SMF to the AMF.
+//!
+//! Namf_Communication transfers N1 and N2 messages of the SMF to a UE and its RAN node. The URIs of
+//! callbacks are chosen by the AMF.
 
 use super::common::{N2SmInfoType, ProblemDetails, RefToBinaryData, Snssai};
 use serde::{Deserialize, Serialize};
 
-/// Where UE contexts are (TS 29.518 6.1.3.1).
+/// Path of UE contexts (TS 29.518 6.1.3.1).
 const UE_CONTEXTS: &str = "/namf-comm/v1/ue-contexts";
-/// Below a UE context: messages for it (6.1.3.5).
+/// Messages for a UE, below its UE context (TS 29.518 6.1.3.5).
 const MESSAGES: &str = "n1-n2-messages";
-/// Where an SMF gets an SM context back that it has left with the AMF: Vireo's own.
+/// Path of the SM contexts that the AMF stores for the SMF. Specific to Vireo.
 const LEFT: &str = "/vireo-sm-context/v1";
-/// Where SMFs tell the end of SM contexts. The AMF chooses it (TS 29.502 6.1.5.2).
+/// Path for notifications of released SM contexts. The AMF chooses it (TS 29.502 6.1.5.2).
 const STATUS: &str = "/namf-callback/v1/sm-contexts";
 
-/// Where messages for a UE go.
+/// Returns the path of N1N2 transfers to a UE.
 pub fn message_transfer_uri(supi: &str) -> String {
     format!("{UE_CONTEXTS}/{supi}/{MESSAGES}")
 }
 
-/// Where the SMF tells that a session has ended.
+/// Returns the callback path for the release of a session.
 pub fn status_callback_uri(supi: &str, number: u32) -> String {
     format!("{STATUS}/{supi}/{number}")
 }
 
-/// Where the SM context is that the SMF has left with the AMF, of the session that the AMF's number ends so ([`NUMBER_BITS`]).
+/// Returns the path of an SM context that the AMF stores. `number` is the low [`NUMBER_BITS`] of
+/// the AMF's session number.
 pub fn held_sm_context_uri(supi: &str, number: u32) -> String {
     format!("{LEFT}/{supi}/{number}")
 }
 
-/// Bits of the AMF's numbers for sessions by which an SMF names one: no two that a UE has at a time are alike in them.
+/// Bits of the AMF's session numbers that identify a session. They differ for all sessions that a
+/// UE has at a time.
 pub const NUMBER_BITS: u32 = 14;
 
-/// What a path names that SMFs ask the AMF by.
+/// Resource of an AMF that a request of an SMF addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource<'a> {
-    /// An SM context of this SUPI which the SMF has left here, by the end of the AMF's number.
+    /// A stored SM context: SUPI, and the low bits of the AMF's session number.
     Left(&'a str, u32),
-    /// Messages for the UE of this SUPI.
+    /// Messages to the UE with this SUPI.
     Messages(&'a str),
-    /// The end of a session of this SUPI, by the AMF's number.
+    /// Notification of a released session: SUPI, and the AMF's session number.
     Status(&'a str, u32),
 }
 
-/// Reads a path; `None` if it is none of these.
+/// Parses a path; `None` if it matches no resource.
 pub fn resource(path: &str) -> Option<Resource<'_>> {
     if let Some(rest) = path.strip_prefix(UE_CONTEXTS) {
         let (supi, what) = rest.strip_prefix('/')?.split_once('/')?;
@@ -56,130 +60,127 @@ pub fn resource(path: &str) -> Option<Resource<'_>> {
     Some(Resource::Status(supi, number.parse().ok()?))
 }
 
-/// N1N2MessageTransferReqData (6.1.6.2.18), as far as it is used.
+/// N1N2MessageTransferReqData (TS 29.518 6.1.6.2.18), without unused members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct N1N2MessageTransferReqData {
-    /// For the UE.
+    /// N1 message for the UE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n1_message_container: Option<N1MessageContainer>,
-    /// For the RAN.
+    /// N2 information for the RAN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n2_info_container: Option<N2InfoContainer>,
     /// PDU session identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pdu_session_id: Option<u8>,
-    /// Where the SMF wants to hear that the UE does not answer to paging.
+    /// Callback URI for a UE that does not respond to paging.
     #[serde(default, rename = "n1n2FailureTxfNotifURI", skip_serializing_if = "Option::is_none")]
     pub failure_uri: Option<String>,
-    /// Vireo's own: the SM context has come into being, and the request that asked for it needs no answer. Others pass it over.
+    /// Vireo extension: announces a created SM context, and so replaces the create response. Other
+    /// AMFs ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vireo_created: Option<CreatedSmContext>,
 }
 
-/// What the answer to CreateSMContext would say.
+/// Content of an implied CreateSMContext response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CreatedSmContext {
-    /// The key of the request that is answered by it.
+    /// Idempotency key of the create request.
     pub key: String,
-    /// The AMF's number for the session ([`crate::smf::SmContextCreateData::vireo_implied`]).
+    /// The AMF's session number ([`crate::smf::SmContextCreateData::vireo_implied`]).
     pub number: u32,
-    /// The SM context: the last part of its URI.
+    /// SM context reference: the last segment of its URI.
     pub sm_context_ref: String,
 }
 
-/// N1MessageContainer (6.1.6.2.17).
+/// N1MessageContainer (TS 29.518 6.1.6.2.17).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct N1MessageContainer {
-    /// SM.
+    /// Always [`SM`].
     pub n1_message_class: String,
-    /// The message.
     pub n1_message_content: RefToBinaryData,
 }
 
-/// N2InfoContainer (6.1.6.2.15).
+/// N2InfoContainer (TS 29.518 6.1.6.2.15).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct N2InfoContainer {
-    /// SM.
+    /// Always [`SM`].
     pub n2_information_class: String,
-    /// Of session management.
+    /// Session management information.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_info: Option<N2SmInformation>,
 }
 
-/// N2SmInformation (6.1.6.2.26).
+/// N2SmInformation (TS 29.518 6.1.6.2.26).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct N2SmInformation {
     /// PDU session identity.
     pub pdu_session_id: u8,
-    /// The transfer.
+    /// NGAP transfer IE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n2_info_content: Option<N2InfoContent>,
-    /// The slice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s_nssai: Option<Snssai>,
 }
 
-/// N2InfoContent (6.1.6.2.27).
+/// N2InfoContent (TS 29.518 6.1.6.2.27).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct N2InfoContent {
-    /// Which transfer it is.
+    /// Type of the transfer IE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ngap_ie_type: Option<N2SmInfoType>,
-    /// It.
+    /// Reference to the part with the transfer IE.
     pub ngap_data: RefToBinaryData,
 }
 
-/// The class of session management's messages (N1MessageClass, N2InformationClass).
+/// Class of session management messages (N1MessageClass, N2InformationClass).
 pub const SM: &str = "SM";
 
-/// N1N2MessageTransferRspData (6.1.6.2.19).
+/// N1N2MessageTransferRspData (TS 29.518 6.1.6.2.19).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct N1N2MessageTransferRspData {
-    /// What becomes of it.
     pub cause: TransferCause,
 }
 
-/// N1N2MessageTransferCause (6.1.6.3.6), as far as it is used.
+/// N1N2MessageTransferCause (TS 29.518 6.1.6.3.6), without unused values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TransferCause {
-    /// The UE is being paged.
+    /// The AMF pages the UE.
     AttemptingToReachUe = 1,
-    /// It is on its way.
+    /// The AMF has sent the messages.
     #[serde(rename = "N1_N2_TRANSFER_INITIATED")]
     Initiated,
-    /// The UE does not answer.
+    /// The UE does not respond to paging.
     UeNotResponding,
-    /// Anything else that the specification has.
+    /// Any other value of the specification.
     #[serde(other)]
     Other = 0,
 }
 
 impl TransferCause {
-    /// Those that gRPC has numbers for, in their order.
+    /// Values with a gRPC number, in the order of the numbers.
     pub(crate) const ALL: [Self; 3] = [Self::AttemptingToReachUe, Self::Initiated, Self::UeNotResponding];
 }
 
-/// N1N2MessageTransferError (6.1.6.2.30).
+/// N1N2MessageTransferError (TS 29.518 6.1.6.2.30).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct N1N2MessageTransferError {
-    /// What is wrong.
     pub error: ProblemDetails,
 }
 
-/// N1N2MsgTxfrFailureNotification (6.1.6.2.29).
+/// N1N2MsgTxfrFailureNotification (TS 29.518 6.1.6.2.29).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct N1N2MsgTxfrFailureNotification {
-    /// Why.
+    /// Reason of the failure.
     pub cause: TransferCause,
-    /// The message, by the Location of the answer to its transfer.
+    /// Location of the message, from the response to its transfer.
     pub n1n2_msg_data_uri: String,
 }
 

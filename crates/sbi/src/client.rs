@@ -1,6 +1,9 @@
-//! The client's side: what this function asks others. One connection to each; requests about the same thing go one after the
-//! other, others beside each other. What gets no answer is asked again under the same key, so that it is not done twice; of
-//! several peers that have the same state, the next one is asked where one does not answer, or does not know what is asked for.
+//! Client side of an endpoint: requests to peers.
+//!
+//! The client keeps one HTTP/2 connection to each peer. Requests of one lane are sent in order,
+//! requests of different lanes in parallel. A request without response is repeated with the same
+//! idempotency key, so that the peer executes it once. If several peers share their state, the
+//! client tries the next one if a peer does not answer or returns 404.
 
 use crate::common::ProblemDetails;
 use crate::grpc::{self, Encoding};
@@ -24,93 +27,94 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 
-/// Requests that may wait.
+/// Capacity of the request queue.
 pub(crate) const WAITING: usize = 65_536;
-/// Ended requests of which it is not known yet.
+/// Capacity of the queue of completed lanes.
 const LANES: usize = 1024;
-/// Peers that connections are kept to.
+/// Maximum of peers with a connection.
 const PEERS: usize = 64;
-/// A connection that is silent for so long is asked for a sign of life.
+/// Idle time after which a connection is probed with a PING frame.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// How long after a failed attempt the next one begins; doubled each time.
+/// Delay before the first repeat; doubled for each further one.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// The longest of these times.
+/// Maximum delay before a repeat.
 const AGAIN_AT_LAST: Duration = Duration::from_millis(800);
-/// How long one of several peers that has not answered is asked last.
+/// Time for which an unresponsive peer is tried after all others.
 const DOUBTED: Duration = Duration::from_secs(5);
-/// The answer of a peer that does not know what is asked for.
+/// Status of a peer that does not know the resource.
 const NOT_FOUND: u16 = 404;
 
-/// Why there is no answer.
+/// Reasons why a request has no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// The peer's address is none.
+    /// The URI is invalid.
     #[error(
         "{0:?} is no address of the form http://HOST:PORT/PATH, or https:// where connections are secured (sbi.tls)"
     )]
     Address(String),
-    /// The peer cannot be reached, or the connection broke; after all repetitions.
+    /// The peer cannot be reached or the connection broke, in all attempts.
     #[error("the peer does not answer: {0}")]
     Silent(String),
-    /// What is asked cannot be said in this encoding.
+    /// The encoding cannot express the request.
     #[error("the request cannot be said: {0}")]
     Unsaid(String),
-    /// The peer takes another encoding.
+    /// The peer uses another encoding.
     #[error("the peer is not asked in this encoding (sbi.encoding is the same at all functions): {0}")]
     Encoding(String),
-    /// The answer is none.
+    /// The response is invalid.
     #[error("the peer's answer cannot be read: {0}")]
     Unreadable(String),
-    /// Too many requests wait.
+    /// The request queue is full.
     #[error("too many requests wait for their answers")]
     Full,
-    /// Nobody wants the answer any more.
+    /// The request was cancelled.
     #[error("the request was withdrawn")]
     Withdrawn,
 }
 
-/// The way to withdraw a request, when its answer is known from something else: the peer hears that nobody waits for it (RST_STREAM,
-/// RFC 9113 8.1). Dropping it lets the request go on.
+/// Handle to cancel a request whose response is known from another message. The peer receives
+/// RST_STREAM (RFC 9113 8.1). Dropping the handle does not cancel.
 #[derive(Debug)]
 pub struct CancelHandle(oneshot::Sender<()>);
 
-/// What a request is withdrawn by.
+/// The request's side of a [`CancelHandle`].
 #[derive(Debug)]
 pub struct CancelSignal(oneshot::Receiver<()>);
 
 impl CancelHandle {
-    /// Of a request that is to be asked with the second.
+    /// Creates a handle and the signal for its request.
     pub fn new() -> (Self, CancelSignal) {
         let (sender, receiver) = oneshot::channel();
         (CancelHandle(sender), CancelSignal(receiver))
     }
 
-    /// Withdraws it: what it ends with is [`ClientError::CancelSignal`], unless its answer is faster.
+    /// Cancels the request. It completes with [`ClientError::Withdrawn`], unless the response
+    /// arrives first.
     pub fn withdraw(self) {
-        // It has ended already, if nobody is there.
+        // Fails if the request has completed.
         let _ = self.0.send(());
     }
 }
 
-/// What becomes of a request.
+/// Callback for the result of a request.
 pub type Done = Box<dyn FnOnce(Result<Reply, ClientError>) + Send>;
 
-/// A request (POST).
+/// A POST request.
 pub struct Outgoing {
-    /// Where it goes: an absolute URI.
+    /// Absolute URI.
     pub uri: String,
-    /// Who may be asked for the same instead: roots (`http://HOST:PORT`).
+    /// Roots of further peers that can execute the request (`http://HOST:PORT`).
     pub others: Vec<String>,
-    /// What it says.
     pub message: Message,
-    /// By what the peer knows it when it is asked again by somebody else, such as this function after a restart; `None`: only
-    /// this endpoint asks it.
+    /// Idempotency key that a repeat by another sender also uses, such as a restarted process.
+    /// `None` = the client creates a unique key.
     pub key: Option<String>,
-    /// What it is about: requests of one lane go one after the other.
+    /// Lane of the request. Requests of one lane are sent in order, each after the response to the
+    /// previous one.
     pub lane: u64,
-    /// What it is withdrawn by, if it may be.
+    /// Cancels the request; `None` = the request cannot be cancelled.
     pub withdrawn: Option<CancelSignal>,
-    /// Called once, on the endpoint's thread: it must not block for long.
+    /// Called once, on the endpoint's thread. It must not block for long.
     pub done: Done,
 }
 
@@ -120,12 +124,13 @@ impl fmt::Debug for Outgoing {
     }
 }
 
-/// The way to an endpoint that asks others.
+/// Sender of requests to an endpoint's client.
 #[derive(Clone, Debug)]
 pub struct Client(pub(crate) mpsc::Sender<Outgoing>);
 
 impl Client {
-    /// Asks. If too much waits, the answer is that, at once.
+    /// Queues a request. If the queue is full, the request completes with [`ClientError::Full`] at
+    /// once.
     pub fn send(&self, request: Outgoing) {
         if let Err(error) = self.0.try_send(request) {
             let (mpsc::error::TrySendError::Full(request) | mpsc::error::TrySendError::Closed(request)) = error;
@@ -134,41 +139,41 @@ impl Client {
     }
 }
 
-/// How it asks.
+/// Configuration of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientConfig {
-    /// What this function is (TS 29.500 5.2.2.2, User-Agent).
+    /// Value of User-Agent: `AMF` or `SMF` (TS 29.500 5.2.2.2).
     pub(crate) agent: String,
-    /// How long an answer is waited for.
+    /// Maximum wait for a response, for each attempt.
     pub(crate) timeout: Duration,
-    /// How often it waits that long in all. A peer that refuses is asked more often in that time: it may be about to start.
+    /// Maximum of timed-out attempts. Attempts that are refused at once do not count, within the
+    /// total time: the peer may be starting.
     pub(crate) attempts: u32,
-    /// What keys begin with: no other process's do.
+    /// Prefix of idempotency keys that no other process uses.
     pub(crate) nonce: u64,
-    /// How it says what it asks.
     pub(crate) encoding: Encoding,
-    /// What connections are secured by, if they are.
+    /// TLS of the connections; `None` = no TLS.
     pub(crate) tls: Option<Tls>,
 }
 
-/// What is sent and answered: JSON is whole, gRPC ends with trailers.
+/// Body of requests and responses: complete JSON, or gRPC with trailers.
 pub(crate) type Body = Either<Full<Bytes>, tonic::body::Body>;
 
-/// A connection to a peer, which may have ended.
+/// A connection to a peer, which may be closed.
 #[derive(Clone)]
 pub(crate) struct Http2Connection {
     sender: SendRequest<Body>,
     ended: Arc<Ended>,
-    /// Whether it is secured.
+    /// True if the connection uses TLS.
     secured: bool,
 }
 
 impl Http2Connection {
-    /// Sends a request.
+    /// Sends a request and waits for the response.
     ///
     /// # Errors
     ///
-    /// Why there is no answer, in words.
+    /// Returns the reason as text if there is no response.
     pub(crate) async fn send(&mut self, request: Request<Body>) -> Result<Response<Incoming>, String> {
         self.sender.ready().await.map_err(|error| self.why(&error))?;
         let response = self.sender.send_request(request).await.map_err(|error| self.why(&error))?;
@@ -176,7 +181,7 @@ impl Http2Connection {
         Ok(response)
     }
 
-    /// Why a request has found no answer, in words.
+    /// Describes why a request has no response.
     fn why(&self, error: &hyper::Error) -> String {
         let why = self.ended.why.get().cloned().unwrap_or_else(|| words(error));
         if self.secured || self.ended.answered.load(Ordering::Relaxed) {
@@ -186,26 +191,26 @@ impl Http2Connection {
     }
 }
 
-/// What is known of a connection's end.
+/// Information about the end of a connection.
 #[derive(Debug, Default)]
 struct Ended {
-    /// Why it has ended, in words.
+    /// Reason for the end, as text.
     why: OnceLock<String>,
-    /// Whether the peer has answered anything by it.
+    /// True if the peer has sent a response on the connection.
     answered: AtomicBool,
 }
 
 type ConnectionSlot = Arc<AsyncMutex<Option<Http2Connection>>>;
 
-/// What asks, and its connections.
+/// Client with its connections.
 struct RequestSender {
     manner: ClientConfig,
     connections: Mutex<HashMap<String, ConnectionSlot>>,
-    /// Of several peers those that have not answered, and when.
+    /// Unresponsive peers, each with the time of the failure. Only for requests with several peers.
     silent: Mutex<HashMap<String, Instant>>,
 }
 
-/// A peer that may be asked, and where.
+/// A peer and the URI for the request to it.
 struct Target {
     authority: String,
     uri: Uri,
@@ -220,10 +225,10 @@ impl Target {
     }
 }
 
-/// Takes requests until nobody has any more.
+/// Runs the client until all senders are dropped.
 pub(crate) async fn run(manner: ClientConfig, mut requests: mpsc::Receiver<Outgoing>) {
     let asker = Arc::new(RequestSender { manner, connections: Mutex::default(), silent: Mutex::default() });
-    // Those under way, and what waits behind each.
+    // Requests that wait behind the one in progress, for each active lane.
     let mut lanes: HashMap<u64, VecDeque<Outgoing>> = HashMap::new();
     let (finished, mut free) = mpsc::channel(LANES);
     let mut number = 0;
@@ -273,28 +278,29 @@ pub(crate) async fn run(manner: ClientConfig, mut requests: mpsc::Receiver<Outgo
                     result = asked => result,
                 },
             });
-            // Nobody is there any more when the endpoint ends.
+            // Fails only when the endpoint stops.
             let _ = finished.send(lane).await;
         });
     }
 }
 
-/// Whether a result, with one of several peers that has not answered or without, may be another one later.
+/// Returns true if a repeat may give another result. `doubtful` = one of several peers has not
+/// answered.
 fn is_asked_again((result, doubtful): &(Result<Reply, ClientError>, bool)) -> bool {
     match result {
-        // Congestion (TS 29.500 6.4): it may have room later.
+        // Congestion (TS 29.500 6.4): the peer may have room later.
         Ok(reply) => *doubtful || matches!(reply.status, 429 | 503),
         Err(error) => matches!(error, ClientError::Silent(_)),
     }
 }
 
 impl RequestSender {
-    /// What the URIs of those that are asked begin with.
+    /// Returns the scheme of request URIs.
     fn scheme(&self) -> &'static str {
         if self.manner.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Asks until there is an answer, or often and long enough.
+    /// Sends a request, and repeats it until there is a response or attempts and time are used up.
     async fn ask(&self, (uri, others): (&str, &[String]), message: &Message, key: &str) -> Result<Reply, ClientError> {
         let mut targets = vec![Target::new(uri, self.scheme())?];
         let path = targets[0].uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
@@ -318,7 +324,8 @@ impl RequestSender {
         }
     }
 
-    /// Asks one after the other until one knows what is asked for. Whether there was one that has not answered, if none does.
+    /// Tries each peer until one knows the resource. Returns the result, and true if a peer has not
+    /// answered.
     async fn try_each_peer(
         &self,
         targets: &[Target],
@@ -342,13 +349,13 @@ impl RequestSender {
                 _ => return (result, false),
             }
         }
-        // Who is silent may be the one that knows it, until another one has all that it had.
+        // The unresponsive peer may have the resource, until another peer has taken over its state.
         let doubtful = silent.is_some();
         let last = unknown.or(silent).unwrap_or_else(|| Err(ClientError::Silent("there is no peer".into())));
         (last, doubtful)
     }
 
-    /// Whether one of several peers has not answered lately.
+    /// Returns true if a peer has been unresponsive lately.
     fn is_unresponsive(&self, authority: &str) -> bool {
         let silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         silent.get(authority).is_some_and(|at| at.elapsed() < DOUBTED)
@@ -410,16 +417,16 @@ impl RequestSender {
         Ok(Reply { status: head.status.as_u16(), location: text(LOCATION).map(str::to_owned), message })
     }
 
-    /// The connection to a peer; made when there is none, by one at a time.
+    /// Returns the connection to a peer. Creates it if necessary, one at a time for each peer.
     ///
     /// # Errors
     ///
-    /// Why there is none, in words.
+    /// Returns the reason as text if there is no connection.
     async fn connection(&self, authority: &str) -> Result<Http2Connection, String> {
         let connection = {
             let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
             if connections.len() >= PEERS && !connections.contains_key(authority) {
-                // Those in use go on: who asks by them has them.
+                // Requests in progress hold their connections, which therefore stay open.
                 connections.clear();
             }
             Arc::clone(connections.entry(authority.to_owned()).or_default())
@@ -437,7 +444,7 @@ impl RequestSender {
                 let insecure = |why: String| format!("the connection is not secure: {why}");
                 let stream = tls.connect(stream).await.map_err(insecure)?;
                 let (tls, known) = (tls.clone(), Arc::clone(&ended));
-                // A server that does not take this function's certificate says so when the connection is already used.
+                // In TLS 1.3, the server rejects the client's certificate after the handshake.
                 let stream = ErrorReportingStream::new(stream, move |error| {
                     if let Some(why) = tls.why(error) {
                         let _ = known.why.set(insecure(why));
@@ -450,7 +457,7 @@ impl RequestSender {
         Ok(wire)
     }
 
-    /// Begins to speak HTTP/2.
+    /// Performs the HTTP/2 handshake.
     async fn handshake(
         &self,
         authority: &str,
@@ -476,7 +483,7 @@ impl RequestSender {
     }
 }
 
-/// An error with what it comes from.
+/// Returns an error and its sources as text.
 fn words(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

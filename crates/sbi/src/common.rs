@@ -1,4 +1,4 @@
-//! The types that services have in common (TS 29.571).
+//! Common data types of the services (TS 29.571).
 
 use serde::{Deserialize, Serialize};
 use vireo_types::{GnbId, Guami as CoreGuami, NrCgi, Plmn, Snssai as CoreSnssai, Tai as CoreTai};
@@ -6,49 +6,50 @@ use vireo_types::{GnbId, Guami as CoreGuami, NrCgi, Plmn, Snssai as CoreSnssai, 
 /// ProblemDetails (TS 29.571 5.2.4.1, RFC 9457).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProblemDetails {
-    /// HTTP status.
+    /// HTTP status code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// The application error, in 3GPP's word for it.
+    /// 3GPP application error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// For a person.
+    /// Text for operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
 impl ProblemDetails {
-    /// A problem of this status and cause.
+    /// Creates a problem with a status and an application error.
     pub fn new(status: u16, cause: &str, detail: &str) -> Self {
         let detail = (!detail.is_empty()).then(|| detail.to_owned());
         ProblemDetails { status: Some(status), cause: Some(cause.to_owned()), detail }
     }
 
-    /// The request cannot be read (TS 29.500 table 5.2.7.2-1).
+    /// Creates a problem for a request that cannot be parsed (TS 29.500 table 5.2.7.2-1).
     pub fn unreadable(detail: &str) -> Self {
         Self::new(400, "INVALID_MSG_FORMAT", detail)
     }
 
-    /// An attribute is not what it may be (the same table).
+    /// Creates a problem for an invalid attribute (TS 29.500 table 5.2.7.2-1).
     pub fn incorrect(detail: &str) -> Self {
         Self::new(400, "MANDATORY_IE_INCORRECT", detail)
     }
 }
 
-/// RefToBinaryData (TS 29.571 5.2.4.9): the part of the message with that Content-ID.
+/// RefToBinaryData (TS 29.571 5.2.4.9): reference to a binary part by its Content-ID.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RefToBinaryData {
-    /// Its Content-ID.
+    /// Content-ID of the part.
     pub content_id: String,
 }
 
-/// PlmnId (TS 29.571 5.4.4.3); as PlmnIdNid it has no `nid` here: no stand-alone networks are served.
+/// PlmnId (TS 29.571 5.4.4.3). Also used as PlmnIdNid, without `nid`: stand-alone networks are not
+/// supported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlmnId {
     /// Three digits.
     pub mcc: String,
-    /// Two or three.
+    /// Two or three digits.
     pub mnc: String,
 }
 
@@ -75,7 +76,7 @@ impl From<CoreSnssai> for Snssai {
 }
 
 impl Snssai {
-    /// The slice; `None` if the differentiator is none.
+    /// Converts to the core's type; `None` if the Slice Differentiator is invalid.
     pub fn slice(&self) -> Option<CoreSnssai> {
         let Some(sd) = &self.sd else { return Some(CoreSnssai { sst: self.sst, sd: None }) };
         let digits = sd.len() == 6 && sd.bytes().all(|b| b.is_ascii_hexdigit());
@@ -88,7 +89,6 @@ impl Snssai {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Guami {
-    /// The network.
     pub plmn_id: PlmnId,
     /// AMF Region ID, Set ID and Pointer: six hexadecimal digits.
     pub amf_id: String,
@@ -102,11 +102,11 @@ impl From<CoreGuami> for Guami {
     }
 }
 
-/// UserLocation (TS 29.571 5.4.4.7), of NR.
+/// UserLocation (TS 29.571 5.4.4.7), for NR only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UserLocation {
-    /// In NR.
+    /// Location in NR.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nr_location: Option<NrLocation>,
 }
@@ -114,9 +114,9 @@ pub struct UserLocation {
 /// NrLocation (TS 29.571 5.4.4.9).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NrLocation {
-    /// The tracking area.
+    /// Tracking area identity.
     pub tai: Tai,
-    /// The cell.
+    /// NR cell global identity.
     pub ncgi: Ncgi,
 }
 
@@ -124,7 +124,6 @@ pub struct NrLocation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tai {
-    /// The network.
     pub plmn_id: PlmnId,
     /// Six hexadecimal digits.
     pub tac: String,
@@ -134,7 +133,6 @@ pub struct Tai {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ncgi {
-    /// The network.
     pub plmn_id: PlmnId,
     /// Nine hexadecimal digits.
     pub nr_cell_id: String,
@@ -147,30 +145,28 @@ impl From<CoreTai> for Tai {
 }
 
 impl UserLocation {
-    /// That of a cell.
+    /// Creates the location for a tracking area and cell.
     pub fn of(tai: CoreTai, cell: NrCgi) -> Self {
         let ncgi = Ncgi { plmn_id: cell.plmn.into(), nr_cell_id: format!("{:09x}", cell.cell) };
         UserLocation { nr_location: Some(NrLocation { tai: tai.into(), ncgi }) }
     }
 }
 
-/// NgRanTargetId (TS 29.571 5.4.4.49): the RAN node that a UE is to go to.
+/// NgRanTargetId (TS 29.571 5.4.4.49): target RAN node of a handover.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NgRanTargetId {
-    /// The node.
     pub ran_node_id: GlobalRanNodeId,
-    /// The tracking area.
+    /// Tracking area identity.
     pub tai: Tai,
 }
 
-/// GlobalRanNodeId (TS 29.571 5.4.4.28), of a gNB.
+/// GlobalRanNodeId (TS 29.571 5.4.4.28), for gNBs only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GlobalRanNodeId {
-    /// The network.
     pub plmn_id: PlmnId,
-    /// The gNB.
+    /// gNB identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub g_nb_id: Option<GNbId>,
 }
@@ -179,15 +175,15 @@ pub struct GlobalRanNodeId {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GNbId {
-    /// 22 to 32.
+    /// Length of the gNB ID in bits, 22 to 32.
     pub bit_length: u8,
-    /// As many hexadecimal digits as the bits need, the first one filled up with zeros.
+    /// gNB ID in hexadecimal digits, with leading zeros up to the bit length.
     #[serde(rename = "gNBValue")]
     pub g_n_b_value: String,
 }
 
 impl NgRanTargetId {
-    /// A gNB, and a tracking area that it serves.
+    /// Creates the target for a gNB and one of its tracking areas.
     pub fn of(gnb: GnbId, tai: CoreTai) -> Self {
         let digits = usize::from(gnb.bits).div_ceil(4);
         let id = GNbId { bit_length: gnb.bits, g_n_b_value: format!("{:0digits$x}", gnb.id) };
@@ -195,8 +191,10 @@ impl NgRanTargetId {
     }
 }
 
-/// Which NGAP transfer IE an N2 part is: N2SmInfoType (TS 29.502 6.1.6.3.6), and NgapIeType (TS 29.518 6.1.6.3.5), which has
-/// the same words for those towards the RAN.
+/// Type of the NGAP transfer IE in an N2 part.
+///
+/// It combines N2SmInfoType (TS 29.502 6.1.6.3.6) and NgapIeType (TS 29.518 6.1.6.3.5), which have
+/// the same values for transfers to the RAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[allow(missing_docs, reason = "the names are those of TS 38.413's IEs")]
@@ -221,7 +219,7 @@ pub enum N2SmInfoType {
 }
 
 impl N2SmInfoType {
-    /// All, in the order of their numbers in gRPC.
+    /// All values, in the order of their gRPC numbers.
     pub(crate) const ALL: [Self; 17] = [
         Self::PduResSetupReq,
         Self::PduResSetupRsp,

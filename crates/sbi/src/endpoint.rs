@@ -1,4 +1,4 @@
-//! A function's end of the interface: a server and a client on a thread of their own.
+//! SBI endpoint of an AMF or SMF: server and client on one thread.
 
 use crate::client::{self, Client, ClientConfig};
 use crate::grpc::Encoding;
@@ -15,33 +15,34 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-/// Connections of peers at a time.
+/// Maximum of simultaneous connections of peers.
 const CONNECTIONS: usize = 256;
-/// How long no other peer is said to be refused than the one that was.
+/// Minimum interval between two log lines about refused peers.
 const SAID_FOR: Duration = Duration::from_secs(10);
-/// Requests of a connection at a time.
+/// Maximum of simultaneous requests of one connection.
 const STREAMS: u32 = 1024;
 
-/// How an endpoint behaves.
+/// Configuration of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where it listens.
+    /// Address of the server.
     pub listen: SocketAddr,
-    /// What this function is: `AMF`, `SMF`.
+    /// Value of User-Agent: `AMF` or `SMF`.
     pub agent: String,
-    /// How long an answer is waited for, each time.
+    /// Maximum wait for a response, for each attempt.
     pub timeout: Duration,
-    /// How often it waits that long in all. A peer that refuses is asked more often in that time: it may be about to start.
+    /// Maximum of timed-out attempts. Attempts that are refused at once do not count, within the
+    /// total time: the peer may be starting.
     pub attempts: u32,
-    /// A random number, by which requests of this process are told from those of all others.
+    /// Random number that distinguishes the requests of this process from those of all others.
     pub nonce: u64,
-    /// How it and all others say what they ask and answer.
+    /// Encoding of requests and responses, the same at AMF and SMF.
     pub encoding: Encoding,
-    /// What connections are secured by, all or none: URIs are `https` then.
+    /// TLS of all connections, with `https` URIs; `None` = no TLS.
     pub tls: Option<Tls>,
 }
 
-/// Why an endpoint does not start.
+/// The endpoint cannot start.
 #[derive(Debug, thiserror::Error)]
 #[error("the service-based interface does not start on {address}: {error}; check sbi.amf and sbi.smf")]
 pub struct EndpointError {
@@ -49,7 +50,7 @@ pub struct EndpointError {
     error: io::Error,
 }
 
-/// An endpoint that runs. Dropping it ends it.
+/// A running endpoint. Dropping it stops it.
 #[derive(Debug)]
 pub struct Endpoint {
     address: SocketAddr,
@@ -59,11 +60,11 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Listens, and hands what is asked to `handler`, which must not block for long.
+    /// Starts an endpoint. It passes requests to `handler`, which must not block for long.
     ///
     /// # Errors
     ///
-    /// When the address cannot be had, or the system gives no thread.
+    /// Returns an error if the address cannot be bound or the thread cannot be started.
     pub fn start(
         settings: Settings,
         handler: impl Fn(IncomingRequest) + Send + Sync + 'static,
@@ -90,17 +91,17 @@ impl Endpoint {
         Ok(Endpoint { address, client: Client(requests), stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What asks others.
+    /// Returns the client of the endpoint.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Whether it has ended by itself.
+    /// Returns true if the endpoint has ended unexpectedly.
     pub fn has_failed(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -110,7 +111,7 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic there was already reported by the panic hook.
+            // The panic hook has already reported a panic of the thread.
             let _ = thread.join();
         }
     }
@@ -128,7 +129,7 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, server: Arc<Server>) {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Such as too many open files: it may be better in a moment.
+                // For example too many open files, which may be temporary.
                 tracing::warn!(%error, "a connection was not accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
@@ -149,7 +150,7 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, server: Arc<Server>) {
     }
 }
 
-/// When it was said last that a peer is refused: anybody could have it said without end.
+/// Rate limit for log lines about refused peers. Without it, any peer could flood the log.
 #[derive(Debug, Default)]
 struct RefusalLog(Mutex<Option<Instant>>);
 
@@ -164,7 +165,7 @@ impl RefusalLog {
     }
 }
 
-/// Serves a connection until it ends.
+/// Serves a connection until it closes.
 async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, server: Arc<Server>) {
     let service = service_fn(move |request| Arc::clone(&server).serve(request));
     let served = http2::Builder::new(TokioExecutor::new())

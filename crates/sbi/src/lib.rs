@@ -1,8 +1,12 @@
-//! The service-based interface between AMF and SMF (TS 23.501 clause 7, TS 29.500): typed models of the operations that a
-//! service-based chain uses, the messages that carry them (JSON, and multipart with the binary N1 and N2 parts), and an endpoint
-//! that speaks HTTP/2, in the clear or in TLS. The same may be said in gRPC.
+//! Service-based interface between AMF and SMF (TS 23.501 clause 7, TS 29.500).
 //!
-//! What the operations are for is not known here: the models are the wire's, and who uses them translates.
+//! The crate contains:
+//!
+//! - Typed models of the operations that SBA mode uses.
+//! - Messages: JSON, multipart with binary N1 and N2 parts, or gRPC.
+//! - An HTTP/2 endpoint, with or without TLS.
+//!
+//! The crate has no procedures. Its models are those of the wire; users convert them.
 #![forbid(unsafe_code)]
 
 pub mod amf;

@@ -1,5 +1,8 @@
-//! What a request or an answer says: a model of the interface, or the JSON that one is to be read from, and the binary parts that
-//! it refers to. As octets it is JSON alone, or JSON and the parts (TS 29.502 6.1.2.4), or what [`crate::grpc`] makes of it.
+//! Content of requests and responses.
+//!
+//! A message has a typed model, or JSON that is not yet parsed, and the binary parts to which that
+//! refers. It is encoded as JSON, as multipart with JSON and parts (TS 29.502 6.1.2.4), or by
+//! [`crate::grpc`].
 
 use crate::amf::{
     N1N2MessageTransferError, N1N2MessageTransferReqData, N1N2MessageTransferRspData, N1N2MsgTxfrFailureNotification,
@@ -13,36 +16,37 @@ use crate::smf::{
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 
-/// Octets of a body at the most: an N1 and an N2 message of the largest size, and what is said of them.
+/// Maximum size of a body in bytes: an N1 and an N2 message of the largest size, and the JSON.
 pub const BODY_OCTETS: usize = 192 * 1024;
-/// Binary parts of a message at the most.
+/// Maximum of binary parts in a message.
 pub const PARTS: usize = 8;
-/// The Content-ID of the part for or of the UE, in messages of this build.
+/// Content-ID of the N1 part, in messages that Vireo sends.
 pub const N1: &str = "n1";
-/// Of the part for or of the RAN.
+/// Content-ID of the N2 part, in messages that Vireo sends.
 pub const N2: &str = "n2";
-/// Of the SM context that travels.
+/// Content-ID of the piggybacked SM context.
 pub const SM_CONTEXT: &str = "sm-context";
-/// Of what is to be committed of the AMF.
+/// Content-ID of the AMF part for a commit by the SMF.
 pub const AMF_CONTEXT: &str = "amf-context";
-/// The JSON that says nothing.
+/// JSON object without members.
 const EMPTY: &[u8] = b"{}";
 
-/// What a binary part is.
+/// Content type of a binary part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartContent {
-    /// A NAS message (`application/vnd.3gpp.5gnas`).
+    /// NAS message (`application/vnd.3gpp.5gnas`).
     Nas,
-    /// An IE of NGAP (`application/vnd.3gpp.ngap`).
+    /// NGAP IE (`application/vnd.3gpp.ngap`).
     Ngap,
-    /// An SM context that travels between functions that both know it (`application/vnd.vireo.sm-context`).
+    /// Piggybacked SM context (`application/vnd.vireo.sm-context`). Vireo extension.
     SmContext,
-    /// What an SMF is to commit of the AMF that asks it, where both know that (`application/vnd.vireo.amf-context`).
+    /// AMF part of a shared UE record, for a commit by the SMF
+    /// (`application/vnd.vireo.amf-context`). Vireo extension.
     AmfContext,
 }
 
 impl PartContent {
-    /// Its media type.
+    /// Returns the media type.
     pub fn media_type(self) -> &'static str {
         match self {
             PartContent::Nas => "application/vnd.3gpp.5gnas",
@@ -61,18 +65,16 @@ impl PartContent {
 /// A binary part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its Content-ID.
+    /// Content-ID of the part.
     pub id: String,
-    /// What it is.
     pub content: PartContent,
-    /// Its octets.
     pub octets: Vec<u8>,
 }
 
-/// The models of what is said, of whichever one.
+/// Declares [`Model`] with one variant for each type.
 macro_rules! models {
     ($($name:ident),* $(,)?) => {
-        /// What is said, as a model.
+        /// Model of a body.
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[allow(missing_docs, reason = "each is the type of its name")]
         #[allow(clippy::large_enum_variant, reason = "a message has it in a box")]
@@ -81,9 +83,9 @@ macro_rules! models {
         }
 
         impl Model {
-            /// Its JSON.
+            /// Encodes the model as JSON.
             fn json(&self) -> Vec<u8> {
-                // The models have no map with keys that are no strings, which alone could fail.
+                // Encoding could fail only for maps with non-string keys, which no model has.
                 match self {
                     $(Model::$name(value) => serde_json::to_vec(value).unwrap_or_default(),)*
                 }
@@ -127,75 +129,74 @@ models! {
     ProblemDetails,
 }
 
-/// A model that a message may say.
+/// Model that can be the body of a message.
 pub trait TypedBody: Clone + DeserializeOwned + Into<Model> {
-    /// It, if it is that one.
+    /// Returns the model if it has this type.
     fn of(model: &Model) -> Option<&Self>;
 }
 
-/// What a message says, without its parts.
+/// Body of a message, without its parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Body {
-    /// Nothing.
+    /// No body.
     #[default]
     Nothing,
-    /// What this JSON says: which model it is, its reader knows.
+    /// JSON whose model the receiver must know.
     Json(Vec<u8>),
-    /// This.
+    /// A typed model.
     Model(Box<Model>),
 }
 
-/// What is said.
+/// A message: body and binary parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// What it says.
     pub body: Body,
-    /// What that refers to.
+    /// Binary parts, to most of which the body refers.
     pub parts: Vec<Part>,
 }
 
-/// Why octets are no message.
+/// Reasons why a body is not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// Of a media type that is not served.
+    /// The media type is not supported.
     #[error("the body is neither JSON nor multipart/related")]
     MediaType,
-    /// No boundary, or not divided by it.
+    /// The boundary is missing or does not divide the body.
     #[error("the multipart body is not divided by its boundary")]
     Boundary,
-    /// More parts than are taken.
+    /// The body has more than [`PARTS`] binary parts.
     #[error("the body has more than {PARTS} binary parts")]
     TooMany,
-    /// The first part is no JSON, or another one is of a type that is not known.
+    /// The first part is not JSON, or another part has an unknown type.
     #[error("a part of the body is of a media type that is not known")]
     PartType,
-    /// A binary part that nothing can refer to.
+    /// A binary part has no Content-ID.
     #[error("a binary part of the body has no Content-ID")]
     NoId,
 }
 
 impl Message {
-    /// A message that says this.
+    /// Creates a message with a model.
     pub fn of(value: impl Into<Model>) -> Self {
         Message { body: Body::Model(Box::new(value.into())), parts: Vec::new() }
     }
 
-    /// A message of this JSON.
+    /// Creates a message with JSON.
     pub fn of_json(json: Vec<u8>) -> Self {
         Message { body: Body::Json(json), parts: Vec::new() }
     }
 
-    /// Adds a part, for which the reference is to be in the JSON.
+    /// Adds a part. The body must have the reference to it.
     pub fn with(mut self, id: &str, content: PartContent, octets: Vec<u8>) -> Self {
         self.parts.push(Part { id: id.to_owned(), content, octets });
         self
     }
 
-    /// What it says.
+    /// Returns the model of the body.
     ///
     /// # Errors
     ///
-    /// In the words of the JSON reader, for a problem's detail.
+    /// Returns the text of the parser as detail of a problem, if the body has another type.
     pub fn value<T: TypedBody>(&self) -> Result<T, String> {
         match &self.body {
             Body::Nothing => Err("there is no body".into()),
@@ -204,7 +205,7 @@ impl Message {
         }
     }
 
-    /// Whether it says nothing, but by its parts.
+    /// Returns true if the body is empty. The message may have parts.
     pub fn says_nothing(&self) -> bool {
         match &self.body {
             Body::Nothing => true,
@@ -213,22 +214,24 @@ impl Message {
         }
     }
 
-    /// The part that is referred to, if it is there and what it should be.
+    /// Returns the part of a reference, if it exists and has the given type.
     pub fn part(&self, reference: &RefToBinaryData, content: PartContent) -> Option<&[u8]> {
         let part = self.parts.iter().find(|part| part.id == reference.content_id && part.content == content)?;
         Some(&part.octets)
     }
 
-    /// The SM context that travels with it, which nothing refers to: only who has asked for it gets one.
+    /// Returns the piggybacked SM context. The body does not refer to it, as only peers that use it
+    /// send it.
     pub fn sm_context(&self) -> Option<&[u8]> {
         let part = self.parts.iter().find(|part| part.content == PartContent::SmContext)?;
         Some(&part.octets)
     }
 
-    /// The body in JSON, with its parts, and its media type; nothing if there is no body.
+    /// Encodes the message as JSON or multipart. Returns also the media type; `None` if there is no
+    /// body.
     pub fn encode(&self, json_type: &'static str) -> (Option<String>, Vec<u8>) {
         let json: Cow<'_, [u8]> = match &self.body {
-            // Parts are behind a root.
+            // Parts need a root part.
             Body::Nothing if self.parts.is_empty() => Cow::Borrowed(&[]),
             Body::Nothing => Cow::Borrowed(EMPTY),
             Body::Json(json) => Cow::Borrowed(json),
@@ -241,11 +244,11 @@ impl Message {
         (Some(format!("multipart/related; boundary={boundary}; type=\"{json_type}\"")), body)
     }
 
-    /// Reads a body.
+    /// Decodes a body.
     ///
     /// # Errors
     ///
-    /// [`MessageError`].
+    /// Returns an error if the body is not a valid message.
     pub fn decode(media_type: Option<&str>, body: &[u8]) -> Result<Self, MessageError> {
         let Some(media_type) = media_type else {
             return if body.is_empty() { Ok(Message::default()) } else { Err(MessageError::MediaType) };

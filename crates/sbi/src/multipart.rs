@@ -1,25 +1,25 @@
-//! Bodies of several parts (RFC 2046 5.1, RFC 2387), as far as TS 29.502 annex B has them: a root of JSON, and binary parts with
-//! a Content-ID.
+//! Multipart bodies (RFC 2046 5.1, RFC 2387), as TS 29.502 annex B uses them.
+//!
+//! A body has a JSON root part, and binary parts with a Content-ID.
 
 use crate::message::{PARTS, Part};
 
-/// Octets of a part's headers at the most.
+/// Maximum size of a part's headers in bytes.
 const HEADERS: usize = 1024;
-/// Characters of a boundary at the most (RFC 2046 5.1.1).
+/// Maximum length of a boundary in characters (RFC 2046 5.1.1).
 const BOUNDARY: usize = 70;
 
-/// A part as it was received.
+/// A received part.
 #[derive(Debug)]
 pub(crate) struct BodyPart<'a> {
-    /// Its media type, without parameters.
+    /// Media type without parameters.
     pub(crate) media_type: Option<&'a str>,
-    /// Its Content-ID, without brackets: TS 29.502 has it without, RFC 2045 with.
+    /// Content-ID without brackets. TS 29.502 writes it without, RFC 2045 with.
     pub(crate) id: Option<&'a str>,
-    /// What it holds.
     pub(crate) octets: &'a [u8],
 }
 
-/// The boundary that the parameters of a media type name.
+/// Returns the boundary from the parameters of a media type.
 pub(crate) fn boundary(parameters: &str) -> Option<&str> {
     let of = |parameter: &'_ str| -> Option<(usize, usize)> {
         let (name, value) = parameter.split_once('=')?;
@@ -27,7 +27,7 @@ pub(crate) fn boundary(parameters: &str) -> Option<&str> {
     };
     let mut rest = parameters;
     while !rest.is_empty() {
-        // A quoted value may have a semicolon in it.
+        // A quoted value may contain a semicolon.
         let mut quoted = false;
         let end = rest.bytes().position(|octet| {
             quoted ^= octet == b'"';
@@ -44,11 +44,12 @@ pub(crate) fn boundary(parameters: &str) -> Option<&str> {
     None
 }
 
-/// The parts of a body; `None` if it is not divided as it should be. One more than a message may have is the most.
+/// Splits a body into its parts; `None` if it is malformed. Stops after one part more than a
+/// message may have.
 pub(crate) fn read<'a>(boundary: &str, body: &'a [u8]) -> Option<Vec<BodyPart<'a>>> {
     let delimiter = format!("\r\n--{boundary}");
     let delimiter = delimiter.as_bytes();
-    // The first one may be the body's beginning.
+    // The first delimiter may be at the start of the body, without line break.
     let mut rest = match body.strip_prefix(&delimiter[2..]) {
         Some(rest) => rest,
         None => &body[find(body, delimiter)? + delimiter.len()..],
@@ -69,7 +70,7 @@ pub(crate) fn read<'a>(boundary: &str, body: &'a [u8]) -> Option<Vec<BodyPart<'a
 }
 
 fn section(content: &[u8]) -> Option<BodyPart<'_>> {
-    // A part without headers begins with the empty line.
+    // A part without headers starts with the empty line.
     let (headers, octets) = match content.strip_prefix(b"\r\n") {
         Some(octets) => (&[][..], octets),
         None => {
@@ -97,13 +98,13 @@ fn find(octets: &[u8], wanted: &[u8]) -> Option<usize> {
     octets.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// The body of these parts, and the boundary between them, which none of them has in it.
+/// Encodes a body. Returns also its boundary, which occurs in no part.
 pub(crate) fn write(json: &[u8], json_type: &str, parts: &[Part]) -> (String, Vec<u8>) {
     let is_free = |boundary: &String| {
         let text = boundary.as_bytes();
         find(json, text).is_none() && parts.iter().all(|part| find(&part.octets, text).is_none())
     };
-    // There are more of them than a body can hold.
+    // There are more candidates than a body can contain.
     let boundary = (0u32..).map(|n| format!("vireo-{n}")).find(is_free).unwrap_or_default();
     let octets: usize = parts.iter().map(|part| part.octets.len()).sum();
     let mut body = Vec::with_capacity(json.len() + octets + 128 * (parts.len() + 1));

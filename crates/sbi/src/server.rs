@@ -1,5 +1,7 @@
-//! The server's side: what others ask this function. Each request is handed over with a way to answer it; who asks again
-//! because the answer was lost gets the same answer, and nothing is done twice.
+//! Server side of an endpoint: requests of peers.
+//!
+//! The handler receives each request with a reply channel. A repeated request gets the response of
+//! the first one and is not executed again.
 
 use crate::client::Body;
 use crate::common::ProblemDetails;
@@ -16,83 +18,79 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// Requests whose answers are kept for repeats, at the most.
+/// Maximum of stored responses for repeats.
 const KEPT: usize = 16_384;
-/// How long: longer than anybody asks again.
+/// Lifetime of stored responses, longer than any client repeats a request.
 const KEPT_FOR: Duration = Duration::from_secs(30);
-/// Octets of an idempotency key at the most.
+/// Maximum length of an idempotency key in bytes.
 const KEY_OCTETS: usize = 64;
-/// By what a request is known when it is repeated (TS 29.500 5.2.3.2.18).
+/// Header with the idempotency key and the repeat flag (TS 29.500 5.2.3.2.18).
 pub(crate) const REQUEST_INFO: &str = "3gpp-sbi-request-info";
-/// The media types of answers.
+/// Media types of responses.
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// HTTP status.
+    /// HTTP status code.
     pub status: u16,
-    /// Where what was made is.
+    /// URI of the created resource.
     pub location: Option<String>,
-    /// What it says.
     pub message: Message,
 }
 
 impl Reply {
-    /// An answer that says nothing more (204).
+    /// Creates a response without content (204).
     pub fn done() -> Self {
         Reply { status: 204, ..Reply::default() }
     }
 
-    /// An answer of this status that says this.
+    /// Creates a response with a status and a body.
     pub fn of(status: u16, value: impl Into<Model>) -> Self {
         Reply { status, location: None, message: Message::of(value) }
     }
 
-    /// What is wrong.
+    /// Creates an error response.
     pub fn problem(problem: &ProblemDetails) -> Self {
         Reply::of(problem.status.unwrap_or(500), problem)
     }
 
-    /// Whether it is a success.
+    /// Returns true if the status is 2xx.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 }
 
-/// What somebody asks.
+/// A received request.
 #[derive(Debug)]
 pub struct IncomingRequest {
-    /// The path.
     pub path: String,
-    /// What it says.
     pub message: Message,
-    /// By what it is known when it is repeated, if it may be: its asker's key.
+    /// Idempotency key of the sender; `None` = the request cannot be recognised as a repeat.
     pub key: Option<String>,
-    /// It was asked before, of this function or of one that had its place.
+    /// True if the request was sent before, to this process or to a predecessor.
     pub repeated: bool,
-    /// The way to answer.
     pub reply: ReplyTo,
 }
 
-/// The way to answer a [`IncomingRequest`]. Dropped without an answer, the asker is told that there is none.
+/// Reply channel of an [`IncomingRequest`]. Dropping it without a reply sends an error response.
 #[derive(Debug)]
 pub struct ReplyTo(watch::Sender<Option<Arc<Reply>>>);
 
 impl ReplyTo {
-    /// Answers.
+    /// Sends the reply.
     pub fn send(self, reply: Reply) {
-        // Whoever asked may have given up.
+        // The sender of the request may have gone.
         self.0.send_replace(Some(Arc::new(reply)));
     }
 
-    /// The way to answer of a call that nobody waits for.
+    /// Creates a channel whose reply is dropped.
     pub fn nobody() -> Self {
         ReplyTo(watch::Sender::new(None))
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Returns true if no request waits for the reply.
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()
     }
@@ -100,10 +98,10 @@ impl ReplyTo {
 
 type Answer = watch::Receiver<Option<Arc<Reply>>>;
 
-/// Where calls go.
+/// Handler of requests.
 pub(crate) type Handler = Arc<dyn Fn(IncomingRequest) + Send + Sync>;
 
-/// What was asked lately, by the keys of the askers.
+/// Responses by idempotency key and path, for repeats.
 #[derive(Debug, Default)]
 struct ReplyCache {
     answers: HashMap<String, Answer>,
@@ -111,7 +109,8 @@ struct ReplyCache {
 }
 
 impl ReplyCache {
-    /// The answer of a request that was here before; of one that was not, how it is to be answered, too.
+    /// Returns the pending or stored response of a request. For a new request, returns also the
+    /// reply channel.
     fn enter(&mut self, key: String) -> (Answer, Option<ReplyTo>) {
         while let Some((at, _)) = self.order.front()
             && (self.order.len() >= KEPT || at.elapsed() > KEPT_FOR)
@@ -128,22 +127,22 @@ impl ReplyCache {
         (answer, Some(ReplyTo(reply)))
     }
 
-    /// Nothing was done: who asks again may have another answer.
+    /// Removes a response that had no effect, so that a repeat is executed.
     fn forget(&mut self, key: &str) {
         self.answers.remove(key);
     }
 }
 
-/// Whether an answer says that nothing was done, and may be another one later: another function may be about to hand over what is
-/// asked for, or there may be room.
+/// Returns true if a response had no effect and a repeat may succeed: another process may be
+/// taking over the resource, or there may be room later.
 fn is_transient(reply: &Reply) -> bool {
     matches!(reply.status, 404 | 429 | 503)
 }
 
-/// The server.
+/// Server of an endpoint.
 pub(crate) struct Server {
     pub(crate) handler: Handler,
-    /// How long an answer is waited for.
+    /// Maximum wait for the handler's reply.
     pub(crate) patience: Duration,
     encoding: Encoding,
     kept: Mutex<ReplyCache>,
@@ -182,7 +181,7 @@ impl Server {
         self.hand(path, message, RequestInfo::of(&head.headers)).await
     }
 
-    /// Hands over what was asked, once, and waits for the answer.
+    /// Passes a request to the handler, once for all its repeats, and waits for the reply.
     pub(crate) async fn hand(
         &self,
         path: String,
@@ -212,12 +211,12 @@ impl Server {
     }
 }
 
-/// What a request says of itself (TS 29.500 5.2.3.2.18).
+/// Content of the request information header (TS 29.500 5.2.3.2.18).
 #[derive(Debug, Default)]
 pub(crate) struct RequestInfo {
-    /// By what it is known when it is repeated.
+    /// Idempotency key.
     key: Option<String>,
-    /// It was sent before.
+    /// True if the request was sent before.
     repeated: bool,
 }
 
@@ -227,13 +226,13 @@ impl RequestInfo {
     }
 }
 
-/// Whether a request was sent before (TS 29.500 5.2.3.2.18).
+/// Returns true if a request was sent before (TS 29.500 5.2.3.2.18).
 fn is_repeat(headers: &HeaderMap) -> bool {
     let info = headers.get(REQUEST_INFO).and_then(|info| info.to_str().ok());
     info.is_some_and(|info| info.split(';').any(|parameter| parameter.trim() == "retrans=true"))
 }
 
-/// The key of a request that may be repeated.
+/// Returns the idempotency key of a request.
 fn idempotency_key(headers: &HeaderMap) -> Option<&str> {
     let info = headers.get(REQUEST_INFO)?.to_str().ok()?;
     let key = info.split(';').find_map(|parameter| parameter.trim().strip_prefix("idempotency-key="))?;
@@ -242,7 +241,7 @@ fn idempotency_key(headers: &HeaderMap) -> Option<&str> {
 }
 
 fn response(reply: &Reply) -> Response<Full<Bytes>> {
-    // A problem by itself has its own media type; as a part of more it has not (TS 29.502 6.1.7.1).
+    // ProblemDetails alone has its own media type, but not in a multipart body (TS 29.502 6.1.7.1).
     let alone = reply.status >= 400 && reply.message.parts.is_empty();
     let (media_type, body) = reply.message.encode(if alone { PROBLEM } else { JSON });
     let mut response = Response::new(Full::new(Bytes::from(body)));

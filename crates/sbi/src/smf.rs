@@ -1,14 +1,14 @@
-//! Nsmf_PDUSession (TS 29.502): the operations between AMF and SMF on SM contexts.
+//! Nsmf_PDUSession (TS 29.502): operations of the AMF on SM contexts.
 
 use super::common::{
     Guami, N2SmInfoType, NgRanTargetId, PlmnId, ProblemDetails, RefToBinaryData, Snssai, UserLocation,
 };
 use serde::{Deserialize, Serialize};
 
-/// Where SM contexts are (TS 29.502 6.1.3.2).
+/// Path of SM contexts (TS 29.502 6.1.3.2).
 pub const SM_CONTEXTS: &str = "/nsmf-pdusession/v1/sm-contexts";
 
-/// What is asked of one SM context (6.1.3.3.4).
+/// Operation on one SM context (TS 29.502 6.1.3.3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Update SM Context.
@@ -25,22 +25,22 @@ impl Operation {
         }
     }
 
-    /// The path below an SM context's own.
+    /// Returns the URI of the operation on an SM context.
     pub fn of(self, reference: &str) -> String {
         format!("{reference}/{}", self.word())
     }
 }
 
-/// What a path of this service names.
+/// Resource that a request addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource<'a> {
-    /// All SM contexts: one is to be created.
+    /// The collection of SM contexts: create one.
     All,
-    /// This one.
+    /// An SM context reference and an operation on it.
     One(&'a str, Operation),
 }
 
-/// Reads a path; `None` if it is none of this service.
+/// Parses a path; `None` if it does not belong to this service.
 pub fn resource(path: &str) -> Option<Resource<'_>> {
     let rest = path.strip_prefix(SM_CONTEXTS)?;
     if rest.is_empty() {
@@ -51,206 +51,202 @@ pub fn resource(path: &str) -> Option<Resource<'_>> {
     (!reference.is_empty()).then_some(Resource::One(reference, operation))
 }
 
-/// SmContextCreateData (6.1.6.2.2), as far as it is used.
+/// SmContextCreateData (TS 29.502 6.1.6.2.2), without unused members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SmContextCreateData {
-    /// `imsi-` and digits.
+    /// Digits of the IMSI after `imsi-`.
     pub supi: String,
-    /// `imeisv-` and digits.
+    /// Digits of the IMEISV after `imeisv-`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pei: Option<String>,
     /// PDU session identity.
     pub pdu_session_id: u8,
-    /// The data network.
     pub dnn: String,
-    /// The slice.
     pub s_nssai: Snssai,
-    /// The AMF's instance.
+    /// NF instance ID of the AMF.
     pub serving_nf_id: String,
-    /// The AMF.
+    /// GUAMI of the AMF.
     pub guami: Guami,
-    /// Its network.
+    /// Network of the AMF.
     pub serving_network: PlmnId,
-    /// INITIAL_REQUEST.
+    /// Always `INITIAL_REQUEST`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_type: Option<String>,
-    /// The UE's 5GSM message.
+    /// 5GSM message of the UE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n1_sm_msg: Option<RefToBinaryData>,
-    /// 3GPP_ACCESS.
+    /// Always `3GPP_ACCESS`.
     pub an_type: String,
-    /// NR.
+    /// Always `NR`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rat_type: Option<String>,
-    /// Where the UE is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ue_location: Option<UserLocation>,
-    /// Where the AMF hears of the SM context's end.
+    /// Callback URI for the release of the SM context.
     pub sm_context_status_uri: String,
-    /// Of an AMF that keeps the SM context for the SMF ([`crate::PartContent::SmContext`]), which is Vireo's own: its number for
-    /// the session, which no other session of the UE has had for a long time. Others pass it over.
+    /// Vireo extension, ignored by other SMFs: the AMF stores the SM context for the SMF
+    /// ([`crate::PartContent::SmContext`]). The value is the AMF's session number, which no other
+    /// session of the UE has had for a long time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vireo_carried: Option<u32>,
-    /// Of an AMF to which the first N1N2MessageTransfer of the session may say that the SM context was created
-    /// ([`crate::amf::CreatedSmContext`]), so that this request needs no answer of its own: its number for the session. Vireo's own;
-    /// an SMF that does not know it answers.
+    /// Vireo extension: the first N1N2MessageTransfer of the session may announce the SM context
+    /// ([`crate::amf::CreatedSmContext`]), and then replaces the response. The value is the AMF's
+    /// session number. An SMF without this extension sends a response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vireo_implied: Option<u32>,
 }
 
-/// SmContextCreatedData (6.1.6.2.3).
+/// SmContextCreatedData (TS 29.502 6.1.6.2.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SmContextCreatedData {
     /// PDU session identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pdu_session_id: Option<u8>,
-    /// The slice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s_nssai: Option<Snssai>,
 }
 
-/// SmContextCreateError, SmContextUpdateError (6.1.6.2.24, 6.1.6.2.25): what is wrong, with what UE and RAN are to be told.
+/// SmContextCreateError and SmContextUpdateError (TS 29.502 6.1.6.2.24, 6.1.6.2.25): a problem with
+/// content for UE and RAN.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SmContextError {
-    /// What is wrong.
     pub error: ProblemDetails,
-    /// For the UE.
+    /// N1 message for the UE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n1_sm_msg: Option<RefToBinaryData>,
-    /// For the RAN.
+    /// N2 information for the RAN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n2_sm_info: Option<RefToBinaryData>,
-    /// What that is.
+    /// Type of the N2 information.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n2_sm_info_type: Option<N2SmInfoType>,
 }
 
-/// UpCnxState (6.1.6.3.3).
+/// UpCnxState (TS 29.502 6.1.6.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum UpCnxState {
-    /// The user plane is there.
+    /// The user plane is active.
     Activated = 1,
-    /// It is not.
+    /// The user plane is inactive.
     Deactivated,
-    /// It is being set up.
+    /// The user plane is being activated.
     Activating,
-    /// The UE is in an area where only emergencies and the like have one.
+    /// The UE is in a non-allowed area, where only emergency and priority services have a user
+    /// plane.
     Suspended,
 }
 
 impl UpCnxState {
-    /// All, in the order of their numbers in gRPC.
+    /// All values, in the order of their gRPC numbers.
     pub(crate) const ALL: [Self; 4] = [Self::Activated, Self::Deactivated, Self::Activating, Self::Suspended];
 }
 
-/// HoState (6.1.6.3.12): how far a handover by N2 is (5.2.2.3.4).
+/// HoState (TS 29.502 6.1.6.3.12): stage of an N2 handover (TS 29.502 5.2.2.3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum HoState {
-    /// There is none, or it does not take the session along.
+    /// No handover, or one without this session.
     None = 1,
-    /// The target is to be told what it needs.
+    /// The target needs the session's parameters.
     Preparing,
-    /// The target has answered.
+    /// The target has responded.
     Prepared,
-    /// The UE is there.
+    /// The UE has arrived at the target.
     Completed,
-    /// It stays where it is.
+    /// The UE stays at the source.
     Cancelled,
-    /// Anything else that the specification has, or is to have.
+    /// Any other value, also of later releases of the specification.
     #[serde(other)]
     Other = 0,
 }
 
 impl HoState {
-    /// Those that gRPC has numbers for, in their order.
+    /// Values with a gRPC number, in the order of the numbers.
     pub(crate) const ALL: [Self; 5] = [Self::None, Self::Preparing, Self::Prepared, Self::Completed, Self::Cancelled];
 }
 
-/// SmContextUpdateData (6.1.6.2.4), as far as it is used.
+/// SmContextUpdateData (TS 29.502 6.1.6.2.4), without unused members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SmContextUpdateData {
-    /// Where the UE is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ue_location: Option<UserLocation>,
-    /// The user plane is to be set up or let go.
+    /// Requested state of the user plane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_cnx_state: Option<UpCnxState>,
-    /// By an Xn handover the RAN's end of N3 has become another one (5.2.2.3.3).
+    /// Path switch after an Xn handover: the RAN end of N3 has changed (TS 29.502 5.2.2.3.3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_be_switched: Option<bool>,
-    /// The RAN node that the UE has come to by it has not set the session up.
+    /// The target of an Xn handover has not set up the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_to_be_switched: Option<bool>,
-    /// How far a handover by N2 is.
+    /// Stage of an N2 handover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ho_state: Option<HoState>,
-    /// Of one that is being prepared: where the UE is to go.
+    /// Target of an N2 handover that is being prepared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_id: Option<NgRanTargetId>,
-    /// The UE's 5GSM message.
+    /// 5GSM message of the UE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n1_sm_msg: Option<RefToBinaryData>,
-    /// The RAN's transfer.
+    /// NGAP transfer IE of the RAN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n2_sm_info: Option<RefToBinaryData>,
-    /// What that is.
+    /// Type of the transfer IE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n2_sm_info_type: Option<N2SmInfoType>,
 }
 
-/// SmContextUpdatedData (6.1.6.2.5), as far as it is used.
+/// SmContextUpdatedData (TS 29.502 6.1.6.2.5), without unused members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SmContextUpdatedData {
-    /// How the user plane is.
+    /// State of the user plane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_cnx_state: Option<UpCnxState>,
-    /// How far a handover by N2 is.
+    /// Stage of an N2 handover.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ho_state: Option<HoState>,
-    /// For the UE.
+    /// N1 message for the UE.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n1_sm_msg: Option<RefToBinaryData>,
-    /// For the RAN.
+    /// N2 information for the RAN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n2_sm_info: Option<RefToBinaryData>,
-    /// What that is.
+    /// Type of the N2 information.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n2_sm_info_type: Option<N2SmInfoType>,
 }
 
-/// SmContextReleaseData (6.1.6.2.6), as far as it is used.
+/// SmContextReleaseData (TS 29.502 6.1.6.2.6), without unused members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SmContextReleaseData {
-    /// Why (Cause, 6.1.6.3.8).
+    /// Reason of the release (Cause, TS 29.502 6.1.6.3.8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
 }
 
-/// SmContextStatusNotification (6.1.6.2.8).
+/// SmContextStatusNotification (TS 29.502 6.1.6.2.8).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SmContextStatusNotification {
-    /// What there is to tell.
     pub status_info: StatusInfo,
 }
 
-/// StatusInfo (6.1.6.2.9).
+/// StatusInfo (TS 29.502 6.1.6.2.9).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusInfo {
-    /// RELEASED, or another word.
+    /// [`RELEASED`] or another ResourceStatus.
     pub resource_status: String,
 }
 
-/// The SM context is not there any more (ResourceStatus, 6.1.6.3.5).
+/// Status of a released SM context (ResourceStatus, TS 29.502 6.1.6.3.5).
 pub const RELEASED: &str = "RELEASED";
 
 #[cfg(test)]
@@ -271,7 +267,7 @@ mod tests {
         }
     }
 
-    /// The enumeration may grow (TS 29.501 5.3.10), and what is said beside it is to be read.
+    /// The enumeration is extensible (TS 29.501 5.3.10), and other members must still be parsed.
     #[test]
     fn a_state_of_a_handover_that_is_not_known_is_another_one() {
         let text = r#"{"upCnxState":"ACTIVATED","hoState":"SOME_OTHER_STATE"}"#;
@@ -306,7 +302,7 @@ mod tests {
         let tai = vireo_types::Tai { plmn, tac: vireo_types::Tac(1) };
         assert_eq!(update.target_id, Some(NgRanTargetId::of(target, tai)));
         assert_eq!(serde_json::to_string(&update).unwrap(), text);
-        // What another release or vendor adds is passed over.
+        // Members of other releases or vendors are ignored.
         let updated = serde_json::from_str::<SmContextUpdatedData>(r#"{"cause":"X","hoState":"NONE"}"#).unwrap();
         assert_eq!(updated.ho_state, Some(HoState::None));
         let notification: SmContextStatusNotification =

@@ -1,5 +1,7 @@
-//! What secures an endpoint (TS 33.501 13.1): TLS in which both sides show certificates, and in which HTTP/2 is agreed on (ALPN,
-//! RFC 9113 3.2). Which certificates are good, and what is said of those that are not, is decided by who configures it.
+//! TLS of an endpoint (TS 33.501 13.1).
+//!
+//! Both sides present certificates and negotiate HTTP/2 (ALPN, RFC 9113 3.2). The caller supplies
+//! the certificate checks and the texts for failed ones.
 
 use std::error::Error;
 use std::fmt;
@@ -15,15 +17,15 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, ClientConfig, CommonState, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-/// The protocol that is agreed on: HTTP/2.
+/// ALPN protocol ID of HTTP/2.
 const H2: &[u8] = b"h2";
-/// How long a peer may take to show what it is.
+/// Maximum duration of a TLS handshake.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is said of a peer with which TLS fails.
+/// Function that describes a TLS error of a peer.
 pub type TlsErrorText = fn(&rustls::Error) -> String;
 
-/// What both ends of an endpoint's connections are secured by.
+/// TLS configuration of an endpoint's connections in both directions.
 #[derive(Clone)]
 pub struct Tls {
     client: TlsConnector,
@@ -34,13 +36,14 @@ pub struct Tls {
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A key is nobody's business.
+        // Never print the keys.
         f.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
 impl Tls {
-    /// By these, with peers whose certificates are for this name.
+    /// Creates a configuration. Peers must have certificates for `name`, as far as the verifiers
+    /// check it.
     pub fn new(
         mut client: ClientConfig,
         mut server: ServerConfig,
@@ -52,22 +55,22 @@ impl Tls {
         Tls { client: Arc::new(client).into(), server: Arc::new(server).into(), name, words }
     }
 
-    /// Secures a connection that was made.
+    /// Performs the TLS handshake as client.
     ///
     /// # Errors
     ///
-    /// What is wrong, in words.
+    /// Returns the problem as text.
     pub(crate) async fn connect(&self, stream: TcpStream) -> Result<client::TlsStream<TcpStream>, String> {
         let stream = self.within(self.client.connect(self.name.clone(), stream)).await?;
         agreed(stream.get_ref().1)?;
         Ok(stream)
     }
 
-    /// Secures a connection that somebody has made to here.
+    /// Performs the TLS handshake as server.
     ///
     /// # Errors
     ///
-    /// What is wrong, in words.
+    /// Returns the problem as text.
     pub(crate) async fn accept(&self, stream: TcpStream) -> Result<server::TlsStream<TcpStream>, String> {
         let stream = self.within(self.server.accept(stream)).await?;
         agreed(stream.get_ref().1)?;
@@ -81,8 +84,8 @@ impl Tls {
         }
     }
 
-    /// What is said of an error, if it is one of TLS: a server takes a look at the client's certificate when that one has begun
-    /// to use the connection (TLS 1.3).
+    /// Describes an error, if a TLS error caused it. In TLS 1.3, a server may reject the client's
+    /// certificate after the client's handshake has completed.
     pub(crate) fn why(&self, error: &(dyn Error + 'static)) -> Option<String> {
         let mut next = Some(error);
         while let Some(error) = next {
@@ -104,14 +107,14 @@ fn agreed(connection: &CommonState) -> Result<(), String> {
     }
 }
 
-/// How long what a peer has said before writing to it failed may be on its way.
+/// Maximum time to read pending data of the peer after a failed write.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// A connection, with somebody who is told of the error that reading it ends with.
+/// A connection that passes the error of a failed read to a callback.
 pub(crate) struct ErrorReportingStream<S, F> {
     stream: S,
     tell: F,
-    /// Writing has failed, and so long it is read what the peer has said before.
+    /// Error of a failed write, and the deadline for reading pending data of the peer.
     failed: Option<(io::Error, Pin<Box<Sleep>>)>,
 }
 
@@ -122,8 +125,8 @@ impl<S, F: FnMut(&io::Error)> ErrorReportingStream<S, F> {
 }
 
 impl<S: AsyncRead + Unpin, F: FnMut(&io::Error) + Unpin> ErrorReportingStream<S, F> {
-    /// What comes of writing: where that fails, what the peer has said before it closed says more. One that says nothing of the
-    /// kind and does not close is waited for no longer than [`LAST_WORDS`].
+    /// Returns the result of a write. If it fails, the pending data of the peer may contain the
+    /// reason, so it is read first, for at most [`LAST_WORDS`].
     fn written<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -142,7 +145,7 @@ impl<S: AsyncRead + Unpin, F: FnMut(&io::Error) + Unpin> ErrorReportingStream<S,
                 Poll::Ready(Ok(())) if buffer.filled().is_empty() => break,
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                // It may be about to come: then the socket is closed.
+                // More data may arrive before the peer closes the socket.
                 Poll::Pending => {
                     let waits = |(_, until): &mut (_, Pin<Box<Sleep>>)| until.as_mut().poll(context).is_pending();
                     if self.failed.as_mut().is_some_and(waits) {
@@ -191,7 +194,7 @@ mod tests {
 
     type Says = fn(&mut ReadBuf<'_>) -> Poll<io::Result<()>>;
 
-    /// A connection that cannot be written to, and what a peer says by it.
+    /// A connection that fails all writes, with given results of reads.
     struct Broken(Says);
 
     impl AsyncRead for Broken {
@@ -232,7 +235,7 @@ mod tests {
             let mut told = Vec::new();
             let mut watched = ErrorReportingStream::new(Broken(says), |error: &io::Error| told.push(error.kind()));
             let written = runtime.block_on(async {
-                // Longer than it takes, whatever else the machine does.
+                // Longer than the operation takes on a loaded machine.
                 tokio::time::timeout(Duration::from_secs(60), watched.write(b"x")).await.expect("an end")
             });
             assert_eq!(written.unwrap_err().kind(), expected, "{n}");

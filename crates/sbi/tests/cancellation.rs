@@ -1,4 +1,4 @@
-//! Requests that are withdrawn because something else has answered them, and what that saves on the wire.
+//! Tests of cancelled requests, and of the bytes that implied responses save.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -60,11 +60,11 @@ fn a_request_that_is_withdrawn_ends_and_the_next_one_goes() {
         assert_eq!(soon(&first), Err(ClientError::Withdrawn));
         let next = soon(&calls);
         assert!(next.path.contains("/2/"), "{}", next.path);
-        // Nobody hears it.
+        // The response is dropped.
         held.reply.send(Reply::done());
         next.reply.send(Reply::done());
         assert_eq!(soon(&second), Ok(Reply::done()));
-        // One that nobody withdraws is answered, and withdrawing it then is nothing.
+        // A request that is not cancelled gets its response; a later cancellation has no effect.
         let (withdrawal, withdrawn) = CancelHandle::new();
         let third = ask(&client, uri("3"), message(), Some(withdrawn));
         soon(&calls).reply.send(Reply::done());
@@ -78,7 +78,7 @@ fn a_request_that_is_withdrawn_ends_and_the_next_one_goes() {
     }
 }
 
-/// Carries connections to an address, and counts their octets.
+/// Starts a proxy to an address that counts the bytes of its connections.
 fn counted(to: SocketAddr, octets: &Arc<AtomicU64>) -> SocketAddr {
     let listener = TcpListener::bind(LOCAL).unwrap();
     let (address, octets) = (listener.local_addr().unwrap(), Arc::clone(octets));
@@ -144,7 +144,8 @@ fn transfer(created: Option<CreatedSmContext>) -> Message {
     }))
 }
 
-/// Octets on the wire, both ways of both connections, for each of 16 sessions that are made and then updated.
+/// Returns the bytes on both connections, in both directions, for each of 16 sessions that are
+/// created and updated.
 fn octets_of_a_session(encoding: Encoding, is_implied: bool) -> u64 {
     const SESSIONS: u64 = 16;
     let (seen, creations) = sync_channel(8);
@@ -195,7 +196,7 @@ fn octets_of_a_session(encoding: Encoding, is_implied: bool) -> u64 {
             unanswered.send(answer);
         }
         if session == 0 {
-            // Connections are made, and what is said again and again is known (HPACK).
+            // The first session includes connection set-up and headers that HPACK compresses later.
             before = octets.load(Ordering::SeqCst);
         }
     }
@@ -207,7 +208,7 @@ fn an_answer_that_a_transfer_implies_is_a_message_less_and_costs_no_octets() {
     for encoding in [Encoding::Json, Encoding::Grpc] {
         let [answered, implied] = [false, true].map(|is_implied| octets_of_a_session(encoding, is_implied));
         println!("{encoding:?}: {answered} octets for a session that is made and updated, {implied} without an answer");
-        // What the answer would say, the transfer says; that the request is withdrawn is a frame of 13 octets.
+        // The transfer has the content of the response. The cancellation is a frame of 13 bytes.
         assert!(implied * 100 <= answered * 101, "{encoding:?}: {implied} and {answered} octets");
     }
 }

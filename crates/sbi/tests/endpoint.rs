@@ -1,4 +1,4 @@
-//! Two endpoints and what can go wrong between them.
+//! Tests of two endpoints, with errors between them.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -23,7 +23,7 @@ fn settings_in(encoding: Encoding) -> Settings {
 
 const ENCODINGS: [Encoding; 2] = [Encoding::Json, Encoding::Grpc];
 
-/// A path and a message that either encoding has.
+/// Returns a path and a message that both encodings support.
 fn release() -> (String, Message) {
     (Operation::Release.of(&format!("{SM_CONTEXTS}/x")), Message::of(SmContextReleaseData::default()))
 }
@@ -60,7 +60,7 @@ fn a_request_with_parts_is_answered_with_parts_and_a_location() {
     });
     let server = server.unwrap();
     let client = Endpoint::start(settings(), |_| {}).unwrap().client();
-    // The endpoint that the client is of has ended: it asks nobody any more.
+    // The client's endpoint has stopped, so it sends no requests.
     assert_eq!(soon(&ask(&client, "http://x/".into(), json(), 1)), Err(ClientError::Full));
 
     let endpoint = Endpoint::start(settings(), |_| {}).unwrap();
@@ -88,7 +88,7 @@ fn is_asked_again_and_done_once(encoding: Encoding) {
     let server = server.unwrap();
     let client = Endpoint::start(settings_in(encoding), |_| {}).unwrap();
     let answer = ask(&client.client(), format!("http://{}{path}", server.address()), message, 1);
-    // Longer than the client's patience: it has asked again by now.
+    // Longer than the client's timeout: the client has repeated the request.
     std::thread::sleep(Duration::from_millis(600));
     let mut calls = std::mem::take(&mut *calls.lock().unwrap());
     assert_eq!(calls.len(), 1, "the repeat is known by its key");
@@ -128,7 +128,7 @@ fn a_peer_that_comes_late_is_reached_and_one_that_is_not_there_is_told() {
     let settings = Settings { listen: address, ..settings() };
     let server = Endpoint::start(settings.clone(), |call| call.reply.send(Reply::done())).unwrap();
     assert_eq!(soon(&late), Ok(Reply::done()));
-    // It ends and comes again: the connection is made anew.
+    // The server restarts: the client reconnects.
     drop(server);
     let _server = Endpoint::start(settings, |call| call.reply.send(Reply::done())).unwrap();
     assert_eq!(soon(&ask(&client.client(), format!("http://{address}/x"), json(), 1)), Ok(Reply::done()));
@@ -151,7 +151,7 @@ fn a_call_that_nobody_answers_ends_in_time_and_octets_that_are_no_http_harm_nobo
     assert_eq!(soon(&ask(&client.client(), of("x"), json(), 1)), Ok(Reply::done()));
 }
 
-/// A peer that does not know what is asked for, so many times.
+/// Starts a peer that returns 404 to the first `times` requests.
 fn forgetful(encoding: Encoding, times: u32) -> (Endpoint, Arc<Mutex<u32>>) {
     let asked = Arc::new(Mutex::new(0));
     let count = Arc::clone(&asked);
@@ -178,12 +178,12 @@ fn the_one_is_found_that_knows_it(encoding: Encoding) {
     let of = (format!("{}{path}", root(one.address())), vec![root(other.address())]);
     assert_eq!(soon(&ask_one_of(&client.client(), of, message.clone(), 1)), Ok(Reply::done()));
     assert_eq!((*asked_one.lock().unwrap(), *asked_other.lock().unwrap()), (1, 1));
-    // None of them knows it, and all say so.
+    // All peers return 404.
     let ((one, _), (other, _)) = (forgetful(u32::MAX), forgetful(u32::MAX));
     let of = (format!("{}{path}", root(one.address())), vec![root(other.address())]);
     assert_eq!(soon(&ask_one_of(&client.client(), of, message.clone(), 1)).unwrap().status, 404);
 
-    // One is dead, and the other is about to have what that one had.
+    // One peer is dead, and the other takes over its state during the test.
     let dead = TcpListener::bind(LOCAL).unwrap().local_addr().unwrap();
     let (heir, asked) = forgetful(2);
     let of = (format!("{}{path}", root(dead)), vec![root(heir.address())]);

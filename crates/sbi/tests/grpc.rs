@@ -1,4 +1,4 @@
-//! Two endpoints that ask each other in gRPC, and what can go wrong between them.
+//! Tests of two gRPC endpoints, with errors between them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -27,7 +27,7 @@ fn settings(encoding: Encoding) -> Settings {
     Settings { listen: LOCAL, agent: "AMF".into(), timeout, attempts: 1, nonce: 7, encoding, tls: None }
 }
 
-/// Asks, by a key that is another one for each place of a list.
+/// Sends a request with a key that is unique for each `place`.
 fn ask(from: &Endpoint, place: usize, uri: String, message: Message) -> Receiver<Result<Reply, ClientError>> {
     let (sender, receiver) = sync_channel(1);
     let done = Box::new(move |result| drop(sender.send(result)));
@@ -113,7 +113,7 @@ fn transfer() -> N1N2MessageTransferReqData {
     }
 }
 
-/// Every operation: where it goes, what it says, and what is answered.
+/// Returns path, message and response of every operation.
 fn operations() -> Vec<(String, Message, Reply)> {
     let of = |status, message| Reply { status, location: None, message };
     let at = |location: &str, reply: Reply| Reply { location: Some(location.into()), ..reply };
@@ -180,7 +180,7 @@ fn every_operation_is_asked_and_answered_as_it_was_said() {
     }
 }
 
-/// The messages of the file that an operation has for what is asked and answered.
+/// Returns the names of an operation's request and response in the proto file.
 fn names(method: Method) -> [&'static str; 2] {
     match method {
         Method::CreateSmContext => ["SmContextCreateData", "SmContextCreatedData"],
@@ -193,7 +193,8 @@ fn names(method: Method) -> [&'static str; 2] {
     }
 }
 
-/// With `VIREO_GRPC_OUT=FILE` what is asked and answered is written there, and what the same is in JSON, for tests/reference/grpc.py.
+/// With `VIREO_GRPC_OUT=FILE`, writes requests and responses in gRPC and in JSON for
+/// tests/reference/grpc.py.
 #[test]
 fn every_operation_has_octets_for_the_witness() {
     let hex = |octets: &[u8]| octets.iter().map(|octet| format!("{octet:02x}")).collect::<String>();
@@ -231,7 +232,7 @@ fn a_problem_comes_with_its_cause_and_what_the_ue_is_told() {
         Reply::problem(&problem(412, "SM_CONTEXT_STALE")),
         Reply::problem(&problem(504, "UE_NOT_REACHABLE")),
         Reply::problem(&problem(500, "INSUFFICIENT_RESOURCES_SLICE_DNN")),
-        // A state of the size that may travel.
+        // A piggybacked SM context of the maximum size.
         Reply {
             message: Message::of(problem(403, "X")).with(SM_CONTEXT, PartContent::SmContext, vec![7; 8 * 1024]),
             ..Reply::problem(&problem(403, "X"))
@@ -272,7 +273,7 @@ fn what_is_no_request_and_what_is_too_long_is_refused_with_words() {
         let answer = ask(path, message);
         assert!(matches!(answer, Err(ClientError::Unsaid(_))), "{answer:?}");
     }
-    // A name that would be a path, and a state that there is not.
+    // A name with an encoded slash, and an update without a state.
     let context = format!("{SM_CONTEXTS}/x%2fy/modify");
     let refused = ask(&context, Message::of(SmContextUpdateData::default())).unwrap();
     let problem: ProblemDetails = refused.message.value().unwrap();

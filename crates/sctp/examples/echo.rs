@@ -1,6 +1,7 @@
-//! Echo over SCTP: `echo server ADDR:PORT` or `echo client LOCAL ADDR:PORT [messages] [size] [window] [associations]`, to
-//! measure
-//! rate and CPU of a driver (environment SCTP_DRIVER: auto, kernel, ip, udp).
+//! Echo over SCTP, to measure the rate and CPU time of a driver.
+//!
+//! Usage: `echo server ADDR:PORT` or `echo client LOCAL ADDR:PORT [messages] [size] [window]
+//! [associations]`. The environment variable SCTP_DRIVER selects auto, kernel, ip or udp.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ fn driver() -> Driver {
     }
 }
 
-/// CPU time of all threads so far, from the kernel's scheduler.
+/// Returns the CPU time of all threads so far, from the kernel's scheduler.
 fn cpu() -> Duration {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let nanos = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("schedstat")).ok());

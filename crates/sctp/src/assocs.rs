@@ -1,4 +1,4 @@
-//! The associations of an endpoint, by the identifier its owner knows and by the driver's own.
+//! Associations of an endpoint, by public identifier and by driver key.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vireo_types::AssocId;
 
-/// Spreads the bits of one integer. Keys are numbers this process gave out, so no peer can choose them to collide.
+/// Hasher of one integer. This process assigns the keys, so no peer can choose colliding ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct IntHasher(u64);
 
@@ -34,22 +34,25 @@ impl Hasher for IntHasher {
 
 pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<IntHasher>>;
 
-/// Bits of an identifier: those above are the owner's.
+/// Bits of an identifier; the owner uses the higher bits.
 const ID_BITS: u32 = 28;
 
-/// The next identifier: never the same twice while the process lives (until 2^28 have been given out), and none that a
-/// process before it gave out a while ago, whose associations others may still speak of. So they begin at the time.
+/// Returns the next association identifier.
+///
+/// Identifiers do not repeat during the process, until 2^28 have been assigned. They also differ
+/// from recent ones of a previous process, which other processes may still refer to. So the counter
+/// starts from the time.
 pub(crate) fn next_id() -> AssocId {
     static NEXT: OnceLock<AtomicU32> = OnceLock::new();
     let next = NEXT.get_or_init(|| {
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        // Fewer than 16 in a second, in the mean.
+        // This assumes fewer than 16 associations per second on average.
         AtomicU32::new((seconds << 4) as u32)
     });
     AssocId(next.fetch_add(1, Ordering::Relaxed) & ((1 << ID_BITS) - 1))
 }
 
-/// Associations `T` under both names. `key` is the driver's name, and is free again after [`AssociationMap::remove`].
+/// Associations `T` by identifier and by driver key. [`AssociationMap::remove`] frees the key.
 #[derive(Debug)]
 pub(crate) struct AssociationMap<T> {
     by_id: FastMap<u32, (u64, T)>,
@@ -69,7 +72,7 @@ impl<T> AssociationMap<T> {
 
     pub(crate) fn insert(&mut self, key: u64, value: T) -> AssocId {
         let mut id = next_id();
-        // Some may have been given out by a process before this one.
+        // A previous process may have assigned some of the identifiers.
         while self.by_id.contains_key(&id.0) {
             id = next_id();
         }
@@ -77,7 +80,7 @@ impl<T> AssociationMap<T> {
         id
     }
 
-    /// The same under an identifier that there was before.
+    /// Inserts an association under an identifier that existed before.
     pub(crate) fn restore(&mut self, id: AssocId, key: u64, value: T) {
         self.by_id.insert(id.0, (key, value));
         self.by_key.insert(key, id);
@@ -106,8 +109,10 @@ impl<T> AssociationMap<T> {
     }
 }
 
-/// The stream to use when the peer allows `allowed`: 0 stays 0 (non-UE signalling, TS 38.412 clause 7), and the
-/// others share what is left.
+/// Returns the stream to use when the peer allows `allowed` streams.
+///
+/// Stream 0 stays 0 (non-UE signalling, TS 38.412 clause 7). The other streams share the remaining
+/// ones.
 pub(crate) fn stream(wanted: u16, allowed: u16) -> u16 {
     if wanted == 0 || allowed <= 1 { 0 } else { 1 + (wanted - 1) % (allowed - 1) }
 }

@@ -1,19 +1,19 @@
-//! What an endpoint is to be, and why it could not be made.
+//! Configuration of an endpoint, and the errors of binding it.
 
 use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The UDP port of SCTP over UDP (RFC 6951 clause 4.1, IANA "sctp-tunneling").
+/// UDP port of SCTP over UDP (RFC 6951 clause 4.1, IANA "sctp-tunneling").
 pub const UDP_ENCAPSULATION_PORT: u16 = 9899;
 
-/// Which driver.
+/// SCTP implementation of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Driver {
-    /// The kernel's if it has SCTP, else usrsctp over raw IP.
+    /// The kernel's SCTP if available, else usrsctp over raw IP.
     #[default]
     Auto,
-    /// The kernel's.
+    /// The kernel's SCTP; [`crate::bind`] fails without it.
     Kernel,
     /// usrsctp over raw IP, protocol 132.
     UserspaceIp,
@@ -21,45 +21,54 @@ pub enum Driver {
     UserspaceUdp,
 }
 
-/// An endpoint to make by [`crate::bind`]. `Config::default()` is a client on any address.
+/// Configuration of an endpoint for [`crate::bind`]. `Config::default()` is a client on any
+/// address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub driver: Driver,
-    /// The addresses it is reached at; empty: every address of the machine. The kernel's driver makes them the paths
-    /// of each association (multi-homing); the userspace ones accept at each, one path an association.
+    /// Local addresses; empty: every address of the machine.
+    ///
+    /// The kernel driver uses them as paths of each association (multi-homing). The userspace
+    /// drivers accept at each address, with one path per association.
     pub addresses: Vec<IpAddr>,
-    /// The SCTP port; 0: every association that [`crate::Endpoint::connect`] starts has a fresh one.
+    /// Local SCTP port; 0: every association that [`crate::Endpoint::connect`] starts gets a fresh
+    /// port.
     pub port: u16,
-    /// Whether associations are accepted; needs a port.
+    /// True to accept associations; needs a port.
     pub listen: bool,
-    /// The own UDP port of [`Driver::UserspaceUdp`]; 0: the system chooses (for clients).
+    /// Local UDP port of [`Driver::UserspaceUdp`]; 0: the system chooses one (for clients).
     pub udp_local_port: u16,
-    /// The UDP port of the peers that [`crate::Endpoint::connect`] goes to, for [`Driver::UserspaceUdp`].
+    /// UDP port of the peers that [`crate::Endpoint::connect`] connects to, for
+    /// [`Driver::UserspaceUdp`].
     pub udp_remote_port: u16,
-    /// Associations at a time; one that comes up beyond them is aborted.
+    /// Maximum number of concurrent associations; further ones are aborted.
     pub max_associations: usize,
-    /// Streams asked for outbound. The peer may allow fewer ([`crate::Event::Up`]).
+    /// Outbound streams to request. The peer may allow fewer ([`crate::Event::Up`]).
     pub outbound_streams: u16,
-    /// Streams allowed inbound.
+    /// Maximum number of inbound streams.
     pub inbound_streams: u16,
-    /// Time between two heartbeats on an idle path; zero: none, and a silent peer is found only by sending.
+    /// Interval between two heartbeats on an idle path.
+    ///
+    /// With zero there are none, and only sending detects a silent peer.
     pub heartbeat: Duration,
-    /// How often INIT is repeated before a connect fails.
+    /// Retransmissions of INIT before a connect fails.
     pub init_retries: u16,
-    /// How often anything else is repeated, heartbeats included, before the association is given up
+    /// Retransmissions of other chunks, including heartbeats, before the association is closed
     /// (Association.Max.Retrans, RFC 9260 clause 16).
     pub retries: u16,
     /// Retransmission timeout before the first measurement (RTO.Initial).
     pub rto_initial: Duration,
-    /// Its lower bound (RTO.Min).
+    /// Lower bound of the retransmission timeout (RTO.Min).
     pub rto_min: Duration,
-    /// Its upper bound (RTO.Max).
+    /// Upper bound of the retransmission timeout (RTO.Max).
     pub rto_max: Duration,
-    /// Bytes an association may have queued before [`crate::SendError::Full`].
+    /// Bytes that an association may queue before [`crate::SendError::Full`].
     pub send_buffer: u32,
-    /// Bytes of the largest IP packet to send, headers included (userspace drivers; the kernel finds it out).
+    /// Bytes of the largest IP packet to send, including headers (userspace drivers; the kernel
+    /// discovers it).
     pub path_mtu: u16,
-    /// Ask peers to acknowledge every message at once (I bit, RFC 7053), instead of up to 200 ms later.
+    /// Request immediate acknowledgement of every message (I bit, RFC 7053), instead of up to 200
+    /// ms later.
     pub sack_immediately: bool,
 }
 
@@ -88,7 +97,7 @@ impl Default for Config {
     }
 }
 
-/// Why an endpoint could not be made: one sentence with what to do about it.
+/// Reason that an endpoint could not be created. Each message includes the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     #[error(
@@ -115,14 +124,14 @@ pub enum BindError {
 }
 
 impl BindError {
-    /// For `map_err` on a system call.
+    /// Returns a converter of system call errors, for `map_err`.
     pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::System { what, error }
     }
 }
 
 impl Config {
-    /// Checks what no system call would refuse with a clear word.
+    /// Rejects values for which no system call returns a clear error.
     pub(crate) fn validate(&self) -> Result<(), BindError> {
         let refuse = |key, value: String, allowed| Err(BindError::Invalid { key, value, allowed });
         if self.listen && self.port == 0 {

@@ -1,4 +1,4 @@
-//! The interface every driver has.
+//! The interface of all drivers.
 
 use crate::hot_restart::{EndpointHandoff, HandoffError};
 use crate::sys::Waker;
@@ -8,102 +8,121 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 use vireo_types::AssocId;
 
-/// What an endpoint tells its owner.
+/// An event that an endpoint reports to its owner.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// An association came up. `peer` is its address and SCTP port.
     Up { assoc: AssocId, peer: SocketAddr, outbound_streams: u16 },
-    /// The peer restarted the association (RFC 9260 5.2.4): what was in flight is lost, the identifier stays.
+    /// The peer restarted the association (RFC 9260 5.2.4). Messages in flight are lost; the
+    /// identifier stays.
     Restarted { assoc: AssocId },
-    /// The association is gone, by shutdown, abort, loss or a connect that failed. It comes exactly once for every
-    /// identifier that [`Endpoint::connect`] or [`Event::Up`] gave, whichever side ended it, and is the last of it.
+    /// The association ended, by shutdown, abort, loss or a failed connect.
+    ///
+    /// It is reported exactly once for every identifier from [`Endpoint::connect`] or
+    /// [`Event::Up`], whichever side ended the association. It is the last event of the
+    /// association.
     Down { assoc: AssocId, reason: &'static str },
-    /// A message that was given to [`Endpoint::send`] and that the peer has not acknowledged: the association ends, and
-    /// [`Event::Down`] follows. The peer may have it all the same. Nothing is told of messages that take more than one
-    /// packet, and by the kernel's driver, whose socket of the association is closed by then.
+    /// A message passed to [`Endpoint::send`] that the peer has not acknowledged.
+    ///
+    /// The association ends, and [`Event::Down`] follows. The peer may still have received the
+    /// message. The event is not reported for messages that take more than one packet. The kernel
+    /// driver never reports it, because the socket of the association is closed by then.
     Unacknowledged { assoc: AssocId, stream: u16, ppid: u32, data: &'a [u8] },
-    /// One whole user message.
+    /// A complete user message.
     Message { assoc: AssocId, stream: u16, ppid: u32, data: &'a [u8] },
-    /// After [`SendError::Full`]: the association takes messages again.
+    /// After [`SendError::Full`]: the association accepts messages again.
     Writable { assoc: AssocId },
-    /// The peer has answered a heartbeat of [`Endpoint::probe`], once for all of them that were not answered.
+    /// The peer answered a heartbeat of [`Endpoint::probe`]. One event covers all unanswered
+    /// probes.
     Alive { assoc: AssocId },
-    /// A descriptor given to [`Endpoint::watch`] is readable.
+    /// A descriptor passed to [`Endpoint::watch`] is readable.
     Readable { token: u64 },
 }
 
-/// Why a message was not taken.
+/// Reason that a message was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
     /// The send buffer is full; [`Event::Writable`] follows.
     #[error("the association's send buffer is full")]
     Full,
-    /// There is no such association any more, it is not up yet, or it is being shut down.
+    /// The association does not exist, is not up yet, or is being shut down.
     #[error("the association is gone")]
     Gone,
-    /// The driver refused it: a message that is empty or larger than [`crate::MAX_MESSAGE`], for one.
+    /// The driver refused the message, for example because it is empty or larger than
+    /// [`crate::MAX_MESSAGE`].
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// An SCTP endpoint that one thread owns: it listens, connects, and is polled for events. No call but [`poll`]
-/// blocks, and no call allocates for each message once it runs.
+/// An SCTP endpoint that one thread owns: it listens, connects, and is polled for events.
 ///
-/// What is sent may stay in the endpoint until the next [`poll`], which sends it before it waits; the owner polls as
-/// long as it has associations, for retransmissions, heartbeats and shutdowns need it too. Dropping an endpoint aborts
-/// what is left.
+/// Only [`poll`] blocks. In steady state, no call allocates per message.
+///
+/// Sent messages may stay in the endpoint until the next [`poll`], which sends them before it
+/// waits. The owner must poll while it has associations: retransmissions, heartbeats and shutdowns
+/// need it too. Dropping an endpoint aborts its associations.
 ///
 /// [`poll`]: Endpoint::poll
 pub trait Endpoint: Send {
-    /// Waits at most `timeout` (for ever if `None`) and gives every event that is there to `sink`, in order. Returns
-    /// how many there were. A wake by [`Endpoint::waker`] ends the wait.
+    /// Waits at most `timeout` (forever if `None`) and passes all pending events to `sink`, in
+    /// order.
+    ///
+    /// Returns the number of events. A wake-up by [`Endpoint::waker`] ends the wait.
     fn poll(&mut self, timeout: Option<Duration>, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<usize>;
 
-    /// Queues one user message; ordered within its stream. `stream` is reduced modulo the streams the peer allows
-    /// (stream 0 stays stream 0).
+    /// Queues one user message, ordered within its stream.
+    ///
+    /// `stream` is reduced modulo the streams that the peer allows (stream 0 stays stream 0).
     fn send(&mut self, assoc: AssocId, stream: u16, ppid: u32, data: &[u8]) -> Result<(), SendError>;
 
-    /// Starts an association; [`Event::Up`] or [`Event::Down`] follows. An endpoint without a port of its own (port 0)
-    /// uses a fresh one for each association, so it may have several with one peer; one with a port may not.
+    /// Starts an association; [`Event::Up`] or [`Event::Down`] follows.
+    ///
+    /// An endpoint without a fixed port (port 0) uses a fresh one for each association, so it may
+    /// have several with one peer. An endpoint with a port may not.
     fn connect(&mut self, peer: SocketAddr) -> io::Result<AssocId>;
 
-    /// Ends an association gracefully: what was queued is delivered first, then [`Event::Down`] comes.
+    /// Shuts an association down: queued messages are delivered first, then [`Event::Down`]
+    /// follows.
     fn shutdown(&mut self, assoc: AssocId);
 
-    /// Ends an association at once; [`Event::Down`] comes with the next poll.
+    /// Aborts an association; [`Event::Down`] follows with the next poll.
     fn abort(&mut self, assoc: AssocId);
 
-    /// Sends a heartbeat at once (RFC 9260 8.3); [`Event::Alive`] follows if the peer answers, nothing if it does not. A
-    /// heartbeat may be lost: the owner repeats it as often as it likes.
+    /// Sends a heartbeat at once (RFC 9260 8.3). [`Event::Alive`] follows if the peer answers.
+    ///
+    /// A heartbeat may be lost: the owner may repeat it as needed.
     fn probe(&mut self, assoc: AssocId);
 
-    /// Lets [`Endpoint::poll`] report another descriptor of the same thread (level-triggered, readable).
+    /// Makes [`Endpoint::poll`] report another descriptor of the same thread (level-triggered,
+    /// readable).
     fn watch(&mut self, fd: RawFd, token: u64) -> io::Result<()>;
 
-    /// A handle with which another thread ends the wait of [`Endpoint::poll`].
+    /// Returns a handle with which another thread ends the wait of [`Endpoint::poll`].
     fn waker(&self) -> Waker;
 
-    /// The driver and why it was chosen, for the log.
+    /// Returns the driver and the reason for its choice, for the log.
     fn driver(&self) -> &str;
 
-    /// Returns true if packets of peers are parsed by this process, on the thread that polls.
+    /// Returns true if this process parses packets of peers, on the polling thread.
     fn parses_packets(&self) -> bool {
         false
     }
 
-    /// The SCTP port this endpoint is bound to, 0 if each association has one of its own.
+    /// Returns the bound SCTP port, 0 if each association has a port of its own.
     fn port(&self) -> u16;
 
-    /// What another process needs to go on with this endpoint. It may do so once this one is not polled any more and ends by
-    /// [`Endpoint::let_go`]; if it does not, this one goes on as if nothing had been.
+    /// Returns the state that another process needs to continue this endpoint.
+    ///
+    /// The other process may continue when this endpoint is not polled further and ends by
+    /// [`Endpoint::let_go`]. If it does not, this endpoint continues unaffected.
     ///
     /// # Errors
     ///
-    /// When associations are where no other process can have them.
+    /// Returns an error if the driver keeps associations inside this process.
     fn hand_over(&self) -> Result<EndpointHandoff, HandoffError> {
         Err(HandoffError::InProcess)
     }
 
-    /// Ends this endpoint and none of its associations: another process has them.
+    /// Drops this endpoint without ending its associations, which another process continues.
     fn let_go(self: Box<Self>);
 }

@@ -1,56 +1,58 @@
-//! What another process needs to go on with an endpoint: its socket, and what its driver knows of that.
+//! Handoff of an endpoint to another process: its socket and the driver's state.
 
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::OwnedFd;
 use vireo_types::AssocId;
 
-/// An endpoint as another process can go on with it. The socket is the same for both: one of them at a time may use it.
+/// An endpoint in a form that another process can continue.
+///
+/// Both processes have the same socket. Only one of them may use it at a time.
 #[derive(Debug)]
 pub struct EndpointHandoff {
-    /// The socket with all associations.
+    /// Socket with all associations of the endpoint.
     pub socket: OwnedFd,
-    /// What is known of them.
+    /// State of these associations.
     pub known: AssociationTable,
 }
 
-/// What an endpoint knows of its associations.
+/// The driver's state of all associations of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AssociationTable {
     pub(crate) associations: Vec<Association>,
-    /// Those that have ended without their owner having been told.
+    /// Ended associations whose [`crate::Event::Down`] is not reported yet.
     pub(crate) ended: Vec<AssocId>,
 }
 
-/// One association that is up, or on its way out.
+/// State of one association that is up or closing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Association {
     pub(crate) id: AssocId,
-    /// The kernel's number of it.
+    /// Identifier of the association in the kernel.
     pub(crate) raw: i32,
     pub(crate) outbound_streams: u16,
     pub(crate) closing: bool,
-    /// Bytes that were queued when the kernel was last asked, and since.
+    /// Bytes queued at the last kernel query, plus bytes sent since.
     pub(crate) queued: u64,
-    /// Whether its owner waits for room.
+    /// True if the owner waits for room in the send buffer.
     pub(crate) blocked: bool,
-    /// The parts so far of a message that comes in several.
+    /// Received parts of an incomplete message.
     pub(crate) partial: Vec<u8>,
 }
 
-/// Why an endpoint is not handed over.
+/// Reason that an endpoint cannot be handed off.
 #[derive(Debug, thiserror::Error)]
 pub enum HandoffError {
-    /// The driver keeps associations where no other process can have them.
+    /// The driver keeps associations inside this process.
     #[error(
         "SCTP associations are handed over by the kernel's SCTP alone, and this endpoint has them in its own process \
          (usrsctp): load the kernel's (`modprobe sctp`) and set n2.driver to \"kernel\""
     )]
     InProcess,
-    /// It has sockets of single associations, as a client has.
+    /// The endpoint has one socket per association, as a client has.
     #[error("only an endpoint with a port of its own is handed over")]
     Client,
-    /// The system.
+    /// The operating system returned an error.
     #[error("the SCTP socket is not to be shared: {0}")]
     System(#[from] io::Error),
 }

@@ -1,7 +1,10 @@
-//! SCTP behind one interface: the kernel's where it has one, else usrsctp over raw IP (protocol 132) or over UDP
-//! (RFC 6951), and an in-memory form for tests. See [`Endpoint`].
+//! SCTP endpoints behind one interface, with several drivers.
 //!
-//! An endpoint knows associations, streams and messages. It does not know NGAP or S1AP, nor who a peer is.
+//! The kernel's SCTP is used where it exists, else usrsctp over raw IP (protocol 132) or over UDP
+//! (RFC 6951). An in-memory driver serves tests. See [`Endpoint`].
+//!
+//! An endpoint handles associations, streams and messages. It interprets neither NGAP nor S1AP, and
+//! does not identify peers.
 
 mod assocs;
 mod config;
@@ -17,10 +20,12 @@ pub use endpoint::{Endpoint, Event, SendError};
 pub use hot_restart::{AssociationTable, EndpointHandoff, HandoffError};
 pub use sys::Waker;
 
-/// Bytes of the largest message that is sent or received. A peer that sends a larger one loses its association.
+/// Maximum bytes of a message that is sent or received. A peer that exceeds it loses its
+/// association.
 pub const MAX_MESSAGE: usize = 65_535;
 
-/// Makes an endpoint with the driver the configuration names or, if it names none, the best this machine has.
+/// Creates an endpoint with the configured driver, or, with [`Driver::Auto`], the best available
+/// one.
 pub fn bind(config: &Config) -> Result<Box<dyn Endpoint>, BindError> {
     config.validate()?;
     match config.driver {
@@ -46,7 +51,9 @@ pub fn bind(config: &Config) -> Result<Box<dyn Endpoint>, BindError> {
     }
 }
 
-/// Goes on with what another process has handed over ([`Endpoint::hand_over`]). Nothing is done with it before the first poll.
+/// Creates an endpoint from the state that another process handed off ([`Endpoint::hand_over`]).
+///
+/// The endpoint does not use the socket before the first poll.
 pub fn adopt(config: &Config, handover: EndpointHandoff) -> Result<Box<dyn Endpoint>, BindError> {
     config.validate()?;
     match config.driver {

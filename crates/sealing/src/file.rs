@@ -1,4 +1,4 @@
-//! Where sealing keys come from: a file that its owner alone can read, or the environment.
+//! Sources of sealing keys: a file readable only by its owner, or the environment.
 
 use crate::SealingKey;
 use std::fs::{self, File, OpenOptions};
@@ -7,65 +7,62 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// The longest key file that is read: 64 digits and some white space.
+/// Maximum bytes of a key file: 64 digits and some white space.
 const LONGEST: u64 = 256;
 
-/// Where a sealing key is looked for: the environment first, then the file.
+/// Sources of a sealing key: the environment first, then the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySource {
-    /// The variable, 64 hexadecimal digits.
+    /// Environment variable with 64 hexadecimal digits.
     pub variable: &'static str,
-    /// The file, 64 hexadecimal digits.
+    /// Path of a file with 64 hexadecimal digits.
     pub file: PathBuf,
 }
 
-/// Why there is no sealing key: one sentence with the remedy.
+/// Reason that there is no sealing key. Each message includes the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    /// The file is missing where it must be there.
+    /// The required key file does not exist.
     #[error("the key file {} is missing; put it back, or set {variable} to its 64 hexadecimal digits", path.display())]
     Missing {
-        /// The file.
         path: PathBuf,
-        /// The variable in its place.
+        /// Environment variable that can replace the file.
         variable: &'static str,
     },
-    /// The file is readable by others.
+    /// Other users can read the file.
     #[error("the key file {} can be read by other users (mode {mode:03o}); run chmod 600 on it", path.display())]
     Exposed {
-        /// The file.
         path: PathBuf,
-        /// Its permissions.
+        /// Permission bits of the file.
         mode: u32,
     },
-    /// Its content, or that of the variable.
+    /// The file or variable does not contain a key.
     #[error("{origin} does not hold a key of 64 hexadecimal digits; restore it from a copy")]
     Malformed {
-        /// The file or the variable.
+        /// Path of the file, or name of the variable.
         origin: String,
     },
-    /// It is there already.
+    /// The file exists already.
     #[error("the key file {} is there already; remove it if nothing is sealed with it", path.display())]
     Exists {
-        /// The file.
+        /// Path of the existing file.
         path: PathBuf,
     },
-    /// The system refuses it.
+    /// The operating system returned an error.
     #[error("the key file {}: {source}; check the path and its permissions", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
-        /// Why.
+        /// Error of the failed file operation.
         source: io::Error,
     },
 }
 
 impl KeySource {
-    /// The key, which must be there.
+    /// Loads the key, which must exist.
     ///
     /// # Errors
     ///
-    /// [`KeyFileError`].
+    /// Returns a [`KeyFileError`] if there is no valid key.
     pub fn load(&self) -> Result<SealingKey, KeyFileError> {
         match self.find()? {
             Some(key) => Ok(key),
@@ -73,11 +70,11 @@ impl KeySource {
         }
     }
 
-    /// The key; a file with a random one is made if there is none.
+    /// Loads the key, or creates a file with a random key if there is none.
     ///
     /// # Errors
     ///
-    /// [`KeyFileError`].
+    /// Returns a [`KeyFileError`] if the key is invalid or the file cannot be created.
     pub fn load_or_create(&self) -> Result<SealingKey, KeyFileError> {
         if let Some(key) = self.find()? {
             return Ok(key);
@@ -85,17 +82,17 @@ impl KeySource {
         let key = SealingKey::generate();
         match create_key_file(&self.file, &key) {
             Ok(()) => Ok(key),
-            // Another process was first.
+            // Another process has created it meanwhile.
             Err(KeyFileError::Exists { .. }) => self.load(),
             Err(error) => Err(error),
         }
     }
 
-    /// The key, if there is one.
+    /// Loads the key if there is one.
     ///
     /// # Errors
     ///
-    /// [`KeyFileError`], but for [`KeyFileError::Missing`].
+    /// Returns a [`KeyFileError`] other than [`KeyFileError::Missing`] if the key is invalid.
     pub fn find(&self) -> Result<Option<SealingKey>, KeyFileError> {
         match std::env::var(self.variable) {
             Ok(text) => {
@@ -107,7 +104,7 @@ impl KeySource {
         }
     }
 
-    /// Returns true if the key comes from the environment, so that no file is made or replaced.
+    /// Returns true if the key comes from the environment, so that no file is created or replaced.
     pub fn is_variable(&self) -> bool {
         std::env::var_os(self.variable).is_some()
     }
@@ -139,14 +136,16 @@ fn read(path: &Path) -> Result<Option<SealingKey>, KeyFileError> {
     parse(&text).map(Some).ok_or_else(malformed)
 }
 
-/// Makes a key file of mode 0600 that was not there. It is on the disk when this returns: what is sealed with the key
-/// afterwards cannot outlive it.
+/// Creates a key file of mode 0600.
+///
+/// The file is on disk when the function returns. So bytes sealed with the key afterwards cannot
+/// outlive it.
 ///
 /// # Errors
 ///
-/// [`KeyFileError::Exists`] and [`KeyFileError::Io`].
+/// Returns [`KeyFileError::Exists`] if the file exists, or [`KeyFileError::Io`].
 pub fn create_key_file(path: &Path, key: &SealingKey) -> Result<(), KeyFileError> {
-    // A whole file or none: what is linked in place is complete. A link does not replace a file that is there.
+    // A linked file is always complete. Linking does not replace an existing file.
     let draft = sibling(path, &format!("new-{}", std::process::id()));
     let written = write(&draft, key).and_then(|()| fs::hard_link(&draft, path));
     let removed = fs::remove_file(&draft);
@@ -158,11 +157,11 @@ pub fn create_key_file(path: &Path, key: &SealingKey) -> Result<(), KeyFileError
     }
 }
 
-/// Writes a key file of mode 0600 in the place of the one that is there, as a whole.
+/// Writes a key file of mode 0600, replacing an existing one atomically.
 ///
 /// # Errors
 ///
-/// [`KeyFileError::Io`].
+/// Returns [`KeyFileError::Io`] if the file cannot be written.
 pub fn write_key_file(path: &Path, key: &SealingKey) -> Result<(), KeyFileError> {
     let draft = sibling(path, &format!("new-{}", std::process::id()));
     let renamed = write(&draft, key).and_then(|()| fs::rename(&draft, path));

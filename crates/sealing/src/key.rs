@@ -1,4 +1,4 @@
-//! A sealing key, and the form of what it seals.
+//! Sealing keys and the format of sealed bytes.
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest::{SHA256, digest};
@@ -10,23 +10,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use zeroize::Zeroizing;
 
-/// Octets of a key.
+/// Bytes of a key.
 const KEY: usize = 32;
-/// The first octet of sealed octets: their form.
+/// First byte of sealed bytes: the format version.
 const FORM: u8 = 1;
 const SALT: usize = 16;
 const TAG: usize = 16;
-/// Form 1, key identity 4, salt 16, counter 8.
+/// Format 1, key identity 4, salt 16, counter 8.
 const HEADER: usize = 1 + 4 + SALT + 8;
 
-/// By how many octets sealed octets are longer than what they hold.
+/// Bytes that sealing adds.
 pub const OVERHEAD: usize = HEADER + TAG;
 
-/// Keys of other salts that are remembered. Each process that seals has one salt, so this is the number of processes whose
-/// octets one process opens at a time; beyond, keys are derived again (1 us each).
+/// Maximum number of cached keys of other salts.
+///
+/// Each process that seals has one salt. So this is the number of processes whose sealed bytes one
+/// process opens at a time. Beyond it, keys are derived again (1 us each).
 const REMEMBERED: usize = 256;
 
-/// Tells keys apart without telling anything of the key: the first octets of a hash of it.
+/// Identity of a key: the first bytes of a hash of it, which reveal nothing of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyId([u8; 4]);
 
@@ -36,36 +38,38 @@ impl fmt::Display for KeyId {
     }
 }
 
-/// Why sealed octets do not open.
+/// Reason that sealed bytes do not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The octets are not sealed, or by a release with another form.
+    /// The bytes are not sealed, or were sealed by a release with another format.
     #[error("the octets are not sealed")]
     NotSealed,
-    /// Another key has sealed them.
+    /// Another key has sealed the bytes.
     #[error("sealed with key {sealed}, and the key in use is {ours}")]
     OtherKey {
-        /// The key that they need.
+        /// Key that sealed the bytes.
         sealed: KeyId,
-        /// The key that was tried.
+        /// Key that was tried.
         ours: KeyId,
     },
-    /// The octets were changed, or were sealed for another place.
+    /// The bytes were changed, or were sealed for another place.
     #[error("the sealed octets are damaged or belong elsewhere")]
     Damaged,
 }
 
-/// A 256-bit key that seals octets with AES-256-GCM (NIST SP 800-38D). `Debug` shows its identity alone.
+/// A 256-bit key that seals bytes with AES-256-GCM (NIST SP 800-38D). `Debug` shows only its
+/// identity.
 ///
-/// Nonces never repeat: each process derives a key of its own from a random salt (HKDF, RFC 5869) and counts. So neither
-/// the 2^32 messages of one key with random nonces nor a process that starts again limit how much is sealed.
+/// Nonces never repeat: each process derives its own key from a random salt (HKDF, RFC 5869) and
+/// counts. So two limits do not apply: the 2^32 messages of one key with random nonces, and the
+/// restart of a process.
 pub struct SealingKey {
     octets: Zeroizing<[u8; KEY]>,
     id: KeyId,
-    /// The salt and key of this process.
+    /// Salt and derived key of this process.
     own: ([u8; SALT], LessSafeKey),
     counter: AtomicU64,
-    /// Keys of the salts of others.
+    /// Derived keys of the salts of other processes.
     others: RwLock<FxHashMap<[u8; SALT], Arc<LessSafeKey>>>,
 }
 
@@ -83,7 +87,7 @@ impl PartialEq for SealingKey {
 
 impl Eq for SealingKey {}
 
-/// The length of a derived key.
+/// Length of a derived key, for `ring`.
 struct Length;
 
 impl ring::hkdf::KeyType for Length {
@@ -92,10 +96,11 @@ impl ring::hkdf::KeyType for Length {
     }
 }
 
-/// Fills octets at random.
+/// Returns random bytes.
 fn random<const N: usize>() -> [u8; N] {
     let mut octets = [0; N];
-    // Linux gives random octets to every process (getrandom(2)); a system that does not must not seal anything.
+    // Linux provides random bytes to every process (getrandom(2)). A system without them must not
+    // seal.
     SystemRandom::new().fill(&mut octets).expect("bug: the system gives no random octets");
     octets
 }
@@ -116,7 +121,7 @@ fn nonce(counter: u64) -> Nonce {
 }
 
 impl SealingKey {
-    /// The key of these octets.
+    /// Creates the key of these bytes, with a new random salt.
     pub fn new(octets: [u8; KEY]) -> Self {
         let octets = Zeroizing::new(octets);
         let hash = digest(&SHA256, &*octets);
@@ -126,22 +131,22 @@ impl SealingKey {
         SealingKey { octets, id, own, counter: AtomicU64::new(0), others: RwLock::default() }
     }
 
-    /// A random key.
+    /// Generates a random key.
     pub fn generate() -> Self {
         SealingKey::new(random())
     }
 
-    /// The key's octets: for a key file, and for worker processes of this one.
+    /// Returns the bytes of the key, for a key file or for worker processes of this process.
     pub fn octets(&self) -> &[u8; KEY] {
         &self.octets
     }
 
-    /// Which key this is.
+    /// Returns the identity of the key.
     pub fn id(&self) -> KeyId {
         self.id
     }
 
-    /// Seals octets for a place and appends them to `out`; [`OVERHEAD`] more than there were.
+    /// Seals bytes for a place and appends the result, [`OVERHEAD`] bytes longer, to `out`.
     pub fn seal_into(&self, place: &[u8], plain: &[u8], out: &mut Vec<u8>) {
         let counter = self.counter.fetch_add(1, Ordering::Relaxed);
         out.reserve(plain.len() + OVERHEAD);
@@ -152,22 +157,23 @@ impl SealingKey {
         let begin = out.len();
         out.extend_from_slice(plain);
         let tag = self.own.1.seal_in_place_separate_tag(nonce(counter), Aad::from(place), &mut out[begin..]);
-        // AES-GCM refuses only what is longer than 64 GiB.
+        // AES-GCM refuses only messages longer than 64 GiB.
         out.extend_from_slice(tag.expect("bug: octets too long to seal").as_ref());
     }
 
-    /// Seals octets for a place.
+    /// Seals bytes for a place.
     pub fn seal(&self, place: &[u8], plain: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         self.seal_into(place, plain, &mut out);
         out
     }
 
-    /// Opens what was sealed for this place.
+    /// Opens bytes that were sealed for this place.
     ///
     /// # Errors
     ///
-    /// [`OpenError`].
+    /// Returns an [`OpenError`] if the bytes are not sealed, are damaged, or need another key or
+    /// place.
     pub fn open(&self, place: &[u8], sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
         let (header, ciphered) = sealed.split_at_checked(HEADER).ok_or(OpenError::NotSealed)?;
         let [FORM, a, b, c, d, rest @ ..] = header else { return Err(OpenError::NotSealed) };
@@ -188,14 +194,14 @@ impl SealingKey {
         Ok(plain)
     }
 
-    /// The key of another process's salt.
+    /// Returns the derived key of another process's salt.
     fn of(&self, salt: [u8; SALT]) -> Arc<LessSafeKey> {
         if let Some(key) = self.others.read().unwrap_or_else(PoisonError::into_inner).get(&salt) {
             return Arc::clone(key);
         }
         let key = Arc::new(derive(&self.octets, &salt));
         let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
-        // Salts come from a place that others write, too: what is remembered is bounded.
+        // Salts come from storage that others can write to, so the cache is bounded.
         if others.len() >= REMEMBERED {
             others.clear();
         }

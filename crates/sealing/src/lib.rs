@@ -1,9 +1,10 @@
-//! Secrets at rest: sealing with AES-256-GCM, key files, and memory that core dumps leave out.
+//! Secrets at rest: sealing, key files, and memory excluded from core dumps.
 //!
-//! A [`SealingKey`] seals octets for one place, which the associated data names: what was sealed for one record does not
-//! open as another's. Sealed octets name the key that they need, so that a wrong key is told from damage.
+//! A [`SealingKey`] seals bytes with AES-256-GCM for one place, which the associated data names.
+//! Bytes that were sealed for one record do not open as another record. Sealed bytes contain the
+//! identity of their key, so that an error distinguishes a wrong key from damage.
 //!
-//! This crate does not know what the secrets are.
+//! This crate does not interpret the secrets.
 
 #![forbid(unsafe_code)]
 

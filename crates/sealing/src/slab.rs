@@ -1,18 +1,19 @@
-//! Memory for many small secrets that core dumps leave out.
+//! Memory for many small secrets, excluded from core dumps.
 
 use memmap2::{Advice, MmapMut};
 use std::io;
 use zeroize::Zeroize;
 
-/// Octets of a chunk: one mapping.
+/// Bytes of a chunk, which is one mapping.
 const CHUNK: usize = 256 * 1024;
 
-/// Where a secret lies. It is its slab's: another slab has something else there.
+/// Position of a secret. It is valid only for the slab that returned it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Slot(u32);
 
-/// Secrets of `N` octets each in mappings of their own, which core dumps leave out (MADV_DONTDUMP). A secret is
-/// overwritten with zeros when it is taken out, and all are when the slab is dropped.
+/// A set of secrets of `N` bytes each, in mappings that core dumps exclude (MADV_DONTDUMP).
+///
+/// A secret is overwritten with zeros when it is removed, and all are when the slab is dropped.
 pub struct SecretSlab<const N: usize> {
     chunks: Vec<MmapMut>,
     free: Vec<u32>,
@@ -34,11 +35,11 @@ impl<const N: usize> Default for SecretSlab<N> {
 impl<const N: usize> SecretSlab<N> {
     const PER_CHUNK: usize = CHUNK / N;
 
-    /// Keeps a secret.
+    /// Stores a secret.
     ///
     /// # Errors
     ///
-    /// The system gives no memory that core dumps leave out.
+    /// Returns an error if the system provides no memory that core dumps exclude.
     pub fn insert(&mut self, secret: &[u8; N]) -> io::Result<Slot> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -48,24 +49,24 @@ impl<const N: usize> SecretSlab<N> {
         Ok(Slot(slot))
     }
 
-    /// The secret of a slot.
+    /// Returns the secret of a slot.
     pub fn get(&self, slot: &Slot) -> &[u8; N] {
         let (chunk, offset) = Self::place(slot.0);
         self.chunks[chunk][offset..offset + N].try_into().expect("bug: a slot of another size")
     }
 
-    /// Takes a secret out and overwrites it.
+    /// Removes a secret and overwrites it with zeros.
     pub fn remove(&mut self, slot: Slot) {
         self.at(slot.0).zeroize();
         self.free.push(slot.0);
     }
 
-    /// How many secrets there are.
+    /// Returns the number of secrets.
     pub fn len(&self) -> usize {
         self.next as usize - self.free.len()
     }
 
-    /// Returns true if there is none.
+    /// Returns true if there are no secrets.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!((slab.insert(&[9; 32]).unwrap(), slab.chunks.len()), (Slot(number), 3));
     }
 
-    /// The kernel's word on it: the flag `dd` (proc_pid_smaps(5)) of the mapping that holds the secret.
+    /// Checks the flag `dd` (proc_pid_smaps(5)) of the mapping that holds the secret.
     #[test]
     fn core_dumps_leave_the_mapping_out() {
         let mut slab = SecretSlab::<32>::default();

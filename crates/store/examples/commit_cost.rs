@@ -1,5 +1,6 @@
-//! What a commit costs in shared memory and in the process's own, and what a UE takes: `cargo run --release -p
-//! vireo-store --example commit_cost [UES] [OCTETS]`.
+//! Cost of a commit in shared and private memory, and memory of a UE.
+//!
+//! Usage: `cargo run --release -p vireo-store --example commit_cost [UES] [OCTETS]`.
 
 use std::time::Instant;
 use vireo_store::region::{Region, RegionConfig};
@@ -10,7 +11,7 @@ fn ltmsi(n: u32) -> Ltmsi {
     Ltmsi::new(Bucket::new((n % 4096) as u16), (n / 4096) as u16)
 }
 
-/// Nanoseconds for each of a load and a commit, over UEs in an order that no cache foresees.
+/// Returns the nanoseconds of a load and a commit, over UEs in an order that caches cannot predict.
 fn cost(store: &mut dyn ContextStore, ues: u32, octets: usize) -> f64 {
     let mut context = vec![7; octets];
     let commits = 2_000_000;

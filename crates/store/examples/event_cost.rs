@@ -1,8 +1,11 @@
-//! What an event of a UE costs on its way through the region, in one thread: `cargo run --release -p vireo-store
-//! --example event_cost [UES] [EVENTS]`. The context has 800 octets, the message 100, the outbox 300.
+//! Cost of a UE event on its way through the region, in one thread.
 //!
-//! First the whole way, one event after the other; then each step of it for itself, over 32 events at a time. It is the
-//! thread's own processor time, except from thread to thread.
+//! Usage: `cargo run --release -p vireo-store --example event_cost [UES] [EVENTS]`. The context has
+//! 800 bytes, the message 100, the outbox 300.
+//!
+//! The first measurement covers the whole way, one event after the other. The second covers each
+//! step separately, over 32 events at a time. The values are processor time of the thread, except
+//! between threads.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Instant;
@@ -17,7 +20,7 @@ const MESSAGE: usize = 100;
 const OUTBOX: usize = 300;
 const BATCH: usize = 32;
 
-/// This thread's processor time, in nanoseconds.
+/// Returns the processor time of this thread in nanoseconds.
 fn now() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
@@ -70,7 +73,7 @@ impl Bench {
         }
     }
 
-    /// UEs in an order that no cache foresees.
+    /// Returns the slot of the next UE, in an order that caches cannot predict.
     fn slot(&mut self) -> Slot {
         self.at = self.at.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         self.slots[((u64::from(self.at) * self.slots.len() as u64) >> 32) as usize]
@@ -131,7 +134,7 @@ impl Bench {
         self.done(taken, slot);
     }
 
-    /// Nanoseconds of each step, for each event.
+    /// Returns the nanoseconds of each step for each event.
     fn steps(&mut self, rounds: usize) -> [(&'static str, f64); 10] {
         const NAMES: [&str; 10] = [
             "packet",
@@ -186,7 +189,8 @@ impl Bench {
     }
 }
 
-/// Nanoseconds for an item through a ring, by one thread and from one to another, if it has many users or one at each end.
+/// Returns the nanoseconds of an item through a ring: many users or one at each end, each within
+/// one thread and between two.
 fn rings(region: &Region, worker: &Worker, items: u64) -> [f64; 4] {
     let many = region.ring(2).expect("there are four");
     let (sender, receiver) = (region.sender(3), region.receiver(3));

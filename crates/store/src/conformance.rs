@@ -1,4 +1,4 @@
-//! What every store must do, as one run over an empty store.
+//! Conformance suites that every implementation of a store must pass.
 
 use crate::records::{
     Change, Codec, Format, Name, RecordBase, RecordError, RecordPart, RecordStore, StoredRecord, UpdateMode,
@@ -11,7 +11,7 @@ use vireo_types::{Bucket, Instant, Ltmsi};
 ///
 /// # Panics
 ///
-/// When the store breaks the contract.
+/// Panics if the store breaks the contract.
 pub fn suite(store: &mut dyn ContextStore) {
     let ue = |n| Ltmsi::new(Bucket::new(n % 7), n);
     assert!(store.is_empty() && store.load(ue(1)).is_none(), "the suite starts with an empty store");
@@ -35,7 +35,7 @@ pub fn suite(store: &mut dyn ContextStore) {
     store.remove(ue(1), second).expect("the version it has");
     assert!(store.load(ue(1)).is_none() && store.remove(ue(1), second).is_err(), "it is gone");
 
-    // A version may go on from that of a predecessor in the same place.
+    // The version may continue from that of a previous context in the same place.
     let versions: Vec<_> =
         (0..1000).map(|n| store.commit(ue(n), 0, &n.to_be_bytes(), None).expect("an empty place")).collect();
     let mut seen = Vec::new();
@@ -52,11 +52,11 @@ pub fn suite(store: &mut dyn ContextStore) {
     assert!(store.is_empty());
 }
 
-/// Runs the suite over an empty place of records by two ways to it, and leaves it empty.
+/// Runs the suite over an empty record store through two handles, and leaves it empty.
 ///
 /// # Panics
 ///
-/// When the place breaks the contract.
+/// Panics if the record store breaks the contract.
 pub fn records(one: &mut dyn RecordStore, other: &mut dyn RecordStore) {
     let name = |id| Name { collection: "ue", id };
     let commit = |expected, octets| Change::Commit { expected, octets };
@@ -83,7 +83,7 @@ pub fn records(one: &mut dyn RecordStore, other: &mut dyn RecordStore) {
     assert!(alone(one, 1, Change::Remove { expected: second }).is_err(), "it is gone");
     assert_eq!(alone(one, 2, Change::Remove { expected: 0 }), Err(RecordError::Conflict), "there is none");
 
-    // Many in one go, of which some are refused: the others are done.
+    // A batch in which some changes are refused: the others are applied.
     let before = one.operations();
     let versions = one.change(&[(name(1), commit(0, b"a")), (name(2), commit(7, b"b")), (name(3), commit(0, b""))]);
     assert!(versions[0].is_ok() && versions[2].is_ok(), "{versions:?}");
@@ -104,13 +104,13 @@ pub fn records(one: &mut dyn RecordStore, other: &mut dyn RecordStore) {
     parts(one, other);
 }
 
-/// Checks over an empty place what records in parts are.
+/// Checks records in parts over an empty record store.
 fn parts(one: &mut dyn RecordStore, other: &mut dyn RecordStore) {
     const NAME: Name = Name { collection: "smf", id: u64::MAX };
     fn alone(store: &mut dyn RecordStore, change: Change<'_>) -> Result<Version, RecordError> {
         store.change(&[(NAME, change)]).remove(0)
     }
-    // Of a part whose octets are a text in JSON every place can make what it likes, if it gives the same value back.
+    // A store may convert a part whose bytes are JSON text, if it returns the same value.
     let [keys, count, none] = [("keys", "[1,2]"), ("count", "7"), ("none", "null")]
         .map(|(name, octets)| RecordPart { name, octets: octets.as_bytes() });
     let there = |store: &mut dyn RecordStore, version, parts: &[RecordPart<'_>]| {
@@ -130,7 +130,8 @@ fn parts(one: &mut dyn RecordStore, other: &mut dyn RecordStore) {
     there(other, third, &[more, keys, none]);
     let fourth = alone(one, Change::Replace { expected: third, parts: &[count] }).expect("the version it has");
     there(other, fourth, &[count]);
-    // Taken out and made again: versions go on, so that who has an old one does not take the new record for it.
+    // Removed and created again: versions continue, so that a holder of an old version does not
+    // mistake the new record for the old one.
     let create = Change::Create { before: fourth, parts: &[keys] };
     assert_eq!(alone(one, create), Err(RecordError::Conflict), "it is there");
     assert_eq!(alone(one, Change::Remove { expected: fourth }), Ok(0));
@@ -138,7 +139,7 @@ fn parts(one: &mut dyn RecordStore, other: &mut dyn RecordStore) {
     let fifth = alone(one, create).expect("an empty place");
     assert!(fifth > fourth, "versions go on");
     there(other, fifth, &[keys]);
-    // A whole in the place of parts, and back.
+    // A whole record replaces one in parts, and the reverse.
     let sixth = alone(one, Change::Commit { expected: fifth, octets: b"whole" }).expect("the version it has");
     let whole = StoredRecord { version: sixth, octets: b"whole".to_vec(), ..StoredRecord::default() };
     assert_eq!(other.load(&[NAME]), Ok(vec![Some(whole)]));
@@ -150,7 +151,7 @@ fn parts(one: &mut dyn RecordStore, other: &mut dyn RecordStore) {
     assert_eq!(alone(other, Change::Remove { expected: new }), Ok(0));
 }
 
-/// What a function may keep.
+/// Example of a value that an NF may store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Value {
     number: u64,
@@ -166,14 +167,14 @@ enum Kind {
     Busy { since: u64 },
 }
 
-/// The formats of values.
+/// All formats of values.
 pub const FORMATS: [Format; 3] = [Format::Binary, Format::Json, Format::Protobuf];
 
-/// Checks over an empty place that values of these formats come back from it however they are changed, and leaves it empty.
+/// Checks over an empty record store that values survive every update mode, and leaves it empty.
 ///
 /// # Panics
 ///
-/// When the place breaks the contract.
+/// Panics if the record store breaks the contract.
 pub fn values(store: &mut dyn RecordStore, formats: &[Format]) {
     let name = Name { collection: "amf", id: 1 << 60 };
     for format in formats.iter().copied() {
@@ -199,12 +200,14 @@ pub fn values(store: &mut dyn RecordStore, formats: &[Format]) {
     }
 }
 
-/// Checks that of several ways to a place that commit one record at the same moment one is told that it was carried out: as many are
-/// told so as the record has versions. Returns how often somebody was refused.
+/// Checks concurrent commits of one record through several handles. Returns how many were refused.
+///
+/// Exactly one of the commits based on the same version may succeed: as many commits are reported
+/// as successful as the record has versions.
 ///
 /// # Panics
 ///
-/// When the place breaks the contract.
+/// Panics if the record store breaks the contract.
 pub fn concurrency_suite(ways: &mut [Box<dyn RecordStore>], commits: u32) -> u32 {
     const NAME: Name = Name { collection: "amf", id: 77 };
     let outcomes: Vec<(u32, u32)> = std::thread::scope(|scope| {
@@ -233,14 +236,15 @@ pub fn concurrency_suite(ways: &mut [Box<dyn RecordStore>], commits: u32) -> u32
     outcomes.iter().map(|(_, refused)| refused).sum()
 }
 
-/// Checks over an empty place that a record ends that nobody commits any more, and one that is committed does not.
+/// Checks over an empty record store that a record expires unless it is committed again.
 ///
 /// # Panics
 ///
-/// When the place breaks the contract.
+/// Panics if the record store breaks the contract.
 pub fn expiry_suite(store: &mut dyn RecordStore, life: std::time::Duration) {
     let commit = |expected| Change::Commit { expected, octets: &[1] };
-    // On a machine that is busy a pause may outlast the life: then it shows nothing, and is tried again.
+    // On a loaded machine a pause may outlast the lifetime. That attempt proves nothing and is
+    // repeated.
     let shown = (0..10).any(|n| {
         let [kept, left] = [1, 2].map(|id| Name { collection: "ue", id: 2 * n + id });
         let begun = std::time::Instant::now();

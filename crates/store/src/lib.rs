@@ -1,9 +1,10 @@
-//! Where UE contexts are kept, behind one interface: octets under an LTMSI, changed by compare-and-swap.
+//! Stores of UE contexts: encoded contexts by LTMSI, changed by compare-and-swap.
 //!
-//! A store knows nothing of what the octets mean. [`MemoryStore`] keeps them in this process, [`ShmStore`] in a [`region::Region`]
-//! of shared memory; every form passes [`conformance::suite`]. Unsafe code is only in `region/mem.rs`.
+//! A store does not interpret the bytes of a context. [`MemoryStore`] keeps them in the memory of
+//! this process, [`ShmStore`] in a [`region::Region`] of shared memory. Every implementation passes
+//! [`conformance::suite`]. Unsafe code exists only in `region/mem.rs`.
 #![deny(unsafe_code)]
-// A model is of less than the whole.
+// Loom models use only a part of the crate.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 #[cfg(not(loom))]
@@ -20,45 +21,49 @@ pub use memory::MemoryStore;
 pub use shm::ShmStore;
 use vireo_types::{Instant, Ltmsi};
 
-/// Why nothing was committed; nothing has changed.
+/// Reason for a refused commit. The store is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
-    /// Another version is there.
+    /// The stored version differs from the expected one.
     #[error("the context was committed by somebody else in the meantime")]
     Conflict,
-    /// There is no room.
+    /// The state region has no free buffer or no free slot.
     #[error("the state region is full; give it more memory (state.bytes) or room for more UEs (state.ues)")]
     Full,
-    /// Nothing so large can be kept.
+    /// The commit record, of this many bytes, exceeds the largest buffer.
     #[error("a record of {0} octets is larger than the largest buffer")]
     TooLarge(usize),
 }
 
-/// The version of a stored context: it grows with each commit. 0 = there is none.
+/// Version of a stored context. It grows with each commit; 0 means that no context is stored.
 pub type Version = u32;
 
-/// A stored context.
+/// A stored context, borrowed from the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored<'a> {
-    /// Its version.
     pub version: Version,
-    /// Its octets.
+    /// Encoded context, opaque to the store.
     pub octets: &'a [u8],
-    /// When something is due for it.
+    /// Time of the next timer event of the UE; `None` if none is set.
     pub deadline: Option<Instant>,
 }
 
-/// A store of contexts. A commit is one compare-and-swap (DESIGN decision 3): it succeeds only on the version that was
-/// loaded, and nothing is sent before it has.
+/// A store of UE contexts.
+///
+/// A commit is one compare-and-swap (DESIGN decision 3). It succeeds only on the version that was
+/// loaded. No effect is sent before the commit has succeeded.
 pub trait ContextStore {
-    /// The context of a UE.
+    /// Returns the stored context of a UE, or `None` if there is none.
     fn load(&self, ltmsi: Ltmsi) -> Option<Stored<'_>>;
 
-    /// Puts a context where version `expected` is (0: where none is).
+    /// Stores a context if the stored version is `expected` (0: no context is stored).
+    ///
+    /// Returns the new version.
     ///
     /// # Errors
     ///
-    /// If another version is there, or there is no room; nothing has changed then.
+    /// Returns an error if another version is stored or the store is full. The store is unchanged
+    /// then.
     fn commit(
         &mut self,
         ltmsi: Ltmsi,
@@ -67,21 +72,22 @@ pub trait ContextStore {
         deadline: Option<Instant>,
     ) -> Result<Version, CommitError>;
 
-    /// Takes a context of that version out.
+    /// Removes the context of a UE if its stored version is `expected`.
     ///
     /// # Errors
     ///
-    /// If another version is there, or there is no room; nothing has changed then.
+    /// Returns an error if another version is stored or the store is full. The store is unchanged
+    /// then.
     fn remove(&mut self, ltmsi: Ltmsi, expected: Version) -> Result<(), CommitError>;
 
-    /// How many there are.
+    /// Returns the number of stored contexts.
     fn len(&self) -> usize;
 
-    /// Whether there is none.
+    /// Returns true if no context is stored.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Every context, in no order.
+    /// Calls `visit` with every stored context, in no particular order, until it returns false.
     fn each(&self, visit: &mut dyn FnMut(Ltmsi, Stored<'_>) -> bool);
 }

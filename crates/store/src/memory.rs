@@ -2,7 +2,10 @@ use crate::{CommitError, ContextStore, Stored, Version};
 use rustc_hash::FxHashMap;
 use vireo_types::{Instant, Ltmsi};
 
-/// A store in the memory of this process. LTMSIs are given out by us, so that a fast hash has no attacker to fear.
+/// A [`ContextStore`] in the memory of this process.
+///
+/// The map uses a fast hash that is not collision-resistant. This is safe because the core, not a
+/// peer, assigns the LTMSIs.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     slots: FxHashMap<Ltmsi, Slot>,
@@ -24,7 +27,7 @@ impl Slot {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
@@ -45,7 +48,8 @@ impl ContextStore for MemoryStore {
         let deadline = deadline.map_or(u64::MAX, |d| d.0);
         match self.slots.get_mut(&ltmsi) {
             Some(slot) if slot.version == expected => {
-                // A context that keeps its length is written in place: no allocation on the common step.
+                // A context of unchanged length is overwritten in place: the usual step allocates
+                // nothing.
                 if slot.octets.len() == octets.len() {
                     slot.octets.copy_from_slice(octets);
                 } else {

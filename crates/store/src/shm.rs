@@ -1,10 +1,12 @@
-//! A [`ContextStore`] over a [`Region`], for a host whose one thread runs every step.
+//! A [`ContextStore`] over a [`Region`], for a host with a single step thread.
 
 use crate::region::{CommitRecord, JoinError, Region, SingleWorker};
 use crate::{CommitError, ContextStore, Stored, Version};
 use vireo_types::{Instant, Ltmsi};
 
-/// A store in a region that it has for itself: nobody else commits, so contexts are read in place.
+/// A store that uses a region exclusively.
+///
+/// No other worker commits, so contexts are read in place.
 #[derive(Debug)]
 pub struct ShmStore {
     sole: SingleWorker,
@@ -12,22 +14,23 @@ pub struct ShmStore {
 }
 
 impl ShmStore {
-    /// The store over a region, as its worker 0. What is in the region already is in the store.
+    /// Creates a store over a region, as its worker 0. The store contains all contexts of the
+    /// region.
     ///
     /// # Errors
     ///
-    /// When another worker is there.
+    /// Returns an error if another worker has joined the region.
     pub fn new(region: &Region) -> Result<Self, JoinError> {
         let sole = region.join_alone(0)?;
         Ok(ShmStore { len: region.slots().count(), sole })
     }
 
-    /// The region.
+    /// Returns the region of the store.
     pub fn region(&self) -> &Region {
         self.sole.region()
     }
 
-    /// Whether the next commit has room, if it is of so many octets.
+    /// Returns true if the region has room for one more commit record of this many bytes.
     pub fn has_room(&mut self, octets: usize) -> bool {
         self.sole.worker().has_room(octets)
     }

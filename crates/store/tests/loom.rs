@@ -1,5 +1,7 @@
-//! Models of what the region's processes do to each other, in every order that the memory model allows: run by
-//! `scripts/test` with `--cfg loom`, and empty otherwise. (loom takes SeqCst for AcqRel; what is shown here needs no more.)
+//! Loom models of concurrent region operations, in every order of the memory model.
+//!
+//! `scripts/test` runs them with `--cfg loom`; otherwise this file is empty. (Loom treats SeqCst as
+//! AcqRel; these proofs need no more.)
 #![cfg(loom)]
 
 use loom::thread;
@@ -25,12 +27,12 @@ fn region() -> Region {
     Region::model(config).unwrap()
 }
 
-/// A worker that leaves as a killed one does: without a word.
+/// Joins a worker. A test passes it to `forget`, which simulates a kill.
 fn worker(region: &Region, number: u8) -> Worker {
     region.join(number).unwrap()
 }
 
-/// Runs a model in every order with so many preemptions at most.
+/// Runs a model in every order with at most this many preemptions.
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -139,7 +141,8 @@ fn a_number_is_one_slots() {
         assert!(numbers.give_back(first, slots[0]));
         let mine = numbers.take(slots[0]);
         let theirs = other.join().unwrap();
-        // Who looks while one is given back and another taken may find none: it saw the first before and the second after.
+        // A search that runs while one number is freed and another allocated may find none: it sees
+        // the first before and the second after.
         for (slot, number) in slots.into_iter().zip([mine, theirs]).filter(|(_, number)| number.is_some()) {
             assert_eq!(number.and_then(|number| numbers.owner(number)), Some(slot), "each is one's");
             assert!(region.taken(slot).contains(&number.map(|number| (0, number))), "it is noted");
@@ -167,7 +170,7 @@ fn a_ue_gets_an_alias_while_it_is_renamed() {
         assert_eq!(region.ltmsi_of(slot), Some(new));
         assert_eq!(region.aliases(slot).collect::<Vec<_>>(), [next]);
         assert_eq!([old, new, next].map(|ltmsi| region.slot_of(ltmsi)), [None, Some(slot), Some(slot)]);
-        // All the room that there was is there.
+        // All alias words are available.
         [3, 4].into_iter().for_each(|n| region.alias(slot, Ltmsi::from_raw(n)).unwrap());
         assert!(region.rename(slot, next) && region.rename(slot, new));
         forget(one);
@@ -183,7 +186,7 @@ fn who_fills_a_slot_keeps_it() {
         commit(&mut one, slot, 1).unwrap();
         let other = thread::spawn(move || {
             let (region, mut seen) = (two.region().clone(), Snapshot::default());
-            // It finds nothing, and an LTMSI: it fills the slot. Else it does not.
+            // If it finds no commit record and an LTMSI, it fills the slot.
             let fills = !region.read(slot, &mut seen) && region.ltmsi_of(slot).is_some();
             let filled = fills && two.commit(slot, &seen, &Record { context: &[2], ..Record::default() }).is_ok();
             forget(two);
@@ -224,7 +227,7 @@ fn a_reader_sees_one_record() {
             let region = region.clone();
             move || is_whole(&region, slot)
         });
-        // The second writes into the buffer that the first made free.
+        // The second commit writes into the buffer that the first one freed.
         commit(&mut one, slot, 2).unwrap();
         commit(&mut one, slot, 3).unwrap();
         forget(one);
@@ -309,7 +312,7 @@ fn a_dead_holders_ue_goes_on() {
         let dead = region.declare_dead(0);
         let mut two = worker(&region, 1);
         let mut three = worker(&region, 2);
-        // Another packet comes while the UE is taken over.
+        // Another packet arrives during the takeover of the UE.
         let poster = thread::spawn(move || {
             let packet = two.packet(2, &[]).unwrap();
             assert_eq!(two.region().post(&two, slot, packet, 1), Ok(Posted::Queued), "it has a holder, dead or not");
@@ -335,7 +338,8 @@ fn a_dead_workers_buffer_is_free_once() {
         let other = three.insert(Ltmsi::new(Bucket::new(1), 0)).unwrap();
         commit(&mut one, slot, 1).unwrap();
         forget(one);
-        // Its record is superseded, and so freed, while it is reclaimed and its chunk gets another owner.
+        // The commit record of the dead worker is superseded, and so freed, while the worker is
+        // reclaimed and its chunk gets another owner.
         let living = thread::spawn(move || {
             commit(&mut two, slot, 2).unwrap();
             two
@@ -371,7 +375,7 @@ fn a_slot_that_a_dead_worker_took_is_filled_or_free() {
             let posted = region.post(&two, slot, packet, 1).unwrap();
             let mut done = false;
             if posted == Posted::Holder && region.next(&two, slot) == Some(packet) {
-                // It may be gone since it was looked up.
+                // The UE may have been removed since the lookup.
                 done = region.ltmsi_of(slot).is_some();
                 if done {
                     commit(&mut two, slot, 1).unwrap();

@@ -1,8 +1,9 @@
-//! The home network: subscriber records in a database, and the authentication vectors made from them.
+//! Home network: subscriber records in a database, and authentication vectors.
 //!
-//! [`Store`] is the database (SQLite; one file), [`format`] reads and writes records as CSV and JSON, [`Udm`] answers
-//! authentication requests. This crate knows keys and sequence numbers and never prints them; it deliberately does not
-//! know contexts, messages or associations, and for what it decides it reads no clock and draws no random number.
+//! [`Store`] is the database (SQLite; one file). [`format`] reads and writes records as CSV and
+//! JSON. [`Udm`] answers authentication requests. The crate handles keys and sequence numbers and
+//! never prints them. By design it has no contexts, messages or associations. Its decisions use no
+//! clock and no random numbers of their own.
 #![forbid(unsafe_code)]
 
 pub mod format;

@@ -6,33 +6,34 @@ use vireo_types::Supi;
 use vireo_wire::security::milenage;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// A 128-bit secret of a subscriber: K or OPc (TS 35.206), overwritten when it is dropped. `Debug` shows nothing of it; [`Key::reveal`] gives it as
-/// hexadecimal digits for an export that was asked for with keys.
+/// A 128-bit secret of a subscriber: K or OPc (TS 35.206). It is overwritten when dropped, and
+/// `Debug` does not print it. [`Key::reveal`] returns it as hexadecimal digits, for an export with
+/// keys.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct Key([u8; 16]);
 
-/// Why a text is no key.
+/// A text is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a key has 32 hexadecimal digits")]
 pub struct KeyError;
 
 impl Key {
-    /// The key of these octets.
+    /// Creates a key from its octets.
     pub const fn new(octets: [u8; 16]) -> Self {
         Key(octets)
     }
 
-    /// Its octets.
+    /// Returns the octets of the key.
     pub const fn octets(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// Its hexadecimal digits: never for a log.
+    /// Returns the key as hexadecimal digits. Never log them.
     pub fn reveal(&self) -> String {
         hex::encode(self.0)
     }
 
-    /// OPc of K and OP (TS 35.206 4.1): what is stored, so that OP need not be.
+    /// Derives OPc from K and OP (TS 35.206 4.1). OPc is stored, so that OP need not be.
     pub fn opc_of(k: &Key, op: &Key) -> Key {
         let opc = milenage::Opc::from_op(&milenage::K::new(&k.0), &milenage::Op::new(&op.0));
         Key(*opc.as_octets())
@@ -55,37 +56,37 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What the home network keeps of one subscriber. `Debug` shows no key.
+/// Record of one subscriber in the home network. `Debug` prints no key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscriber {
-    /// Who.
     pub supi: Supi,
-    /// The subscriber key K.
+    /// Subscriber key K.
     pub k: Key,
-    /// OPc.
+    /// Operator variant key OPc.
     pub opc: Key,
-    /// The authentication management field (TS 33.102 annex H); 5G AKA needs the first bit set.
+    /// Authentication management field (TS 33.102 annex H). 5G AKA needs the first bit set.
     pub amf: [u8; 2],
-    /// What is added to the clock to give SEQ, in SEQ units: 0 until a resynchronisation (see [`crate::Udm`]).
+    /// Added to the clock to give SEQ, in units of SEQ; 0 until a resynchronisation (see
+    /// [`crate::Udm`]).
     pub sqn_offset: i64,
-    /// A fixed IPv4 address for its sessions: kept for when the SMF part gives such, which it does not yet.
+    /// Fixed IPv4 address for sessions. It is stored, but the SMF does not assign it.
     pub static_ipv4: Option<Ipv4Addr>,
-    /// What it may do.
+    /// Subscribed slices, data networks and bit rates.
     pub subscription: Subscription,
 }
 
 impl Subscriber {
-    /// AMF field with only the separation bit (TS 33.501 6.1.3.2 step 1).
+    /// AMF field with only the separation bit set (TS 33.501 6.1.3.2 step 1).
     pub const AMF: [u8; 2] = [0x80, 0x00];
 
-    /// A subscriber with [`lab_subscription`] and the usual AMF field.
+    /// Creates a subscriber with [`lab_subscription`] and the default AMF field.
     pub fn new(supi: Supi, k: Key, opc: Key) -> Self {
         let subscription = lab_subscription();
         Subscriber { supi, k, opc, amf: Self::AMF, sqn_offset: 0, static_ipv4: None, subscription }
     }
 }
 
-/// SST 1 with the data network `internet`: what a subscriber may use who is added without saying more.
+/// Returns the default subscription: SST 1 with the data network `internet`.
 pub fn lab_subscription() -> Subscription {
     Subscription { slices: vec![SliceSubscription::default()], ..Subscription::default() }
 }

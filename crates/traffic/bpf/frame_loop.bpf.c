@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause OR Apache-2.0 */
 /*
- * A load that needs no generator: frames go in a circle, through a UPF and back.
+ * A load without a generator: frames circulate through a UPF and back.
  *
  *     ran ===== n3  UPF  n6 ===== dn
- *      ^--------------------------+      (uplink; downlink the other way round)
+ *      ^--------------------------+      (uplink; downlink in the opposite direction)
  *
- * `from_n6` runs on `dn` and `from_n3` on `ran`. They count what comes out of the UPF, make it the next packet of a
- * session chosen at random, and send it back to where the UPF takes it in. `sink` is an end of all
- * that comes, for what is measured one part after the other. `bare_n3` and `bare_n6` are what a UPF cannot
- * be faster than: they take headers off and put them on, always the same, and redirect.
+ * `from_n6` runs on `dn` and `from_n3` on `ran`. They count the frames from the UPF, turn each into
+ * the next packet of a random session, and send it back to the input of the UPF. `sink` ends all
+ * frames, for measurements of one part after another. `bare_n3` and `bare_n6` are an upper bound of
+ * the speed of a UPF: they remove and add constant headers, and redirect.
  */
 #include "packet.h"
 
@@ -17,14 +17,14 @@
 #define DOWNLINK (ETH_HLEN + sizeof(struct iphdr))
 #define TEID (ETH_HLEN + sizeof(struct iphdr) + sizeof(struct udphdr) + 4)
 
-/* src/circuit/mod.rs: Constants. */
+/* src/frame_loop/mod.rs: Constants. */
 struct constants {
 	__u32 towards_n3; /* interface indexes */
 	__u32 towards_n6;
-	__u32 server;   /* as on the wire */
-	__u32 address;  /* of the first session's UE */
-	__u32 teid;     /* of the first session; the indexes of the others follow */
-	__u32 sum_up;   /* of the inner headers without the UE's address */
+	__u32 server;   /* network byte order */
+	__u32 address;  /* UE of the first session */
+	__u32 teid;     /* first session; the indexes of the others follow */
+	__u32 sum_up;   /* sum of the inner headers without the UE's address */
 	__u32 sum_down;
 	__u8 uplink[80];   /* Ethernet, IP, UDP, GTP-U, inner IP */
 	__u8 downlink[36]; /* Ethernet, inner IP */
@@ -32,7 +32,7 @@ struct constants {
 
 const volatile struct constants constants = {};
 
-/* src/circuit/mod.rs: Load. */
+/* src/frame_loop/mod.rs: Load. */
 struct load {
 	__u32 first; /* sessions */
 	__u32 count; /* 0 = the frames end here */
@@ -45,10 +45,10 @@ struct {
 	__type(value, struct load);
 } load SEC(".maps");
 
-/* src/circuit/mod.rs: Generations; src/circuit/teids.rs: Teids. */
+/* src/frame_loop/mod.rs: Generations; src/frame_loop/teids.rs: Teids. */
 #define TOGETHER 64
 struct generations {
-	__u8 of[TOGETHER]; /* by session; 0: that of the first */
+	__u8 of[TOGETHER]; /* by session; 0 = that of the first session */
 };
 
 struct {
@@ -58,13 +58,13 @@ struct {
 	__type(value, struct generations);
 } generations SEC(".maps");
 
-/* src/circuit/mod.rs: Counted. */
+/* src/frame_loop/mod.rs: Processor. */
 struct counted {
 	__u64 uplink;
 	__u64 downlink;
 	__u64 random;
 	__u64 others;
-	__u64 ended; /* frames that were there when the load ended */
+	__u64 ended; /* frames in flight when the load ended */
 };
 
 struct {
@@ -81,7 +81,7 @@ static __always_inline struct counted *state(void)
 	return bpf_map_lookup_elem(&counted, &zero);
 }
 
-/* The next session, or -1 at the end of the load. */
+/* Returns the next session, or -1 at the end of the load. */
 static __always_inline __s64 next(struct counted *c)
 {
 	__u32 zero = 0;
@@ -123,7 +123,7 @@ static __always_inline __u32 teid_of(__u32 session)
 	return ((first >> 8) + session) << 8 | (own ? own : (first & 0xff));
 }
 
-/* Makes it a packet of the session that goes up, and sends it to the UPF. */
+/* Turns the frame into an uplink packet of the session, and sends it to the UPF. */
 static __always_inline int to_n3(struct xdp_md *ctx, __s64 session)
 {
 	__u8 *frame = start_of(ctx);
@@ -140,7 +140,7 @@ static __always_inline int to_n3(struct xdp_md *ctx, __s64 session)
 	return bpf_redirect(constants.towards_n3, 0);
 }
 
-/* The same of one that goes down. */
+/* Turns the frame into a downlink packet of the session, and sends it to the UPF. */
 static __always_inline int to_n6(struct xdp_md *ctx, __s64 session)
 {
 	__u8 *frame = start_of(ctx);
@@ -210,7 +210,7 @@ int from_n3(struct xdp_md *ctx)
 	return to_n6(ctx, session);
 }
 
-/* In a user plane's place: all ends here. */
+/* Substitute for a user plane: all frames end here. */
 SEC("xdp")
 int sink(struct xdp_md *ctx __attribute__((unused)))
 {

@@ -1,4 +1,4 @@
-//! How long packets are, and whose turn it is.
+//! Distributions of packet lengths and users.
 
 use crate::packets::{IPV4_HEADER, UDP_HEADER};
 use crate::stamp::STAMP;
@@ -7,16 +7,16 @@ use rand_distr::{Distribution, Zipf};
 use std::fmt;
 use std::str::FromStr;
 
-/// The shortest packet, IP header included: it carries a stamp.
+/// Minimum packet length in octets, including the IP header: the packet carries a stamp.
 pub const SHORTEST: u16 = (IPV4_HEADER + UDP_HEADER + STAMP) as u16;
-/// The longest.
+/// Maximum packet length in octets.
 pub const LONGEST: u16 = 9000;
-/// Sizes of one mix.
+/// Maximum number of lengths in a distribution.
 const SIZES: usize = 64;
-/// The highest weight.
+/// Maximum weight of a length.
 const WEIGHT: u32 = 1_000_000;
 
-/// Lengths of packets in octets, IP header included, each with a weight.
+/// Packet lengths in octets, including the IP header, with weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeDistribution {
     /// Lengths, each with the sum of the weights up to it.
@@ -24,7 +24,7 @@ pub struct SizeDistribution {
 }
 
 impl SizeDistribution {
-    /// All of one length.
+    /// Creates a distribution with a single length.
     pub fn fixed(length: u16) -> Option<Self> {
         SizeDistribution::new(&[(length, 1)]).ok()
     }
@@ -48,12 +48,12 @@ impl SizeDistribution {
         Ok(SizeDistribution { entries })
     }
 
-    /// The longest of them.
+    /// Returns the maximum length.
     pub fn longest(&self) -> u16 {
         self.entries.iter().map(|(length, _)| *length).max().unwrap_or(SHORTEST)
     }
 
-    /// The length of the next packet.
+    /// Returns the length of the next packet.
     pub fn pick(&self, random: &mut impl Rng) -> u16 {
         let [.., (last, sum)] = *self.entries.as_slice() else { return SHORTEST };
         if self.entries.len() == 1 {
@@ -69,7 +69,8 @@ impl FromStr for SizeDistribution {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.eq_ignore_ascii_case("imix") {
-            // the simple IMIX, its lengths such that a stamp fits the shortest and a tunnel of 1,500 the longest
+            // The simple IMIX. Its lengths are adapted: a stamp fits the shortest, and the longest
+            // fits a tunnel with an MTU of 1,500.
             return SizeDistribution::new(&[(64, 7), (576, 4), (1400, 1)]);
         }
         let wrong = || format!("{text:?} is neither a size (128), nor imix, nor sizes with weights (128:9,1400:1)");
@@ -82,14 +83,14 @@ impl FromStr for SizeDistribution {
     }
 }
 
-/// How the packets are divided among the users.
+/// Distribution of packets among users.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum UserDistribution {
-    /// One after the other: equally many for each.
+    /// Users in turn, with an equal number of packets each.
     RoundRobin,
-    /// At random.
+    /// Random users with equal weights.
     Uniform,
-    /// At random, the n-th user of a cell with a weight of `1 / n^s`.
+    /// Random users. The n-th user of a cell has the weight `1 / n^s`.
     Zipf(f64),
 }
 
@@ -118,7 +119,7 @@ impl fmt::Display for UserDistribution {
     }
 }
 
-/// The users of a cell, of whom one is next.
+/// Generator of the next user in a cell.
 #[derive(Debug)]
 pub(crate) struct Users {
     count: u32,
@@ -128,7 +129,7 @@ pub(crate) struct Users {
 }
 
 impl Users {
-    /// So many, at least one.
+    /// Creates a generator for `count` users, at least one.
     pub(crate) fn new(count: u32, pick: UserDistribution) -> Self {
         let zipf = match pick {
             UserDistribution::Zipf(s) => Zipf::new(f64::from(count.max(1)), s).ok(),
@@ -137,7 +138,7 @@ impl Users {
         Users { count: count.max(1), next: 0, pick, zipf }
     }
 
-    /// Whose turn it is.
+    /// Returns the next user.
     pub(crate) fn next(&mut self, random: &mut impl Rng) -> u32 {
         match (self.pick, &self.zipf) {
             (UserDistribution::Zipf(_), Some(zipf)) => (zipf.sample(random) as u32).clamp(1, self.count) - 1,
@@ -182,7 +183,7 @@ mod tests {
         };
         assert_eq!(counts(UserDistribution::RoundRobin), [1_000; 4]);
         assert!(counts(UserDistribution::Uniform).iter().all(|count| (850..1_150).contains(count)));
-        // 1, 1/2, 1/3, 1/4 of 25/12
+        // Weights 1, 1/2, 1/3, 1/4 of 25/12.
         let zipf = counts("zipf:1".parse().unwrap());
         assert!((1_820..2_020).contains(&zipf[0]) && (400..560).contains(&zipf[3]), "{zipf:?}");
         for text in ["zipf", "zipf:-1", "zipf:nan", "random"] {

@@ -1,8 +1,11 @@
-//! Traffic for the user plane, from outside of it: a control plane that sets up sessions in numbers ([`pfcp`]), a load
-//! through sockets ([`generate`]) with its mirror ([`respond`]), and one that runs in the kernel without a generator
-//! ([`circuit`]).
+//! Traffic for tests of the user plane, generated outside of it.
 //!
-//! It speaks PFCP and GTP-U like anybody else and knows nothing of how a UPF is made.
+//! - [`pfcp`]: control plane that sets up many sessions.
+//! - [`generate`]: load through sockets, with its mirror [`respond`].
+//! - [`frame_loop`]: load that runs in the kernel without a generator.
+//! - [`mutate`]: campaign of invalid PFCP messages.
+//!
+//! It uses PFCP and GTP-U only, and does not depend on the implementation of the UPF.
 
 pub mod distribution;
 pub mod frame_loop;

@@ -1,19 +1,19 @@
-//! The packets of users: IPv4 and UDP, in tunnels or not.
+//! User packets with IPv4 and UDP, with or without a tunnel.
 
 use std::net::Ipv4Addr;
 use vireo_types::Teid;
 use vireo_wire::gtpu::{self, PduSession};
 
-/// Octets of an IPv4 header without options.
+/// Length of an IPv4 header without options, in octets.
 pub const IPV4_HEADER: usize = 20;
-/// Octets of a UDP header.
+/// Length of a UDP header in octets.
 pub const UDP_HEADER: usize = 8;
 /// Octets that the tunnel adds to a packet: IPv4, UDP, and GTP-U with a PDU Session Container.
 pub const OUTER: usize = IPV4_HEADER + UDP_HEADER + gtpu::G_PDU_HEADER;
-/// Octets of an Ethernet header.
+/// Length of an Ethernet header in octets.
 pub const ETHERNET: usize = 14;
 
-/// The ones' complement sum of RFC 1071, folded.
+/// Returns the folded ones' complement sum of RFC 1071.
 pub fn sum(octets: &[u8]) -> u16 {
     let (words, last) = octets.as_chunks::<2>();
     let mut sum: u64 = words.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum();
@@ -24,7 +24,7 @@ pub fn sum(octets: &[u8]) -> u16 {
     sum as u16
 }
 
-/// The header of an IPv4 packet with UDP in it, of `length` octets in all.
+/// Returns the header of an IPv4 packet with UDP, of `length` octets in total.
 pub fn ipv4_header(source: Ipv4Addr, destination: Ipv4Addr, length: u16) -> [u8; IPV4_HEADER] {
     const UDP: u8 = 17;
     let [l1, l2] = length.to_be_bytes();
@@ -36,13 +36,14 @@ pub fn ipv4_header(source: Ipv4Addr, destination: Ipv4Addr, length: u16) -> [u8;
     header
 }
 
-/// A UDP header without a checksum, which IPv4 allows.
+/// Returns a UDP header without a checksum, which IPv4 permits.
 pub fn udp_header(source: u16, destination: u16, length: u16) -> [u8; UDP_HEADER] {
     let ([s1, s2], [d1, d2], [l1, l2]) = (source.to_be_bytes(), destination.to_be_bytes(), length.to_be_bytes());
     [s1, s2, d1, d2, l1, l2, 0, 0]
 }
 
-/// The headers around a packet of `payload` octets that goes up the tunnel; `None` if it is too long.
+/// Returns the headers of an uplink tunnel for a packet of `payload` octets. Returns `None` if it
+/// is too long.
 pub fn tunnel(gnb: Ipv4Addr, upf: Ipv4Addr, teid: Teid, qfi: u8, payload: usize) -> Option<[u8; OUTER]> {
     let gtp = gtpu::g_pdu_header(teid, PduSession::Uplink { qfi }, payload)?;
     let length = u16::try_from(OUTER + payload).ok()?;

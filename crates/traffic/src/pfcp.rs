@@ -1,4 +1,4 @@
-//! A control plane that sets up sessions, many at a time: an association, and requests of which a window is unanswered.
+//! Control plane for load tests: one PFCP association and a window of parallel session requests.
 
 mod query;
 mod tunnel_updates;
@@ -14,92 +14,91 @@ pub use tunnel_updates::TunnelUpdates;
 use vireo_types::Teid;
 use vireo_wire::pfcp::*;
 
-/// Why sessions cannot be set up. Each says what to do.
+/// Reason why sessions cannot be set up. Each message names a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum PfcpError {
-    /// The socket.
+    /// The socket cannot be opened.
     #[error("cannot open UDP port {} of {} for PFCP: {source}; is another control plane running?", .address.port(), .address.ip())]
     Socket {
-        /// Where.
+        /// Local address of the socket.
         address: SocketAddr,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// Nobody answers.
+    /// The UPF does not answer.
     #[error("the UPF at {0} does not answer PFCP: is it running, and is this its N4 address?")]
     Silent(SocketAddr),
-    /// It does not want an association.
+    /// The UPF refuses the association.
     #[error("the UPF refuses the association: {0:?}")]
     Association(Cause),
-    /// It does not want a session.
+    /// The UPF refuses a session.
     #[error(
         "the UPF refuses session {session} of {of}: {cause:?} (offending IE {offending:?}); see its log, its \
          `max-sessions`, and whether {ue} is in one of its pools and free"
     )]
     Session {
-        /// Which.
+        /// Number of the session.
         session: u32,
-        /// How many were asked for.
+        /// Number of requested sessions.
         of: u32,
-        /// Why.
+        /// Cause in the response.
         cause: Cause,
-        /// The element at fault.
+        /// Type of the offending information element.
         offending: Option<u16>,
-        /// The address that was asked for.
+        /// Requested UE address.
         ue: Ipv4Addr,
     },
-    /// It answers what cannot be used.
+    /// A response lacks required information.
     #[error("the UPF's answer to session {session} cannot be used: {what}")]
     Answer {
-        /// Which.
+        /// Number of the session.
         session: u32,
-        /// What is wrong.
+        /// Description of the defect.
         what: String,
     },
-    /// Anything else about the socket.
+    /// Any other failure of the socket.
     #[error("PFCP: {0}")]
     Io(#[from] io::Error),
 }
 
-/// What a session is to be.
+/// Parameters of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// The UE's address.
     pub ue: Ipv4Addr,
-    /// The RAN's address.
+    /// N3 address of the RAN node.
     pub gnb: Ipv4Addr,
-    /// The RAN's TEID.
+    /// Downlink TEID of the RAN node.
     pub teid: Teid,
-    /// The uplink tunnel's end, where the UPF is not to choose it.
+    /// Local F-TEID of the uplink tunnel. `None` = the UPF chooses it.
     pub f_teid: Option<(Teid, Ipv4Addr)>,
-    /// The QoS flow.
+    /// QFI of the session's QoS flow.
     pub qfi: u8,
-    /// A rate limit for both directions, in kbit/s.
+    /// Rate limit for both directions, in kbit/s.
     pub mbr_kbps: Option<u64>,
-    /// Whether its volume is measured, with a threshold that is not reached.
+    /// If true, a URR measures the volume, with a threshold that is not reached.
     pub measured: bool,
-    /// How many rules come before those for all packets in each direction, with SDF filters that match nothing.
+    /// Number of rules before those for all packets, in each direction. Their SDF filters match no
+    /// packet.
     pub filters: u16,
 }
 
-/// A session that is there.
+/// An established session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Established {
-    /// Its number.
     pub session: u32,
-    /// The UPF's SEID.
+    /// SEID that the UPF assigned.
     pub seid: u64,
-    /// The uplink TEID.
+    /// Uplink TEID that the UPF assigned.
     pub teid: Teid,
-    /// The UPF's address on N3.
+    /// N3 address of the UPF.
     pub upf: IpAddr,
 }
 
-/// How long an answer may take until the request is sent again.
+/// Time without a response after which a request is retransmitted.
 const RESPONSE_TIME: Duration = Duration::from_secs(1);
-/// How often a request is sent in all.
+/// Maximum transmissions of a request.
 const ATTEMPTS: u8 = 5;
-/// Octets that any answer has room in.
+/// Size of a buffer that holds any response, in octets.
 const DATAGRAM: usize = 2048;
 /// Seconds from 1900-01-01 to 1970-01-01.
 const NTP_EPOCH: u64 = 2_208_988_800;
@@ -112,7 +111,7 @@ pub struct ControlPlane {
     address: Ipv4Addr,
     started: RecoveryTimeStamp,
     sequence: u32,
-    /// The network instance of PDRs and FARs, for a UPF that wants one.
+    /// Network instance of PDRs and FARs, if the UPF requires one.
     network: Option<NetworkInstance>,
 }
 
@@ -125,14 +124,19 @@ struct Pending {
 }
 
 impl ControlPlane {
-    /// Associates the address (port 0: any) with the UPF.
+    /// Sets up an association from the address (port 0: any) to the UPF.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the UPF does not answer or refuses, or the socket cannot be opened.
     pub fn associate(address: Ipv4Addr, port: u16, upf: SocketAddr) -> Result<Self, PfcpError> {
         let local = SocketAddr::from((address, port));
         let socket = UdpSocket::bind(local).map_err(|source| PfcpError::Socket { address: local, source })?;
         socket.connect(upf)?;
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let started = RecoveryTimeStamp((unix.as_secs() + NTP_EPOCH) as u32);
-        // requests of one that was here a moment ago may be the same, and are not to get the answers that it got
+        // The requests of a predecessor that ended a moment ago may be equal. They must not get its
+        // cached responses.
         let sequence = unix.as_micros() as u32 & 0xff_ffff;
         let mut plane = ControlPlane { socket, upf, address, started, sequence, network: None };
         let request = AssociationSetupRequest {
@@ -149,12 +153,12 @@ impl ControlPlane {
         if response.cause.is_accepted() { Ok(plane) } else { Err(PfcpError::Association(response.cause)) }
     }
 
-    /// The sessions to come are in this data network.
+    /// Places all further sessions in this data network.
     pub fn in_network(&mut self, name: &str) {
         self.network = Some(NetworkInstance::from(name));
     }
 
-    /// Answers what the UPF asks while others do their work, until `stop` is set.
+    /// Answers requests of the UPF until `stop` is set.
     pub fn serve_requests(&self, stop: &AtomicBool) -> Result<(), PfcpError> {
         let mut buffer = [0; DATAGRAM];
         self.socket.set_read_timeout(Some(RESPONSE_TIME / 10))?;
@@ -166,7 +170,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Sets up the sessions of these numbers, `window` requests at a time, and tells of each one that is there.
+    /// Sets up the sessions with these numbers, with up to `window` outstanding requests. Calls
+    /// back for each established session.
     pub fn establish(
         &mut self,
         sessions: Range<u32>,
@@ -204,7 +209,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Ends the association, and with it all sessions.
+    /// Releases the association, and with it all sessions.
     pub fn release(mut self) -> Result<(), PfcpError> {
         let sequence = self.next();
         let mut octets = vec![];
@@ -219,7 +224,7 @@ impl ControlPlane {
         self.sequence
     }
 
-    /// Sends a request until it is answered.
+    /// Sends a request, with retransmissions, until it is answered.
     fn ask<T: Body>(&mut self, request: &[u8], sequence: u32) -> Result<T, PfcpError> {
         let mut buffer = [0; DATAGRAM];
         self.socket.set_read_timeout(Some(RESPONSE_TIME))?;
@@ -243,7 +248,7 @@ impl ControlPlane {
     fn send(&self, datagram: &[u8]) -> Result<(), PfcpError> {
         match self.socket.send(datagram) {
             Ok(_) => Ok(()),
-            // what came back of an earlier one; this one is sent again if it was not
+            // Error of an earlier datagram. This request is retransmitted if it was not sent.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -263,7 +268,7 @@ impl ControlPlane {
         }
     }
 
-    /// Sends again what has waited too long.
+    /// Retransmits the requests whose response time has expired.
     fn repeat(&self, pending: &mut HashMap<u32, Pending>) -> Result<(), PfcpError> {
         let now = Instant::now();
         for waiting in pending.values_mut().filter(|waiting| now > waiting.sent + RESPONSE_TIME) {
@@ -277,7 +282,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Answers what the UPF asks by itself: whether we are there, and reports.
+    /// Answers heartbeats and reports of the UPF.
     fn answer(&self, message: &Message<'_>) -> Result<(), PfcpError> {
         let mut octets = vec![];
         match message.message_type() {
@@ -295,7 +300,7 @@ impl ControlPlane {
     }
 
     fn request(&self, number: u32, session: &Session) -> SessionEstablishmentRequest {
-        // SEID 0 is nobody's
+        // SEID 0 is reserved.
         let seid = u64::from(number) + 1;
         let mut request =
             SessionEstablishmentRequest::new(NodeId::Ipv4(self.address), FSeid::new(seid, self.address.into()));
@@ -308,7 +313,7 @@ impl ControlPlane {
                 source_interface: SourceInterface::ACCESS,
                 f_teid: Some(match session.f_teid {
                     Some((teid, address)) => FTeid::new(teid, address.into()),
-                    // one tunnel for all rules
+                    // One tunnel for all rules.
                     None => FTeid::Choose { ipv4: true, ipv6: false, id: (session.filters > 0).then_some(1) },
                 }),
                 network_instance: self.network.clone(),

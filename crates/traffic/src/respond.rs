@@ -1,6 +1,7 @@
-//! The other side of a load: stands on N6 and sends each packet of [`crate::generate`] back to where it came from, with
-//! the number of packets that it has seen of the run. What else comes is counted and not answered, so that no two
-//! mirrors ever send packets to each other.
+//! Mirror on N6: returns each packet of [`crate::generate`] to its source.
+//!
+//! Each returned packet carries the number of packets received in its run. All other packets are
+//! counted and not answered, so two mirrors never send packets to each other.
 
 use crate::distribution::LONGEST;
 use crate::generate::{LoadError, open};
@@ -11,55 +12,59 @@ use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Runs that are counted at a time; the one that was quiet longest makes room.
+/// Maximum number of runs with counters. The run that was idle longest is evicted.
 const RUNS: usize = 64;
-/// The longest sleep, so that a stop is noticed.
+/// Maximum sleep, which bounds the reaction time to a stop.
 const SLEEP: Duration = Duration::from_millis(50);
 
-/// What a mirror did.
+/// Counters of a mirror.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MirrorReport {
-    /// Packets that were sent back.
+    /// Number of returned packets.
     pub packets: u64,
-    /// Octets of their payload.
+    /// Payload octets of the returned packets.
     pub octets: u64,
-    /// Packets that the kernel did not take.
+    /// Packets that the kernel refused to send.
     pub refused: u64,
-    /// Why it did not take the last of them.
+    /// Error of the last refused packet.
     pub refusal: Option<String>,
-    /// Datagrams that are no load's.
+    /// Datagrams that do not belong to a load.
     pub others: u64,
-    /// From the first packet to the last, in seconds.
+    /// Time from the first to the last packet, in seconds.
     pub seconds: f64,
 }
 
-/// A mirror.
+/// Mirror socket on N6.
 #[derive(Debug)]
 pub struct Mirror {
     socket: UdpSocket,
 }
 
-/// A run whose packets are counted.
+/// Counter of one run.
 #[derive(Clone, Copy)]
 struct Run {
     run: u32,
     packets: u64,
-    /// When it was last seen, in packets of all runs.
+    /// Total number of packets of all runs at the last packet of this run.
     seen: u64,
 }
 
 impl Mirror {
-    /// Listens there.
+    /// Opens the socket of a mirror.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the address is missing or in use.
     pub fn open(address: SocketAddrV4) -> Result<Self, LoadError> {
         Ok(Mirror { socket: open(address, true)? })
     }
 
-    /// Where it listens.
+    /// Returns the local address.
     pub fn address(&self) -> std::io::Result<std::net::SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Mirrors until `stop` is set, the time is over, or so many packets were mirrored.
+    /// Mirrors until `stop` is set, `duration` has passed, or `packets` packets were mirrored.
     pub fn run(
         &self,
         duration: Option<Duration>,
@@ -113,7 +118,7 @@ impl Mirror {
     }
 }
 
-/// Counts a packet of a run, and gives how many there were.
+/// Counts a packet of a run. Returns the new count.
 fn count_run(runs: &mut Vec<Run>, run: u32, seen: u64) -> u64 {
     if let Some(known) = runs.iter_mut().find(|known| known.run == run) {
         known.packets += 1;

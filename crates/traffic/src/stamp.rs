@@ -1,29 +1,30 @@
-//! What the generated packets carry: whose they are, their number and time; and how many the mirror had seen.
+//! Stamps of generated packets: run, thread, sequence number, time, and the mirror's packet count.
 
-/// Octets of a stamp, at the beginning of the UDP payload.
+/// Length of a stamp at the beginning of the UDP payload, in octets.
 pub const STAMP: usize = 32;
 
 const MAGIC: [u8; 4] = *b"VIRT";
 const SEQUENCE_BITS: u32 = 48;
 const MIRRORED: usize = 24;
 
-/// A stamp. On the wire: a magic word, then the fields in their order as big endian numbers of 4, 2, 6, 8 and 8 octets.
+/// A stamp. Encoding: a magic word of 4 octets, then the fields in order as big-endian numbers of
+/// 4, 2, 6, 8 and 8 octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Of the generator's run.
+    /// Number of the generator's run.
     pub run: u32,
-    /// The generator's thread.
+    /// Number of the generator's thread.
     pub lane: u16,
-    /// The packet's number within it, below 2^48.
+    /// Sequence number within the thread, below 2^48.
     pub sequence: u64,
-    /// When it was sent, in ns of the generator's clock.
+    /// Time of sending in ns of the generator's clock.
     pub time: u64,
-    /// Packets of this run that the mirror had seen with this one; 0 on the way to it.
+    /// Packets of this run that the mirror has received, including this one. 0 before the mirror.
     pub mirrored: u64,
 }
 
 impl Stamp {
-    /// Writes it.
+    /// Writes the encoded stamp.
     pub fn write(&self, to: &mut [u8; STAMP]) {
         to[..4].copy_from_slice(&MAGIC);
         to[4..8].copy_from_slice(&self.run.to_be_bytes());
@@ -33,7 +34,7 @@ impl Stamp {
         to[MIRRORED..].copy_from_slice(&self.mirrored.to_be_bytes());
     }
 
-    /// Reads the one that a payload begins with.
+    /// Parses the stamp at the beginning of a payload. Returns `None` if there is none.
     pub fn read(payload: &[u8]) -> Option<Self> {
         let octets: &[u8; STAMP] = payload.first_chunk()?;
         let (words, _) = octets.as_chunks::<8>();

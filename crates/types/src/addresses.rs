@@ -1,4 +1,4 @@
-//! Networks of addresses, as lists of peers name them.
+//! IP networks, for configured lists of peers.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -10,23 +10,24 @@ use std::str::FromStr;
 #[serde(try_from = "String", into = "String")]
 pub struct Network {
     address: IpAddr,
-    /// Bits of the prefix: at most 32 (IPv4) or 128 (IPv6). The address has none behind them.
+    /// Bits of the prefix: at most 32 (IPv4) or 128 (IPv6). All later bits of `address` are 0.
     length: u8,
 }
 
 impl Network {
-    /// The network of one address.
+    /// Returns the network of one address.
     pub const fn host(address: IpAddr) -> Self {
         let length = if address.is_ipv4() { 32 } else { 128 };
         Network { address, length }
     }
 
-    /// The network of an address and a length in bits, which is at most 32 (IPv4) or 128 (IPv6).
+    /// Returns the network of an address and a length in bits, at most 32 (IPv4) or 128 (IPv6).
     pub const fn new(address: IpAddr, length: u8) -> Self {
         Network { address, length }
     }
 
-    /// Returns true if the address has the network's prefix. An IPv4-mapped IPv6 address counts as IPv4.
+    /// Returns true if the address has the network's prefix. An IPv4-mapped IPv6 address counts as
+    /// IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         let differs = match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => u128::from(own.to_bits() ^ other.to_bits()) << 96,
@@ -82,8 +83,9 @@ impl fmt::Display for Network {
     }
 }
 
-/// Returns true if an address is of the machine itself or of a network that is not routed on the internet
-/// (RFC 1918, RFC 4193, link-local addresses).
+/// Returns true if an address is local to the machine or in a network not routed on the internet.
+///
+/// These are loopback, RFC 1918, RFC 4193 and link-local addresses.
 pub fn is_inside(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => address.is_loopback() || address.is_private() || address.is_link_local(),

@@ -4,14 +4,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// Subscription Permanent Identifier of the IMSI kind (TS 23.003 2.2A): up to 15 digits, packed with their number into
-/// one word. `Display` masks all but the first five digits; [`Supi::reveal`] gives them all.
+/// Subscription Permanent Identifier of the IMSI kind (TS 23.003 2.2A).
 ///
-/// Of serde it is the word, and where people read (JSON) the digits.
+/// Up to 15 digits are packed with their count into one word. `Display` masks all but the first
+/// five digits; [`Supi::reveal`] returns all of them.
+///
+/// Serde uses the word in binary formats and the digits in human-readable ones (JSON).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Supi(u64);
 
-/// Why a text is no SUPI.
+/// The text is not a SUPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an IMSI has 6 to 15 decimal digits")]
 pub struct SupiError;
@@ -19,7 +21,7 @@ pub struct SupiError;
 impl Supi {
     const VALUE_BITS: u32 = 56;
 
-    /// The SUPI of an IMSI's digits.
+    /// Creates a SUPI from the digits of an IMSI.
     pub fn from_digits(digits: &str) -> Result<Self, SupiError> {
         if !(6..=15).contains(&digits.len()) || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return Err(SupiError);
@@ -28,25 +30,25 @@ impl Supi {
         Ok(Supi((digits.len() as u64) << Self::VALUE_BITS | value))
     }
 
-    /// All digits of the IMSI: for keys, the wire and explicit requests, not for logs.
+    /// Returns all digits of the IMSI: for keys, messages and explicit requests, not for logs.
     pub fn reveal(self) -> String {
         let width = (self.0 >> Self::VALUE_BITS) as usize;
         format!("{:0width$}", self.0 & ((1 << Self::VALUE_BITS) - 1))
     }
 
-    /// The packed word: a key for indexes and hashes.
+    /// Returns the packed word, a key for indexes and hashes.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
-    /// The SUPI of a packed word; `None` if it is none.
+    /// Creates a SUPI from a packed word; `None` if the word is invalid.
     pub fn from_u64(word: u64) -> Option<Self> {
         let (width, value) = (word >> Self::VALUE_BITS, word & ((1 << Self::VALUE_BITS) - 1));
         let fits = (6..=15).contains(&width) && value < 10u64.pow(width as u32);
         fits.then_some(Supi(word))
     }
 
-    /// The IMSI that comes `n` after this one, of the same length.
+    /// Returns the IMSI `n` after this one, of the same length.
     pub fn offset(self, n: u64) -> Result<Self, SupiError> {
         let width = (self.0 >> Self::VALUE_BITS) as usize;
         let value = (self.0 & ((1 << Self::VALUE_BITS) - 1)) + n;
@@ -57,7 +59,7 @@ impl Supi {
 impl FromStr for Supi {
     type Err = SupiError;
 
-    /// Digits, or `imsi-` and digits (TS 29.571 5.3.2).
+    /// Parses digits, optionally after `imsi-` (TS 29.571 5.3.2).
     fn from_str(s: &str) -> Result<Self, SupiError> {
         Self::from_digits(s.strip_prefix("imsi-").unwrap_or(s))
     }
@@ -88,7 +90,7 @@ impl<'de> Deserialize<'de> for Supi {
                 Supi::from_digits(digits).map_err(E::custom)
             }
 
-            /// Older records have the word.
+            /// Accepts the packed word, which older records contain.
             fn visit_u64<E: serde::de::Error>(self, word: u64) -> Result<Supi, E> {
                 Supi::from_u64(word).ok_or_else(|| E::custom(SupiError))
             }
@@ -111,7 +113,9 @@ impl fmt::Debug for Supi {
     }
 }
 
-/// Permanent Equipment Identifier: the 16 digits of an IMEISV (TS 23.003 6.2.2), packed. Masked like a [`Supi`].
+/// Permanent Equipment Identifier: the 16 digits of an IMEISV (TS 23.003 6.2.2), packed.
+///
+/// `Debug` masks it as for a [`Supi`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pei(pub u64);
 
@@ -121,29 +125,28 @@ impl fmt::Debug for Pei {
     }
 }
 
-/// 5G-TMSI (TS 23.003 2.10): what a UE is paged and recognised by.
+/// 5G-TMSI (TS 23.003 2.10): identifies a UE in paging and in its requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Tmsi(pub u32);
 
 /// Globally Unique AMF Identifier (TS 23.003 2.10.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Guami {
-    /// The network.
     pub plmn: Plmn,
-    /// AMF Region ID.
+    /// AMF Region ID, 8 bits.
     pub region: u8,
     /// AMF Set ID, 10 bits.
     pub set: u16,
-    /// AMF Pointer, 6 bits. Vireo tells the epoch of its 5G-TMSI key by it (DESIGN decision 7).
+    /// AMF Pointer, 6 bits. Vireo encodes the epoch of its 5G-TMSI key in it (DESIGN decision 7).
     pub pointer: u8,
 }
 
 /// 5G-GUTI (TS 23.003 2.10.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Guti {
-    /// The AMF that gave it.
+    /// AMF that assigned the GUTI.
     pub guami: Guami,
-    /// The UE within that AMF.
+    /// Identity of the UE within that AMF.
     pub tmsi: Tmsi,
 }
 

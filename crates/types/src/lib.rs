@@ -1,8 +1,8 @@
-//! The identifiers, limits and times that every other crate of Vireo speaks in.
+//! Identifiers, limits and times that all crates of Vireo share.
 //!
-//! Plain data: no I/O, no clock, no allocation beyond a [`Dnn`]'s text. Each type names its source in the
-//! 3GPP specifications and its unit; the bit layout of the identifiers that Vireo chooses itself (LTMSI and what is
-//! derived from it) is DESIGN decision 7.
+//! Plain data: no I/O, no clock, no allocation. Each type names its 3GPP source and its unit.
+//! DESIGN decision 7 defines the bit layout of the identifiers that Vireo assigns itself (the LTMSI
+//! and the identifiers derived from it).
 #![forbid(unsafe_code)]
 
 mod addresses;

@@ -4,52 +4,54 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// PLMN Identity (TS 23.003 2.2): three digits of MCC, two or three of MNC, kept as the three octets that NAS has
-/// (TS 24.008 10.5.1.13). NGAP orders the digits of a three-digit MNC differently (TS 38.413 9.3.3.5), hence two forms.
+/// PLMN Identity (TS 23.003 2.2): three digits of MCC, two or three of MNC.
+///
+/// It is stored as the three octets of NAS (TS 24.008 10.5.1.13). NGAP orders the digits of a
+/// three-digit MNC differently (TS 38.413 9.3.3.5), hence two forms.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Plmn([u8; 3]);
 
-/// Why a text is no PLMN.
+/// The text is not a PLMN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a PLMN is five or six decimal digits: MCC then MNC, as in 99970 or 310410")]
 pub struct PlmnError;
 
 impl Plmn {
-    /// The PLMN of three octets of NAS, which may hold filler digits that are no PLMN.
+    /// Creates a PLMN from the three octets of NAS, which may contain invalid filler digits.
     pub const fn from_nas(octets: [u8; 3]) -> Self {
         Plmn(octets)
     }
 
-    /// The three octets for NAS.
+    /// Returns the three octets for NAS.
     pub const fn nas(self) -> [u8; 3] {
         self.0
     }
 
-    /// The PLMN of three octets of NGAP.
+    /// Creates a PLMN from the three octets of NGAP.
     pub const fn from_ngap([a, b, c]: [u8; 3]) -> Self {
         if b >> 4 == 0xf { Plmn([a, b, c]) } else { Plmn([a, c & 0xf0 | b & 0x0f, c << 4 | b >> 4]) }
     }
 
-    /// The three octets for NGAP.
+    /// Returns the three octets for NGAP.
     pub const fn ngap(self) -> [u8; 3] {
         let [a, b, c] = self.0;
         if b >> 4 == 0xf { self.0 } else { [a, c << 4 | b & 0x0f, b & 0xf0 | c >> 4] }
     }
 
-    /// MCC digits.
+    /// Returns the three digits of the MCC.
     pub fn mcc(self) -> String {
         let [a, b, _] = self.0;
         [a & 0xf, a >> 4, b & 0xf].iter().map(|d| char::from(b'0' + d.min(&9))).collect()
     }
 
-    /// MNC digits, two or three.
+    /// Returns the two or three digits of the MNC.
     pub fn mnc(self) -> String {
         let [_, b, c] = self.0;
         let third = (b >> 4 != 0xf).then_some(b >> 4);
         [c & 0xf, c >> 4].into_iter().chain(third).map(|d| char::from(b'0' + d.min(9))).collect()
     }
 
-    /// Serving network name (TS 24.501 9.12.1).
+    /// Returns the serving network name (TS 24.501 9.12.1).
     pub fn serving_network_name(self) -> String {
         format!("5G:mnc{:0>3}.mcc{}.3gppnetwork.org", self.mnc(), self.mcc())
     }
@@ -80,7 +82,7 @@ impl fmt::Debug for Plmn {
     }
 }
 
-/// Text for people (`"99970"`), three octets in binary encodings.
+/// Text in human-readable formats (`"99970"`), three octets in binary encodings.
 impl Serialize for Plmn {
     fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         if s.is_human_readable() { s.collect_str(self) } else { self.0.serialize(s) }
@@ -105,38 +107,34 @@ pub struct Tac(pub u32);
 /// Tracking Area Identity (TS 23.003 19.4.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Tai {
-    /// The network.
     pub plmn: Plmn,
-    /// The area within it.
     pub tac: Tac,
 }
 
 /// NR Cell Global Identity: 36 bits of cell (TS 38.413 9.3.1.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NrCgi {
-    /// The network.
     pub plmn: Plmn,
-    /// The cell within it.
+    /// NR Cell Identity within the PLMN, 36 bits.
     pub cell: u64,
 }
 
 /// Global gNB ID (TS 38.413 9.3.1.6): 22 to 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GnbId {
-    /// The network.
     pub plmn: Plmn,
-    /// The node within it.
+    /// gNB ID within the PLMN.
     pub id: u32,
-    /// How many bits the node's number has.
+    /// Number of bits of `id`, 22 to 32.
     pub bits: u8,
 }
 
 /// S-NSSAI (TS 23.003 28.4.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Snssai {
-    /// Slice/Service Type.
+    /// Slice/Service Type (SST), 8 bits.
     pub sst: u8,
-    /// Slice Differentiator, 24 bits.
+    /// Slice Differentiator (SD), 24 bits.
     #[serde(default)]
     pub sd: Option<u32>,
 }
@@ -159,7 +157,7 @@ impl fmt::Debug for Snssai {
 impl FromStr for Snssai {
     type Err = String;
 
-    /// `1` or `1-0000ab`.
+    /// Parses `SST` or `SST-SD`, as in `1` or `1-0000ab`.
     fn from_str(s: &str) -> Result<Self, String> {
         let bad =
             || format!("{s:?} is no S-NSSAI: write SST, or SST-SD with six hexadecimal digits, as in 1 or 1-0000ab");
@@ -174,23 +172,25 @@ impl FromStr for Snssai {
     }
 }
 
-/// Data Network Name (TS 23.003 9A), as text in lower case. Its octets are in it: contexts have several, and are taken
-/// apart for every message.
+/// Data Network Name (TS 23.003 9A), as text in lower case.
+///
+/// The octets are stored inline, without an allocation: a context has several DNNs and is decoded
+/// for every message.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dnn {
     octets: [u8; DNN_OCTETS - 1],
     length: u8,
 }
 
-/// Why a text is no DNN.
+/// The text is not a DNN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a DNN is labels of letters, digits and hyphens with dots between them, 100 octets at the most")]
 pub struct DnnError;
 
 impl Dnn {
-    /// The name.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
-        // ASCII, as all that is ever put in.
+        // The octets are always ASCII.
         std::str::from_utf8(&self.octets[..usize::from(self.length)]).unwrap_or_default()
     }
 }
@@ -201,7 +201,7 @@ impl FromStr for Dnn {
     fn from_str(s: &str) -> Result<Self, DnnError> {
         let mut dnn = Dnn { octets: [0; DNN_OCTETS - 1], length: s.len() as u8 };
         let octets = dnn.octets.get_mut(..s.len()).ok_or(DnnError)?;
-        // Labels of 1 to 63 octets.
+        // Labels have 1 to 63 octets.
         let mut label = 0;
         for (to, octet) in octets.iter_mut().zip(s.bytes()) {
             label = match octet {
@@ -267,23 +267,22 @@ impl fmt::Display for Dnn {
     }
 }
 
-/// PDU session type (TS 24.501 9.11.4.11), of those that Vireo serves.
+/// PDU session type (TS 24.501 9.11.4.11), of those that Vireo supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PduSessionType {
-    /// IPv4 only.
     Ipv4,
-    /// IPv6 only.
     Ipv6,
-    /// Both.
+    /// IPv4 and IPv6 in one session.
     Ipv4v6,
 }
 
-/// The addresses of one PDU session: at least one of the two is there. The IPv6 one is the /64 prefix (TS 23.501
-/// 5.8.2.2), its interface identifier is told in NAS and the UE forms its address by SLAAC.
+/// The addresses of one PDU session; at least one of them is present.
+///
+/// For IPv6 it is the /64 prefix (TS 23.501 5.8.2.2). NAS carries the interface identifier, and the
+/// UE forms its address by SLAAC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SessionAddress {
-    /// The IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
     /// The /64 prefix, with the low 64 bits zero.
     pub ipv6_prefix: Option<Ipv6Addr>,

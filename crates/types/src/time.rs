@@ -1,7 +1,9 @@
 use serde::{Deserialize, Serialize};
 
-/// A point on a clock that the caller owns: microseconds since the Unix epoch in the running core, since the start of
-/// the run in the simulator. Nothing below `node` reads a clock; a stored timer is an `Instant` to come.
+/// A point in time on a clock that the caller provides, in microseconds.
+///
+/// It counts from the Unix epoch in the running core, and from the start of the run in the
+/// simulator. No crate below `node` reads a clock. A stored timer is a future `Instant`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Instant(pub u64);
 
@@ -10,34 +12,34 @@ pub struct Instant(pub u64);
 pub struct Duration(pub u64);
 
 impl Instant {
-    /// Microseconds since the epoch of this clock.
+    /// Returns the microseconds since the epoch of this clock.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// The time that has passed since `earlier`, zero if `earlier` is later.
+    /// Returns the time since `earlier`, zero if `earlier` is later.
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Duration {
-    /// A span of whole seconds.
+    /// Creates a span of whole seconds.
     pub const fn from_secs(secs: u64) -> Self {
         Duration(secs.saturating_mul(1_000_000))
     }
 
-    /// A span of milliseconds.
+    /// Creates a span of milliseconds.
     pub const fn from_millis(millis: u64) -> Self {
         Duration(millis.saturating_mul(1_000))
     }
 
-    /// Whole seconds, rounded down.
+    /// Returns whole seconds, rounded down.
     pub const fn as_secs(self) -> u64 {
         self.0 / 1_000_000
     }
 
-    /// Microseconds.
+    /// Returns the span in microseconds.
     pub const fn as_micros(self) -> u64 {
         self.0
     }

@@ -1,11 +1,11 @@
-//! Adapters over the codecs and the security crate: the only crate that names them.
+//! Codecs and security functions of 3GPP protocols, without state or I/O.
 //!
-//! NGAP, NAS and the 3GPP security functions are the `oxirush` crates', re-exported here so that one place pins and
-//! replaces them. What those crates do not have is Vireo's own: PFCP without copies ([`pfcp`]) and GTP-U ([`gtpu`]).
-//! Nothing here keeps state, does I/O or reads a clock, and no input makes it panic.
+//! NGAP, NAS and the 3GPP security functions are re-exported from the `oxirush` crates, which only
+//! this crate names. Vireo implements PFCP ([`pfcp`]) and GTP-U ([`gtpu`]), both without copies.
+//! This crate keeps no state, does no I/O and reads no clock, and no input causes a panic.
 #![forbid(unsafe_code)]
 
-/// NGAP (TS 38.413): the codec's types and macros.
+/// NGAP (TS 38.413): types and macros of the codec.
 pub mod ngap {
     pub use oxirush_ngap::aper::{BitString, Bits};
     pub use oxirush_ngap::ngap::*;
@@ -18,7 +18,7 @@ pub mod nas {
     pub use oxirush_nas::nas_5gs::*;
 }
 
-/// The security functions (TS 33.501, TS 33.102, TS 35.206).
+/// Security functions (TS 33.501, TS 33.102, TS 35.206).
 pub mod security {
     pub use oxirush_security::*;
 }

@@ -1,20 +1,25 @@
-//! A keyed permutation of 32-bit numbers: FF1 (NIST SP 800-38G, 10 rounds) over AES-128, of strings of 32 bits and with
-//! an empty tweak. It is format-preserving encryption by a standard, as a temporary identifier has no room for a block.
+//! Keyed permutation of 32-bit numbers: FF1 over AES-128.
+//!
+//! FF1 (NIST SP 800-38G, 10 rounds) is used with strings of 32 bits and an empty tweak. It is
+//! standardised format-preserving encryption: a temporary identifier is too short for a cipher
+//! block.
 
 use aes::Aes128Enc;
 use cipher::{BlockCipherEncrypt, KeyInit};
 
-/// Rounds of FF1.
+/// Number of rounds of FF1.
 const ROUNDS: u8 = 10;
 
 /// P of FF1's step 5: version, method, addition; radix 2, rounds, u = 16, n = 32, no tweak.
 const P: [u8; 16] = [1, 2, 1, 0, 0, 2, ROUNDS, 16, 0, 0, 0, 32, 0, 0, 0, 0];
 
-/// The permutation of one key. Sealing or opening a number takes ten AES blocks, about 180 ns with AES-NI; the key schedule
-/// and the first block of each round's PRF, which is the same for all, are computed once.
+/// The permutation of one key.
+///
+/// Sealing or opening a number takes ten AES blocks, about 180 ns with AES-NI. The key schedule is
+/// computed once, as is the first block of each round's PRF, which is the same for all rounds.
 pub struct Permutation32 {
     cipher: Aes128Enc,
-    /// AES of [`P`].
+    /// Encryption of [`P`] with AES.
     first: [u8; 16],
 }
 
@@ -25,7 +30,7 @@ impl std::fmt::Debug for Permutation32 {
 }
 
 impl Permutation32 {
-    /// The permutation of a key.
+    /// Creates the permutation of a key.
     pub fn new(key: &[u8; 16]) -> Self {
         let cipher = Aes128Enc::new(key.into());
         let mut first = P.into();
@@ -33,7 +38,7 @@ impl Permutation32 {
         Permutation32 { cipher, first: first.into() }
     }
 
-    /// The number that `n` becomes.
+    /// Returns the image of `n`.
     pub fn seal(&self, n: u32) -> u32 {
         let (mut a, mut b) = halves(n);
         for round in 0..ROUNDS {
@@ -42,7 +47,7 @@ impl Permutation32 {
         whole(a, b)
     }
 
-    /// The number that became `n`.
+    /// Returns the preimage of `n`.
     pub fn open(&self, n: u32) -> u32 {
         let (mut a, mut b) = halves(n);
         for round in (0..ROUNDS).rev() {
@@ -51,8 +56,8 @@ impl Permutation32 {
         whole(a, b)
     }
 
-    /// The y of a round modulo 2^16: the last two of the first d = 8 octets of PRF(P || Q). Q is 13 zeros, the round and
-    /// the half.
+    /// Returns y of a round modulo 2^16: the last two of the first d = 8 octets of PRF(P || Q). Q
+    /// is 13 zeros, the round and the half.
     #[inline]
     fn y(&self, round: u8, half: u16) -> u16 {
         let mut block = self.first;
@@ -78,7 +83,7 @@ fn whole(a: u16, b: u16) -> u32 {
 mod tests {
     use super::*;
 
-    /// FF1.Encrypt as the standard writes it, for any radix, of strings that are at most 128 bits.
+    /// Returns FF1.Encrypt as specified, for any radix, of strings of at most 128 bits.
     fn ff1(key: &[u8; 16], radix: u32, tweak: &[u8], x: &[u32]) -> Vec<u32> {
         let aes = Aes128Enc::new(key.into());
         let num = |x: &[u32]| x.iter().fold(0u128, |n, digit| n * u128::from(radix) + u128::from(*digit));
@@ -125,7 +130,8 @@ mod tests {
         digits.iter().map(|digit| char::from_digit(*digit, radix).expect("a digit")).collect()
     }
 
-    /// "FF1 samples" 1 to 3 of NIST's examples with intermediate values, of AES-128.
+    /// Checks the reference against samples 1 to 3 of NIST's "FF1 samples" with intermediate values
+    /// for AES-128.
     #[test]
     fn reference_agrees_with_nist_samples() {
         let key = [0x2b, 0x7e, 0x15, 0x16, 0x28, 0xae, 0xd2, 0xa6, 0xab, 0xf7, 0x15, 0x88, 0x09, 0xcf, 0x4f, 0x3c];

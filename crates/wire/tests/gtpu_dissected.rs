@@ -1,4 +1,4 @@
-//! What Vireo writes as GTP-U, read by tshark: an independent witness of every message kind.
+//! Decoding of Vireo's GTP-U messages by tshark, for every message type.
 
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use vireo_types::Teid;
 use vireo_wire::gtpu::{self, PduSession};
 
-/// A capture of link type 101 (raw IP) with each payload as a UDP datagram between two GTP-U ports.
+/// Returns a capture of link type 101 (raw IP) with each payload as a UDP datagram between two
+/// GTP-U ports.
 fn pcap(payloads: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Vec::new();
     file.extend(0xa1b2_c3d4_u32.to_le_bytes());
@@ -32,7 +33,7 @@ fn pcap(payloads: &[Vec<u8>]) -> Vec<u8> {
 
 fn messages() -> Vec<Vec<u8>> {
     let mut buffer = [0; gtpu::SIGNALLING_OCTETS];
-    // an IPv4 packet with nothing in it: 20 octets of header, protocol 59 (no next header)
+    // an empty IPv4 packet: 20 octets of header, protocol 59 (no next header)
     let inner: [u8; 20] = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 59, 0, 0, 10, 45, 0, 2, 192, 0, 2, 9];
     let g_pdu = |session| {
         let mut bytes = vec![0; gtpu::G_PDU_HEADER];

@@ -1,5 +1,7 @@
-//! What the PFCP codec costs on the path of a session establishment: allocations always, time when asked for
-//! (`cargo test --release -p vireo-wire --test pfcp_cost -- --ignored --nocapture`).
+//! Cost of the PFCP codec for a session establishment: allocations and time.
+//!
+//! Time is measured on demand: `cargo test --release -p vireo-wire --test pfcp_cost -- --ignored
+//! --nocapture`.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,7 +12,7 @@ use vireo_wire::pfcp::*;
 const SMF: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 2);
 
-/// What the SMF part sends for an IPv4 session: two PDRs, two FARs, two QERs, one URR.
+/// Returns the request of the SMF for an IPv4 session: two PDRs, two FARs, two QERs, one URR.
 fn request() -> SessionEstablishmentRequest {
     let uplink = CreatePdr {
         pdr_id: PdrId(1),
@@ -95,7 +97,8 @@ fn a_usual_session_is_built_and_read_without_an_allocation() {
     assert_eq!((built.count_total, read.count_total), (0, 0));
 }
 
-/// Nanoseconds of one call: the best of some rounds, so that other work on the machine counts little.
+/// Returns the nanoseconds per call: the minimum of several rounds, to exclude other work of the
+/// machine.
 fn best_ns(mut call: impl FnMut()) -> u128 {
     const CALLS: u128 = 20_000;
     let round = |call: &mut dyn FnMut()| {

@@ -1,5 +1,7 @@
-//! Published 3GPP test data through the functions that Vireo uses: one set of each algorithm, so that a wrong or
-//! miscompiled one fails here and not only in the library's own tests, which do not run with ours.
+//! Published 3GPP test data for the security functions that Vireo uses.
+//!
+//! Each algorithm has one set. A wrong or miscompiled algorithm fails here, because the library's
+//! own tests do not run with Vireo's.
 
 use vireo_wire::security::milenage::{Amf, K, Milenage, Op, Opc, Sqn};
 use vireo_wire::security::nas_5gs::{HomeNetworkPrivateKey, Suci};
@@ -12,7 +14,8 @@ fn octets(digits: &str) -> Vec<u8> {
     hex::decode(digits).expect("hexadecimal digits")
 }
 
-/// One test set of a ciphering algorithm: key, COUNT, BEARER, DIRECTION, length in bits, plaintext and ciphertext.
+/// Test set of a ciphering algorithm: key, COUNT, BEARER, DIRECTION, length in bits, plaintext and
+/// ciphertext.
 struct Ciphering(CipheringAlgorithm, &'static str, u32, u8, u8, u64, &'static str, &'static str);
 
 #[test]
@@ -66,8 +69,8 @@ fn ciphering_gives_the_published_ciphertexts() {
     }
 }
 
-/// One test set of an integrity algorithm: key, COUNT, BEARER (or FRESH's top bits), DIRECTION, length in bits, message
-/// and MAC.
+/// Test set of an integrity algorithm: key, COUNT, BEARER (or FRESH's top bits), DIRECTION, length
+/// in bits, message and MAC.
 struct Integrity(IntegrityAlgorithm, &'static str, u32, u8, u8, u64, &'static str, u32);
 
 #[test]

@@ -1,65 +1,67 @@
-//! What the hosts of a cluster have reported of their loads, as a balancer keeps it. Reports are moving averages that come
-//! every few hundred milliseconds (seed 1, 5.1); what the balancer itself has sent since is added, or all that arrives between
-//! two reports would go to the host that looked best at the first.
+//! Table of reported host loads, as kept by a balancer.
+//!
+//! Reports are moving averages that arrive every few hundred milliseconds (MMLite, seed 1, 5.1).
+//! The balancer adds what it has sent since. Otherwise all procedures between two reports would go
+//! to the host that looked best at the first.
 
 use super::HostId;
 use crate::schedule::estimate::ServiceTime;
 use vireo_types::{Duration, Instant};
 
-/// A moving average of which each new value is one half, as in seed 1's artefact.
+/// Moving average in which each new value has weight 1/2, as in the artefact of MMLite (seed 1).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MovingAverage(Option<f64>);
 
 impl MovingAverage {
-    /// Takes a value.
+    /// Adds a value to the average.
     pub fn take(&mut self, value: f64) {
         self.0 = Some(self.0.map_or(value, |old| (old + value) / 2.0));
     }
 
-    /// The average; 0 before the first value.
+    /// Returns the average; 0 before the first value.
     pub fn get(self) -> f64 {
         self.0.unwrap_or_default()
     }
 }
 
-/// How a host's load is known between two of its reports.
+/// Method to estimate a host's load between two reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Estimate {
-    /// What the balancer itself has under way there: it knows of each procedure when it begins and when it ends, so that this is
-    /// never old. It needs [`LoadTable::ended`].
+    /// Procedures that the balancer itself has in progress there. The balancer knows when each
+    /// starts and ends, so this is never outdated. It requires [`LoadTable::ended`].
     #[default]
     UnderWay,
-    /// What was reported, and what was sent there since, but for what the host has done meanwhile.
+    /// Reported load plus procedures sent since, minus what the host has done meanwhile.
     Corrected,
-    /// What was reported, until the next report: seed 1 as it is written.
+    /// Reported load until the next report, as MMLite (seed 1) specifies.
     Reported,
 }
 
-/// What a host says of a pool of NFs: those of one slice for one kind of procedure.
+/// Load report for one pool: the NFs of one slice and kind of procedure.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PoolReport {
-    /// The least `q_i / c_i` of its NFs, of moving averages.
+    /// Minimum `q_i / c_i` of its NFs, from moving averages.
     pub backlog: f64,
-    /// The parts of a core of its NFs, in all. A pool that has none serves nobody.
+    /// Sum of the CPU core shares of its NFs. A pool without a share serves no UE.
     pub share: f64,
 }
 
-/// A host's load at this instant, as far as it is known.
+/// Estimated load of a host at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostLoad {
-    /// The part of its processors that is in use: 0 to 1.
+    /// CPU use of the host, 0 to 1.
     pub cpu: f64,
-    /// `q / c` of the NF that would be the first to finish.
+    /// `q / c` of the NF that would finish first.
     pub backlog: f64,
-    /// Nanoseconds of a core that what is under way there takes, of all pools; what the backlog takes where that is all that is
-    /// known.
+    /// CPU time in nanoseconds of all procedures in progress there, of all pools. If only the
+    /// backlog is known, the CPU time of the backlog.
     pub work: f64,
 }
 
 impl HostLoad {
-    /// When a procedure would be complete there: `T = (q / c + 1) T_t`.
+    /// Returns the completion time of a new procedure: `T = (q / c + 1) T_t`.
     pub fn completion(&self, time: ServiceTime) -> Duration {
-        // rounded up, and a float beyond the range of the integer becomes its maximum
+        // Rounded up. A float beyond the integer range becomes the maximum.
         Duration(((self.backlog + 1.0) * time.nanos() as f64 / 1000.0).ceil() as u64)
     }
 }
@@ -67,30 +69,30 @@ impl HostLoad {
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     report: PoolReport,
-    /// Procedures that were sent there since.
+    /// Procedures sent since the report.
     sent: u32,
-    /// Procedures that were sent there and have not ended.
+    /// Procedures sent that have not ended.
     under_way: u32,
 }
 
-/// The loads of all hosts.
+/// Loads of all hosts.
 #[derive(Clone, Debug)]
 pub struct LoadTable {
     pools: usize,
     stale: Duration,
     estimate: Estimate,
-    /// Of each host its CPU and when it said so.
+    /// Per host, its CPU use and the time of the report.
     hosts: Vec<Option<(f64, Instant)>>,
     entries: Vec<Entry>,
-    /// Nanoseconds of a core that procedures under way at each host take.
+    /// Per host, CPU time in nanoseconds of the procedures in progress.
     work: Vec<u64>,
-    /// The CPU of all hosts that are known, and their number.
+    /// Sum of the CPU use of all known hosts, and their number.
     in_use: f64,
     known: usize,
 }
 
 impl LoadTable {
-    /// A board for so many pools, on which a report is worth nothing after so long.
+    /// Creates a table for so many pools. Reports older than `stale` are ignored.
     pub fn new(pools: usize, stale: Duration) -> Self {
         LoadTable {
             pools,
@@ -104,14 +106,14 @@ impl LoadTable {
         }
     }
 
-    /// The same board with another way to know loads between reports.
+    /// Returns the table with another method of estimation.
     #[must_use]
     pub fn with(mut self, estimate: Estimate) -> Self {
         self.estimate = estimate;
         self
     }
 
-    /// A host reports its CPU (0 to 1) and its pools, in the order in which they are numbered.
+    /// Stores the report of a host: CPU use (0 to 1) and its pools, in the order of their indices.
     pub fn report(&mut self, host: HostId, cpu: f64, pools: &[PoolReport], now: Instant) {
         let at = host.index();
         if self.hosts.len() <= at {
@@ -129,7 +131,7 @@ impl LoadTable {
         }
     }
 
-    /// A host is gone: what was under way there ends elsewhere.
+    /// Removes a host that is gone: its procedures end at other hosts.
     pub fn forget(&mut self, host: HostId) {
         self.unknown(host);
         if let Some(work) = self.work.get_mut(host.index()) {
@@ -142,18 +144,19 @@ impl LoadTable {
     fn unknown(&mut self, host: HostId) {
         if let Some((cpu, _)) = self.hosts.get_mut(host.index()).and_then(Option::take) {
             self.known -= 1;
-            // what rounding has left over must not stay for ever
+            // Rounding errors must not accumulate.
             self.in_use = if self.known == 0 { 0.0 } else { self.in_use - cpu };
         }
     }
 
-    /// Whether one host fewer would do: the others would have this part of their processors in use at most.
+    /// Returns true if the cluster could do with one host less: the CPU use of the others would be
+    /// at most `most`.
     #[inline]
     pub fn can_remove_host(&self, most: f64) -> bool {
         self.known > 1 && self.in_use <= most * (self.known - 1) as f64
     }
 
-    /// A procedure that takes so long was sent to a host's pool.
+    /// Records that a procedure with this service time was sent to a pool of a host.
     #[inline]
     pub fn sent(&mut self, host: HostId, pool: usize, time: ServiceTime) {
         if let Some(at) = self.entry(host, pool) {
@@ -163,7 +166,8 @@ impl LoadTable {
         }
     }
 
-    /// A procedure that was [`LoadTable::sent`] with this time has ended, or has gone elsewhere.
+    /// Records that a procedure counted by [`LoadTable::sent`] with this service time has ended or
+    /// moved.
     #[inline]
     pub fn ended(&mut self, host: HostId, pool: usize, time: ServiceTime) {
         if let Some(at) = self.entry(host, pool) {
@@ -172,7 +176,8 @@ impl LoadTable {
         }
     }
 
-    /// The load of a host for procedures of a pool; `None` if it has not said anything for too long or has no such NFs.
+    /// Returns the load of a host for procedures of a pool; `None` without a recent report or such
+    /// NFs.
     #[inline]
     pub fn load(&self, host: HostId, pool: usize, time: ServiceTime, now: Instant) -> Option<HostLoad> {
         let (cpu, at) = (*self.hosts.get(host.index())?)?;
@@ -188,7 +193,8 @@ impl LoadTable {
                 return Some(HostLoad { cpu, backlog: f64::from(under_way) / report.share, work });
             }
             Estimate::Reported => reported,
-            // what came since waits in line, but for what the pool has done meanwhile
+            // Procedures sent since the report are queued, minus those that the pool has done
+            // meanwhile.
             Estimate::Corrected => {
                 let done = since as f64 * 1000.0 / time.nanos() as f64;
                 reported + (f64::from(sent) / report.share - done).max(0.0)

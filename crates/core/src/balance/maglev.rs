@@ -1,26 +1,28 @@
-//! Maglev hashing ("Maglev: A Fast and Reliable Software Network Load Balancer", NSDI 2016, 3.4): a table of a prime number
-//! of entries that hosts fill in turns, each by a permutation of its own. Even to within one entry; a host that goes moves a
-//! few other hosts' keys too.
+//! Maglev hashing ("Maglev: A Fast and Reliable Software Network Load Balancer", NSDI 2016, 3.4).
+//!
+//! Hosts fill a table with a prime number of entries in turns, each by its own permutation. The
+//! shares are equal to within one entry. When a host leaves, a few keys of other hosts move too.
 
 use super::HostId;
 use crate::hash::hash_pair;
 
-/// Entries of the paper's small table. A prime, so that every step of a permutation visits every entry.
+/// Entries of the paper's small table. A prime, so that the steps of a permutation visit every
+/// entry.
 pub const ENTRIES: usize = 65_537;
 
-/// A table.
+/// Lookup table from hash to host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Maglev {
     entries: Box<[HostId]>,
 }
 
 impl Maglev {
-    /// The table of these hosts.
+    /// Builds the table of these hosts.
     pub fn new(hosts: &[HostId]) -> Self {
         Maglev { entries: filled(hosts, ENTRIES) }
     }
 
-    /// The host of a key.
+    /// Returns the host of a key.
     #[inline]
     pub fn host(&self, key: u64) -> Option<HostId> {
         let at = (hash_pair(key, 0) as usize).checked_rem(self.entries.len())?;
@@ -28,7 +30,7 @@ impl Maglev {
     }
 }
 
-/// The paper's "populate".
+/// Implements "populate" of the paper.
 fn filled(hosts: &[HostId], entries: usize) -> Box<[HostId]> {
     if hosts.is_empty() || entries < 2 {
         return Box::default();

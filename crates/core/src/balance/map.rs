@@ -1,81 +1,84 @@
-//! Which hosts keep a bucket's UEs: the circles of all slices as one table (DESIGN decision 7). The controller makes a map
-//! for each epoch; balancers and hosts look things up in it and refuse older ones.
+//! Bucket map: owner and replicas of every bucket in one epoch.
+//!
+//! It combines the rings of all slices into one table (DESIGN decision 7). The controller makes a
+//! map per epoch. Balancers and hosts look up placements in it and refuse older maps.
 
 use super::HostId;
 use super::ring::{Ring, WeightedHost};
 use serde::{Deserialize, Serialize};
 use vireo_types::Bucket;
 
-/// How many buckets there are: an LTMSI has 12 bits for its bucket.
+/// Number of buckets: 12 bits of an LTMSI.
 pub const BUCKETS: usize = 1 << 12;
 
-/// The most replicas of a UE's state besides the primary.
+/// Maximum number of replicas besides the owner.
 pub const MOST_REPLICAS: usize = 3;
 
-/// The epoch of a cluster's first map.
+/// Epoch of a cluster's first map.
 pub const FIRST_EPOCH: u64 = 1;
 
-/// The hosts of a bucket: the primary, then its replicas, in the order in which they take over.
+/// Hosts of a bucket: the owner, then the replicas in takeover order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BucketPlacement {
     hosts: [Option<HostId>; 1 + MOST_REPLICAS],
-    /// The replica that is to become the primary, or the first to take over from it.
+    /// Replica that is about to become the owner or the first replica.
     pub(super) coming: Option<HostId>,
 }
 
 impl BucketPlacement {
-    /// The primary; `None` where there is no host at all.
+    /// Returns the owner; `None` if there is no host at all.
     pub const fn owner(&self) -> Option<HostId> {
         self.hosts[0]
     }
 
-    /// These hosts, the primary first; those beyond the most that there can be are left out.
+    /// Creates a placement of these hosts, the owner first. Hosts beyond the maximum are dropped.
     pub fn new(hosts: impl IntoIterator<Item = HostId>) -> Self {
         let mut owners = BucketPlacement::default();
         owners.hosts.iter_mut().zip(hosts).for_each(|(slot, host)| *slot = Some(host));
         owners
     }
 
-    /// Those that keep copies, in the order in which they take over.
+    /// Returns the replicas in takeover order.
     pub fn replicas(&self) -> impl Iterator<Item = HostId> {
         self.hosts[1..].iter().copied().flatten()
     }
 
-    /// All of them, the primary first.
+    /// Returns all hosts, the owner first.
     pub fn all(&self) -> impl Iterator<Item = HostId> {
         self.hosts.into_iter().flatten()
     }
 
-    /// Those whose copy a commit is waited for that is acknowledged by one: the replica that takes over first, and the one
-    /// that is to be in its place, or the primary's, in the next epoch (see [`BucketMap::prepare`]).
+    /// Returns the replicas whose acknowledgement `ack = one` waits for. These are the first
+    /// replica, and the host that becomes first replica or owner in the next epoch (see
+    /// [`BucketMap::prepare`]).
     pub fn first_replica(&self) -> impl Iterator<Item = HostId> {
         let first = self.hosts[1];
         first.into_iter().chain(self.coming.filter(|host| Some(*host) != first))
     }
 
-    /// Whether a host is one that keeps copies.
+    /// Returns true if a host is a replica.
     pub fn keeps_copies(&self, host: HostId) -> bool {
         self.hosts[1..].contains(&Some(host))
     }
 
-    /// Whether a host is one of them.
+    /// Returns true if a host is the owner or a replica.
     pub fn has(&self, host: HostId) -> bool {
         self.hosts.contains(&Some(host))
     }
 }
 
-/// A slice's part of the buckets.
+/// Buckets of one slice: share, replicas and hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SliceBuckets {
-    /// Its part, against others' 1.
+    /// Share of the buckets, relative to a slice of weight 1.
     pub weight: f64,
-    /// Hosts that keep replicas of its UEs, at most [`MOST_REPLICAS`].
+    /// Number of replicas of its UEs, at most [`MOST_REPLICAS`].
     pub replicas: usize,
-    /// The hosts that it may use.
+    /// Hosts that the slice may use.
     pub hosts: Vec<WeightedHost>,
 }
 
-/// The table of one epoch.
+/// Placement of all buckets in one epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BucketMap {
     pub(super) epoch: u64,
@@ -84,8 +87,9 @@ pub struct BucketMap {
 }
 
 impl BucketMap {
-    /// The table of an epoch. Slice 0 is of UEs whose slice is not known yet. Which buckets a slice has depends on the slices
-    /// and their weights alone: hosts that come and go move state, never identifiers.
+    /// Creates the map of an epoch. Slice 0 is for UEs whose slice is not known yet. The buckets of
+    /// a slice depend on the slices and their weights alone: joining and leaving hosts move state,
+    /// never identifiers.
     pub fn new(epoch: u64, parts: &[SliceBuckets]) -> Self {
         let slices = shared_out(parts);
         let rings: Vec<Ring> = (0_u64..).zip(parts).map(|(slice, part)| Ring::new(&part.hosts, slice)).collect();
@@ -102,45 +106,46 @@ impl BucketMap {
         BucketMap { epoch, owners: owners.collect(), slices: slices.into() }
     }
 
-    /// Whether it has all buckets: one that another process has sent may be anything.
+    /// Returns true if the map has all buckets. A map from another process may be invalid.
     pub fn is_complete(&self) -> bool {
         self.owners.len() == BUCKETS && self.slices.len() == BUCKETS
     }
 
-    /// The epoch of which it is the map.
+    /// Returns the epoch of the map.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The same of an epoch that is later by so much.
+    /// Returns the same map with an epoch that is higher by `by`.
     pub fn later(self, by: u64) -> Self {
         BucketMap { epoch: self.epoch.saturating_add(by), ..self }
     }
 
-    /// The hosts of a bucket.
+    /// Returns the placement of a bucket.
     #[inline]
     pub fn owners(&self, bucket: Bucket) -> BucketPlacement {
         self.owners[usize::from(bucket.get()) % BUCKETS]
     }
 
-    /// The slice that a bucket belongs to, by its position.
+    /// Returns the index of a bucket's slice.
     #[inline]
     pub fn slice(&self, bucket: Bucket) -> usize {
         self.slices[usize::from(bucket.get()) % BUCKETS].into()
     }
 
-    /// The hosts of each bucket of which this one is the primary.
+    /// Returns the placements of all buckets that a host owns.
     pub fn buckets_owned_by(&self, host: HostId) -> impl Iterator<Item = BucketPlacement> {
         self.owners.iter().copied().filter(move |owners| owners.owner() == Some(host))
     }
 
-    /// The buckets of a slice.
+    /// Returns the buckets of a slice.
     pub fn buckets(&self, slice: usize) -> impl Iterator<Item = Bucket> {
         let of = (0_u16..).zip(&self.slices).filter(move |(_, own)| usize::from(**own) == slice);
         of.map(|(bucket, _)| Bucket::new(bucket))
     }
 
-    /// What changes from this map to a later one: buckets whose hosts, or their order, are others then.
+    /// Returns the differences to a later map: buckets whose hosts or host order differ, with both
+    /// placements.
     pub fn changes<'a>(
         &'a self,
         later: &'a BucketMap,
@@ -151,7 +156,8 @@ impl BucketMap {
     }
 }
 
-/// The slice of each bucket: by weight, and spread, so that a range of buckets is of no one slice.
+/// Returns the slice of each bucket, by weight and interleaved, so that consecutive buckets belong
+/// to different slices.
 fn shared_out(parts: &[SliceBuckets]) -> Vec<u16> {
     let weight = |part: &SliceBuckets| if part.weight > 0.0 { part.weight } else { 0.0 };
     let mut credit = vec![0.0; parts.len()];
@@ -159,7 +165,7 @@ fn shared_out(parts: &[SliceBuckets]) -> Vec<u16> {
     (0..BUCKETS)
         .map(|_| {
             parts.iter().zip(&mut credit).for_each(|(part, credit)| *credit += weight(part));
-            // whoever is owed most is next
+            // The slice with the highest credit is next.
             let next = (0..parts.len()).max_by(|a, b| credit[*a].total_cmp(&credit[*b]).then(b.cmp(a)))?;
             credit[next] -= total;
             u16::try_from(next).ok()

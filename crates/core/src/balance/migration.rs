@@ -1,17 +1,22 @@
-//! How buckets get other hosts while these work: who dies leaves its buckets to who has copies, and between hosts that live
-//! a bucket goes in two steps, so that nobody ever owns UEs without their state.
+//! Migration of buckets: cluster maps that change hosts while UEs are served.
 //!
-//! A map that is [prepared](BucketMap::prepare) gives copies to who is to have them, and names the host that is to become
-//! the primary or its first replica: from then on each commit is waited for at that host too. When all owners have said
-//! that their replicas are up to date in that very epoch ([`CatchUp`]), the map is [switched](BucketMap::switch): a bucket
-//! with another primary keeps the old one as the first replica, which hands over (it ends what it has begun, lets the
-//! effects go, and says so to the new one) and is dropped, if it is to be, by one more such round. Both are repeated until
-//! neither changes anything. So many buckets at once get another primary as one may say: while a bucket is handed over, what
-//! its UEs want waits, and a host that gave all away at once would keep all waiting.
+//! The buckets of a dead host go to hosts with copies. Between live hosts a bucket moves in two
+//! steps, so that no host ever owns UEs without their state:
 //!
-//! Buckets are dealt to slice 0 and the slices in turn. Those of one turn, one of each, are a *column*, and have the same
-//! hosts for ever: a UE gets a number of its home slice within its column, and so is never torn apart by the numbers that it
-//! was known by before.
+//! 1. A [prepared](BucketMap::prepare) map adds replicas for the future hosts and names the next
+//!    owner or first replica. From then on each commit waits for that host too.
+//! 2. When all owners have reported for that very epoch that their replicas are up to date
+//!    ([`CatchUp`]), the map is [switched](BucketMap::switch). A bucket with a new owner keeps the
+//!    old one as first replica. The old owner ends the procedures in progress, releases their
+//!    effects and sends the handoff. One more such round removes it, if it must go.
+//!
+//! Both steps are repeated until neither changes anything. A setting limits how many buckets get a
+//! new owner at once. During a handoff the inputs of its UEs wait, and a host that migrated
+//! everything at once would delay all of them.
+//!
+//! Buckets are assigned to slice 0 and the other slices in turn. The buckets of one such turn, one
+//! per slice, are a *column* and always have the same hosts. A UE gets an LTMSI of its home slice
+//! within its column, so its former LTMSIs always lead to the same hosts.
 
 use super::HostId;
 use super::map::{BUCKETS, BucketMap, BucketPlacement, FIRST_EPOCH, MOST_REPLICAS, SliceBuckets};
@@ -19,25 +24,26 @@ use super::ring::Ring;
 use std::collections::BTreeSet;
 use vireo_types::Bucket;
 
-/// The bucket of a slice in the column of another bucket, of so many slices with slice 0; `None` in the last column if that
-/// is not whole.
+/// Returns the bucket of a slice in the column of another bucket. `slices` includes slice 0. `None`
+/// in an incomplete last column.
 pub fn in_column(bucket: Bucket, slice: usize, slices: usize) -> Option<Bucket> {
     let at = usize::from(bucket.get()) / slices * slices + slice;
     (slice < slices && at < BUCKETS).then(|| Bucket::new(at as u16))
 }
 
 impl BucketMap {
-    /// The first map of a cluster whose hosts will come and go: [`BucketMap::next`], [`BucketMap::prepare`] and
-    /// [`BucketMap::switch`] make the others. Slices have equal parts, and the hosts of the first.
+    /// Creates the first map of a cluster with changing hosts; [`BucketMap::next`],
+    /// [`BucketMap::prepare`] and [`BucketMap::switch`] make the others. All slices have equal
+    /// shares, and the hosts of the first slice.
     pub fn first(parts: &[SliceBuckets]) -> Self {
         let slices = (0..BUCKETS).map(|bucket| (bucket % parts.len().max(1)) as u16).collect();
         BucketMap { epoch: FIRST_EPOCH, owners: placed(parts).into(), slices }
     }
 
-    /// The next epoch's map for the hosts that there are now, without a step further in what is being moved. A bucket of a
-    /// host that is gone goes to the first of those that have a copy, and where copies are missing, the next hosts of the
-    /// circle get one. No bucket goes to a host without a copy while there is one with it. Of a slice without copies nothing is
-    /// left: its buckets go where the others of their columns go.
+    /// Returns the next epoch's map for the current hosts, without advancing a migration. A bucket
+    /// of a departed host goes to the first host with a copy, and missing replicas are added in
+    /// ring order. No bucket goes to a host without a copy while there is one with it. The UEs of
+    /// slices without copies are lost; such a bucket goes to the owner of its column.
     pub fn next(&self, parts: &[SliceBuckets]) -> Self {
         let there: Vec<HostId> = hosts(parts).iter().map(|weighted| weighted.host).collect();
         let mut next = self.with(parts, |now, wanted, _| {
@@ -51,7 +57,7 @@ impl BucketMap {
         next
     }
 
-    /// Gives those buckets of slices without copies that are `bereft` to the primaries of their columns.
+    /// Assigns the `bereft` buckets of slices without copies to the owners of their columns.
     fn co_locate_columns(&mut self, parts: &[SliceBuckets], bereft: impl Fn(usize) -> bool) {
         let Some((lead, most)) = parts.iter().map(|part| part.replicas).enumerate().rev().max_by_key(|(_, n)| *n)
         else {
@@ -69,19 +75,20 @@ impl BucketMap {
         }
     }
 
-    /// The next epoch's map by which those get copies that are to have buckets by `parts`, where a host that is to leave has
-    /// no weight; `None` if all are there that can be. No primary changes by it.
+    /// Returns the next epoch's map, which adds replicas at the hosts that must have buckets by
+    /// `parts`. A host that drains has weight zero there. `None` if all possible replicas exist. No
+    /// owner changes.
     pub fn prepare(&self, parts: &[SliceBuckets]) -> Option<Self> {
         self.unless_same(self.with(parts, prepared))
     }
 
-    /// The next epoch's map by which buckets are where they are to be by `parts`, as far as copies are there: only when
-    /// every owner has said so of this epoch. At most `at_once` of them get another primary by it, but one column at the
-    /// least. `None` if all are where they are to be.
+    /// Returns the next epoch's map, which moves buckets to their targets by `parts`, as far as
+    /// copies exist. The caller waits until every owner has reported for the current epoch. At most
+    /// `at_once` buckets, but at least one column, get another owner. `None` if no bucket moves.
     pub fn switch(&self, parts: &[SliceBuckets], at_once: usize) -> Option<Self> {
         let mut next = self.with(parts, switched);
         let (slices, mut switched) = (parts.len().max(1), 0);
-        // Columns stay together.
+        // A column moves as a whole.
         for (column, before) in next.owners.chunks_mut(slices).zip(self.owners.chunks(slices)) {
             let others = column.iter().zip(before).filter(|(new, old)| new.owner() != old.owner()).count();
             if others > 0 && switched > 0 && switched + others > at_once {
@@ -97,7 +104,8 @@ impl BucketMap {
         (next.owners != self.owners).then_some(next)
     }
 
-    /// The next epoch's map, each bucket's hosts from those of now, those by the circle, and whether there are replicas.
+    /// Returns the next epoch's map. `change` receives each bucket's current and wanted placement,
+    /// and whether the slice has replicas.
     fn with(
         &self,
         parts: &[SliceBuckets],
@@ -108,7 +116,7 @@ impl BucketMap {
         let mut last = None;
         let owners = all.map(|(bucket, (now, wanted))| {
             let of = (*now, wanted, copied(bucket));
-            // Most are where they are to be, and those of a column are mostly alike.
+            // Most buckets are in place, and those of a column are mostly equal.
             match last {
                 _ if *now == wanted => wanted,
                 Some((same, next)) if same == of => next,
@@ -122,24 +130,24 @@ impl BucketMap {
         BucketMap { epoch: self.epoch + 1, owners: owners.collect(), slices: self.slices.clone() }
     }
 
-    /// Whether a host keeps anything.
+    /// Returns true if a host is the owner or a replica of any bucket.
     pub fn has(&self, host: HostId) -> bool {
         self.owners.iter().any(|owners| owners.has(host))
     }
 
-    /// Each primary with itself, and with each host that keeps copies for it; each pair once.
+    /// Returns each owner paired with itself and with each of its replicas, every pair once.
     pub fn replication_pairs(&self) -> BTreeSet<(HostId, HostId)> {
         pairs(self.owners.iter().copied())
     }
 
-    /// The same of one primary.
+    /// Returns the same pairs for one owner.
     pub fn pairs_of(&self, host: HostId) -> BTreeSet<(HostId, HostId)> {
         pairs(self.buckets_owned_by(host))
     }
 }
 
-/// Who has not said yet that a replica has all copies that an epoch wants it to have, or of itself that it has all UEs and
-/// knows all RAN nodes.
+/// Pending reports of an epoch. An owner reports that a replica has all required copies; a host
+/// reports of itself that it has all its UEs and knows all RAN nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CatchUp {
     epoch: u64,
@@ -147,23 +155,23 @@ pub struct CatchUp {
 }
 
 impl CatchUp {
-    /// Everybody, of this map of these hosts. A host that owns nothing yet says of itself that it knows the RAN nodes: nothing
-    /// is switched to it before.
+    /// Creates the pending reports of a map. A host that owns nothing yet reports that it knows the
+    /// RAN nodes: no bucket is switched to it before.
     pub fn of(map: &BucketMap, hosts: impl IntoIterator<Item = HostId>) -> Self {
         let mut waiting = map.replication_pairs();
         waiting.extend(hosts.into_iter().map(|host| (host, host)));
         CatchUp { epoch: map.epoch(), waiting }
     }
 
-    /// An owner has said of an epoch that a replica has all of its copies, or a host of itself that it has all that was handed over
-    /// to it and knows the RAN nodes.
+    /// Handles a report for an epoch. An owner reports that a replica has all its copies; a host
+    /// reports of itself that it has all handoffs and knows the RAN nodes.
     pub fn acknowledge(&mut self, owner: HostId, epoch: u64, replica: HostId) {
         if epoch == self.epoch {
             self.waiting.remove(&(owner, replica));
         }
     }
 
-    /// Whether all have: what the epoch has prepared may be switched.
+    /// Returns true if all reports arrived: the prepared placement may be switched.
     pub fn is_complete(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -171,7 +179,7 @@ impl CatchUp {
 
 fn pairs(all: impl Iterator<Item = BucketPlacement>) -> BTreeSet<(HostId, HostId)> {
     let mut pairs = BTreeSet::new();
-    // Most buckets have the hosts of one of a few before.
+    // Most buckets have the hosts of a recent one.
     let mut last = [BucketPlacement::default(); 4];
     for owners in all {
         if let Some(primary) = owners.owner().filter(|_| !last.contains(&owners)) {
@@ -187,11 +195,11 @@ fn hosts(parts: &[SliceBuckets]) -> &[super::ring::WeightedHost] {
     parts.first().map_or(&[], |part| &part.hosts)
 }
 
-/// The hosts of each bucket by the circle.
+/// Returns the placement of each bucket by the ring.
 fn placed(parts: &[SliceBuckets]) -> Vec<BucketPlacement> {
     let ring = Ring::new(hosts(parts), 0);
     let slices = parts.len().max(1);
-    // No more than there are: the circle would be gone round for others.
+    // No more than there are hosts: the ring would be searched completely for others.
     let most = 1 + parts.iter().map(|part| part.replicas.min(MOST_REPLICAS)).max().unwrap_or(0);
     let most = most.min(ring.hosts());
     let columns =
@@ -207,24 +215,26 @@ fn placed(parts: &[SliceBuckets]) -> Vec<BucketPlacement> {
     all
 }
 
-/// The hosts of a bucket once it may be switched.
+/// Returns the placement of a bucket after a switch.
 fn target(now: BucketPlacement, wanted: BucketPlacement, copied: bool) -> BucketPlacement {
     let Some(from) = now.owner() else { return wanted };
-    // Where nobody is to have it, nothing is moved.
+    // Without a wanted host nothing moves.
     let Some(to) = wanted.owner() else { return now };
     if from == to {
-        // In the circle's order: where the slices of a column have different numbers of copies, the first is the same.
+        // In ring order: where the slices of a column have different numbers of replicas, the first
+        // is the same.
         return wanted;
     }
     let missing = wanted.all().filter(|host| !now.has(*host));
-    // The old primary has all: it stays until others do.
+    // The old owner has all commits: it stays until others do.
     let old = copied.then_some(from);
     let stay = now.all().filter(|host| ![from, to].contains(host) && wanted.has(*host));
     let missing = missing.filter(|host| *host != to);
     BucketPlacement::new([to].into_iter().chain(old).chain(stay).chain(missing))
 }
 
-/// Which host comes into the first or second place by a change, whose first replica is waited for before.
+/// Returns the host that a change puts into first or second position, if commits must wait for it
+/// first.
 fn coming(now: BucketPlacement, target: BucketPlacement) -> Option<HostId> {
     let place = if now.owner() == target.owner() { 1 } else { 0 };
     let host = target.all().nth(place)?;
@@ -234,7 +244,7 @@ fn coming(now: BucketPlacement, target: BucketPlacement) -> Option<HostId> {
 fn prepared(now: BucketPlacement, wanted: BucketPlacement, copied: bool) -> BucketPlacement {
     let Some(from) = now.owner() else { return wanted };
     let Some(to) = wanted.owner() else { return now };
-    // Who is to be the primary comes first, the others when it is.
+    // The next owner comes first, further replicas after the switch.
     let of = if from == to { usize::MAX } else { 1 };
     let missing: Vec<HostId> = wanted.all().take(of).filter(|host| !now.has(*host)).collect();
     let stay = now.all().take(1 + MOST_REPLICAS - missing.len());
@@ -268,7 +278,7 @@ mod tests {
     #[test]
     fn a_host_that_goes_leaves_its_buckets_to_who_has_copies_and_a_new_host_gets_copies_only() {
         let before = BucketMap::first(&[part(1.0, 1, &[0, 1, 2])]);
-        // host 3 has joined since
+        // Host 3 has joined since.
         let after = before.next(&[part(1.0, 1, &[0, 2, 3])]);
         assert_eq!((after.epoch(), after.is_complete()), (2, true));
         let mut copies_of_the_new = 0;
@@ -286,11 +296,11 @@ mod tests {
         assert!((0..Bucket::COUNT).all(alone));
     }
 
-    /// A cluster whose hosts have, of each bucket, all commits or some.
+    /// Cluster whose hosts have all or some commits of each bucket.
     struct World {
         map: BucketMap,
         parts: Vec<SliceBuckets>,
-        /// Who has all that was ever released of a bucket.
+        /// Per bucket, the hosts that have all released commits.
         whole: BTreeMap<Bucket, BTreeSet<HostId>>,
     }
 
@@ -301,7 +311,8 @@ mod tests {
             World { map, parts, whole }
         }
 
-        /// A new epoch: what is released from now on is at the primary and at whom it waits for, and nowhere else for sure.
+        /// Starts an epoch. Commits released from here on are certain to be only at the owner and
+        /// at the hosts that it waits for.
         fn adopt(&mut self, next: BucketMap, dead: Option<HostId>) {
             assert_eq!(next.epoch(), self.map.epoch() + 1);
             for bucket in buckets() {
@@ -310,7 +321,7 @@ mod tests {
                 let primary = new.owner().expect("no bucket is without an owner");
                 assert!(whole.contains(&primary), "{bucket:?} goes from {old:?} to {new:?}, who has not all of it");
                 whole.retain(|host| new.has(*host) && Some(*host) != dead);
-                // one that hands over is the first replica, if there is one
+                // A host that hands off is the first replica, if there is one.
                 let stays = new.all().count() == 1 || new.first_replica().next() == old.owner();
                 assert!(old.owner() == Some(primary) || dead.is_some() || stays);
                 let waits: Vec<_> = new.first_replica().collect();
@@ -319,7 +330,7 @@ mod tests {
             self.map = next;
         }
 
-        /// All replicas are up to date.
+        /// Brings all replicas up to date.
         fn catch_up(&mut self) {
             let hosts: BTreeSet<HostId> =
                 self.parts.iter().flat_map(|part| &part.hosts).map(|host| host.host).collect();
@@ -337,18 +348,18 @@ mod tests {
             }
             for bucket in buckets() {
                 let owners = self.map.owners(bucket);
-                // What goes on being released is there as well at whom it waits for.
+                // Later commits are there too, at the hosts that the owner waits for.
                 let sure = owners.owner().into_iter().chain(owners.first_replica());
                 self.whole.insert(bucket, sure.collect());
             }
         }
 
-        /// Moves until all is where it is to be; in how many epochs.
+        /// Migrates until nothing changes; returns the number of epochs.
         fn settle(&mut self) -> u64 {
             self.settle_by(BUCKETS)
         }
 
-        /// The same with so many buckets at once.
+        /// The same with a limit of buckets at once.
         fn settle_by(&mut self, at_once: usize) -> u64 {
             let first = self.map.epoch();
             while let Some(next) = self.step(at_once) {
@@ -421,7 +432,7 @@ mod tests {
 
     #[test]
     fn who_dies_in_the_middle_of_a_move_leaves_its_buckets_to_who_has_all_of_them() {
-        // After each number of steps of a move, each of the hosts.
+        // Each host fails after each number of migration steps.
         for (steps, dead) in (1..3).flat_map(|steps| (0..4).map(move |dead| (steps, dead))) {
             let mut world = World::new(vec![part(1.0, 1, &[0, 1, 2]); 2]);
             world.parts = vec![part(1.0, 1, &[0, 1, 2, 3]); 2];
@@ -438,7 +449,8 @@ mod tests {
         }
     }
 
-    /// A slice whose UEs are copied nowhere has one host at a time, that of its columns: a UE gets its number there.
+    /// A slice without copies has one host at a time, that of its columns, where its UEs get their
+    /// LTMSI.
     #[test]
     fn a_slice_without_copies_goes_where_its_columns_go_whoever_dies_and_when() {
         let parts =

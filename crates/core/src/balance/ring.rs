@@ -1,26 +1,28 @@
-//! Consistent hashing with virtual nodes and weights: a key belongs to the host whose point comes next on the circle of
-//! 64-bit hashes, and its replicas to the next *distinct* hosts. When a host goes, only its keys move, each to the host
-//! that had its first replica.
+//! Consistent hashing with virtual nodes and weights.
+//!
+//! A key belongs to the host of the next point on the ring of 64-bit hashes, and its replicas to
+//! the next *distinct* hosts. When a host leaves, only its keys move, each to the host that had its
+//! first replica.
 
 use super::HostId;
 use crate::hash::hash_pair;
 
-/// Points of a host of weight 1 (seed 1's artefact has as many).
+/// Points of a host of weight 1, as in the artefact of MMLite (seed 1).
 pub const VIRTUAL_NODES: u32 = 160;
 
-/// The most points that one host gets, whatever its weight.
+/// Maximum number of points per host, whatever its weight.
 const MOST_POINTS: u32 = 64 * VIRTUAL_NODES;
 
-/// A host on a circle.
+/// Host on a ring, with its weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WeightedHost {
-    /// The host.
     pub host: HostId,
-    /// Its part of the keys, against others' 1. One that is not above zero has none.
+    /// Share of keys relative to a host of weight 1. A host whose weight is not above zero has
+    /// none.
     pub weight: f64,
 }
 
-/// A circle.
+/// Hash ring of hosts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ring {
     points: Vec<(u64, HostId)>,
@@ -28,12 +30,13 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// The circle of these hosts; that of another `salt`, which is a slice, has other neighbours.
+    /// Creates the ring of these hosts. Another `salt`, which is a slice, results in other
+    /// neighbours.
     pub fn new(hosts: &[WeightedHost], salt: u64) -> Self {
         let mut points = Vec::new();
         let mut count = 0;
         for WeightedHost { host, weight } in hosts {
-            // a weight beyond the range becomes the greatest, one that is no number or negative none
+            // A weight above the range counts as the maximum; NaN or a negative one counts as zero.
             let nodes = ((f64::from(VIRTUAL_NODES) * weight).round() as u32).min(MOST_POINTS);
             count += usize::from(nodes > 0);
             let own = hash_pair(salt, u64::from(host.0));
@@ -43,12 +46,12 @@ impl Ring {
         Ring { points, hosts: count }
     }
 
-    /// How many hosts have a part.
+    /// Returns the number of hosts with at least one point.
     pub fn hosts(&self) -> usize {
         self.hosts
     }
 
-    /// The hosts of a key, each once: the primary, then those that keep replicas, in the order in which they take over.
+    /// Returns the hosts of a key, each once: the owner, then the replicas in takeover order.
     pub fn owners(&self, key: u64) -> impl Iterator<Item = HostId> {
         let hash = hash_pair(key, 0);
         let start = self.points.partition_point(|(point, _)| *point < hash);

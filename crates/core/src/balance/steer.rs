@@ -1,4 +1,5 @@
-//! Which host carries out a procedure (seed 1, Algorithm 1), and the policies that it is compared with.
+//! Selection of the serving host of a procedure: MMLite (seed 1, Algorithm 1) and the policies that
+//! it is compared with.
 
 use super::HostId;
 use super::load_table::{HostLoad, LoadTable};
@@ -7,27 +8,28 @@ use super::map::{BUCKETS, BucketPlacement};
 use crate::schedule::estimate::ServiceTime;
 use vireo_types::{Bucket, Duration, Instant};
 
-/// A policy.
+/// Policy of host selection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Of the hosts that have the state, one that keeps the objective, by [`Preference`]: who has little to do gets less, and can be
-    /// taken out. If none keeps it, the one that has least to do first.
+    /// Among the hosts with the UE's state, one that meets the objective, by [`Preference`]. A host
+    /// with little load thus receives less and can be removed. If none meets the objective, the
+    /// least loaded one.
     #[default]
     SkewedCh,
-    /// The primary, whatever its load.
+    /// The owner, whatever its load.
     ConsistentHash,
-    /// Each host in turn, whether it has the state or not.
+    /// Each host in turn, with or without the state.
     RoundRobin,
-    /// The host with the least CPU in use, whether it has the state or not.
+    /// The host with the lowest CPU use, with or without the state.
     LeastLoaded,
-    /// By the Maglev paper's table.
+    /// The host by the table of the Maglev paper.
     Maglev,
-    /// Each host has a range of buckets, the same for all time.
+    /// A fixed range of buckets per host.
     StaticRange,
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies, in configuration order.
     pub const ALL: [Policy; 6] = [
         Policy::SkewedCh,
         Policy::ConsistentHash,
@@ -37,7 +39,7 @@ impl Policy {
         Policy::StaticRange,
     ];
 
-    /// Its name in the configuration (`steering.inter`).
+    /// Returns the name in the configuration (`steering.inter`).
     pub const fn name(self) -> &'static str {
         match self {
             Policy::SkewedCh => "skewed-ch",
@@ -49,29 +51,30 @@ impl Policy {
         }
     }
 
-    /// The policy of a name.
+    /// Returns the policy with a configuration name.
     pub fn from_name(name: &str) -> Option<Self> {
         Policy::ALL.into_iter().find(|policy| policy.name() == name)
     }
 }
 
-/// Which of the hosts that keep the objective [`Policy::SkewedCh`] takes.
+/// Preference of [`Policy::SkewedCh`] among the hosts that meet the objective.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preference {
-    /// The most loaded where one host fewer would do, so that one can be drained, and only while it is far from the objective;
-    /// else that where the procedure would be complete first. To be uneven gains nothing where no host can be spared, and
-    /// who fills hosts up to the objective is late at half of what comes then.
+    /// The most loaded host if one host less would suffice, so that one can be drained, and only
+    /// while it is far from the objective. Else the host that would complete the procedure first.
+    /// Uneven load has no benefit if no host can be removed. Filling hosts up to the objective
+    /// makes half of the following procedures late.
     #[default]
     Spare,
-    /// The most loaded always: seed 1 as it is written.
+    /// Always the most loaded host, as MMLite (seed 1) specifies.
     MostLoaded,
 }
 
 impl Preference {
-    /// All of them.
+    /// All preferences, the default first.
     pub const ALL: [Preference; 2] = [Preference::Spare, Preference::MostLoaded];
 
-    /// Its name in configurations.
+    /// Returns the name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Preference::Spare => "spare",
@@ -79,21 +82,21 @@ impl Preference {
         }
     }
 
-    /// That of a name.
+    /// Returns the preference with a configuration name.
     pub fn from_name(name: &str) -> Option<Self> {
         Preference::ALL.into_iter().find(|prefer| prefer.name() == name)
     }
 }
 
-/// How busy the others may be without a host that is to be spared.
+/// Maximum CPU use of the remaining hosts if one is to be removed.
 pub const SPARE_CPU: f64 = 0.7;
-/// The part of the objective that a most loaded host may take where one could be spared.
+/// Divisor of the objective: limit for the most loaded host where one could be removed.
 const SPARE_SLO: u64 = 2;
 
-/// Hosts of which none has more work under way than another by this part of the objective are equally good.
+/// Fraction of the objective: hosts whose work in progress differs by less count as equal.
 const ALIKE: f64 = 1.0 / 16.0;
 
-/// The hosts that are in use.
+/// Hosts in use, with their Maglev table.
 #[derive(Clone, Debug, Default)]
 pub struct HostSet {
     hosts: Vec<HostId>,
@@ -102,53 +105,52 @@ pub struct HostSet {
 }
 
 impl HostSet {
-    /// These hosts.
+    /// Creates the set of these hosts.
     pub fn new(hosts: Vec<HostId>) -> Self {
         HostSet { maglev: Maglev::new(&hosts), hosts, prefer: Preference::default() }
     }
 
-    /// The same hosts, chosen from in another way.
+    /// Returns the same hosts with another preference.
     #[must_use]
     pub fn with(mut self, prefer: Preference) -> Self {
         self.prefer = prefer;
         self
     }
 
-    /// Who they are.
+    /// Returns the hosts of the set.
     pub fn hosts(&self) -> &[HostId] {
         &self.hosts
     }
 }
 
-/// A procedure that begins.
+/// Procedure that starts and needs a host.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// The UE's bucket.
     pub bucket: Bucket,
-    /// The hosts that have its state, by the map.
+    /// Hosts that have the UE's state, by the map.
     pub owners: BucketPlacement,
-    /// The pool of its slice and kind.
+    /// Index of the pool of its slice and kind.
     pub pool: usize,
-    /// `T_t` of its kind.
+    /// Service time `T_t` of its kind.
     pub time: ServiceTime,
-    /// The objective of its slice and kind.
+    /// Latency objective of its slice and kind.
     pub slo: Duration,
-    /// A number that grows with each choice.
+    /// Number that grows with each selection.
     pub turn: u64,
 }
 
-/// Where a procedure goes.
+/// Result of host selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostSelection {
-    /// The host, to which the UE is pinned until the procedure ends.
+    /// Serving host, to which the UE is pinned until the procedure ends.
     pub host: HostId,
-    /// When the procedure would be complete there; `None` if the host has not reported lately.
+    /// Estimated completion time there; `None` without a recent report of the host.
     pub estimate: Option<Duration>,
-    /// Whether that is beyond the objective at every host that could be chosen: the controller is told.
+    /// True if no eligible host meets the objective; this is reported to the controller.
     pub violation: bool,
 }
 
-/// Chooses for one procedure; `None` without hosts.
+/// Selects the serving host of a procedure; `None` without hosts.
 #[inline]
 pub fn select_host(
     policy: Policy,
@@ -169,7 +171,7 @@ pub fn select_host(
         Policy::ConsistentHash => request.owners.owner()?,
         Policy::RoundRobin => fleet.hosts[request.turn.checked_rem(fleet.hosts.len() as u64)? as usize],
         Policy::LeastLoaded => {
-            // who says nothing is thought busy
+            // A host without a recent report counts as busy.
             let cpu = |host: HostId| load(host).map_or(f64::INFINITY, |load| load.cpu);
             fleet.hosts.iter().copied().min_by(|a, b| cpu(*a).total_cmp(&cpu(*b)))?
         }
@@ -183,9 +185,10 @@ pub fn select_host(
     Some(HostSelection { host, estimate, violation: estimate.is_some_and(|estimate| estimate > request.slo) })
 }
 
-/// Algorithm 1's choice among primary and replicas: the most loaded by which the procedure takes no longer than `filled_to`,
-/// else the one with the least to do. Of those with about as much it is the least busy, so that UEs who are active all the time
-/// do not keep their primary busier than the others.
+/// Selects by Algorithm 1 among owner and replicas: the most loaded host that completes the
+/// procedure within `filled_to`, else the one with the least work. Among hosts with about the same
+/// work the one with the lowest CPU use wins. Permanently active UEs then do not keep their owner
+/// busier than the others.
 fn skewed(
     request: &Request,
     filled_to: Option<Duration>,
@@ -198,7 +201,7 @@ fn skewed(
     for host in request.owners.all() {
         let Some(load) = load(host) else { continue };
         let estimate = load.completion(request.time);
-        // of equals the first in the order of the circle, so that the choice does not waver
+        // Among equal hosts the first in ring order wins, so that the selection is stable.
         let fits = filled_to.is_some_and(|most| estimate <= most);
         if fits && viable.is_none_or(|(_, best, _)| load.cpu > best.cpu) {
             viable = Some((host, load, estimate));
@@ -211,7 +214,7 @@ fn skewed(
         Some((host, _, estimate)) => {
             Some(HostSelection { host, estimate: Some(estimate), violation: estimate > request.slo })
         }
-        // nobody has reported yet
+        // No host has reported yet.
         None => Some(HostSelection { host: request.owners.owner()?, estimate: None, violation: false }),
     }
 }
@@ -237,7 +240,7 @@ mod tests {
             self
         }
 
-        /// Three hosts that have all state, with these CPUs and backlogs.
+        /// Creates three hosts that have all state, with these CPU uses and backlogs.
         fn new(loads: [(f64, f64); 3]) -> Self {
             let ids = [0, 1, 2].map(HostId);
             let hosts = ids.map(|host| WeightedHost { host, weight: 1.0 }).into();

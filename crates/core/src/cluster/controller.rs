@@ -1,4 +1,7 @@
-//! The state machine.
+//! State machine of the cluster controller.
+//!
+//! It decides on membership, failures, cluster maps, migration and the number of serving hosts.
+//! Connections, storage and time belong to the caller.
 
 use super::ClusterMap;
 use super::pool_partitions::{PartitionState, PoolPartitions, lost, partition_of};
@@ -14,81 +17,82 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use vireo_types::{Duration, Instant};
 
-/// What a controller goes by.
+/// Settings of a controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerSettings {
-    /// Hosts that the first map waits for.
+    /// Number of hosts that the first map waits for.
     pub hosts: usize,
-    /// Hosts at a time: each has a part of the UE addresses, which another one gets when it is gone and no UE has any of it.
+    /// Maximum number of hosts at a time. Each has a pool partition, which is assigned again when
+    /// its host is gone and no UE uses it.
     pub most_hosts: u16,
-    /// Whether hosts that die lose nothing that anybody was told, as long as there are copies.
+    /// True if a host failure loses no acknowledged commit as long as there are copies.
     pub lossless: bool,
-    /// Of UEs whose slice is not known and of each slice: how many hosts keep copies besides the owner.
+    /// Number of replicas for UEs of unknown slice (element 0) and for each slice.
     pub replicas: Vec<usize>,
-    /// Whether UEs can go from hosts that live to others: not where their contexts are in no host's shared memory.
+    /// True if UEs can migrate between live hosts: false if no host has their contexts in shared
+    /// memory.
     pub moves: bool,
-    /// Buckets that go from hosts that live to others at once, of all [`crate::balance::map::BUCKETS`]: the next ones follow
-    /// when all owners have what they were given.
+    /// Maximum number of buckets, of all [`crate::balance::map::BUCKETS`], that migrate at once.
+    /// The next ones follow when all owners have what they were assigned.
     pub at_once: usize,
-    /// How many hosts work; `None`: all that are joined.
+    /// Settings for the number of serving hosts; `None`: all hosts that have joined serve.
     pub scaling: Option<Scaling>,
-    /// How long a member may say nothing.
+    /// Time without a message after which a member is silent.
     pub silence: Duration,
-    /// How long members are waited for that a controller has to find again.
+    /// Time for which a new controller waits until known members have reconnected.
     pub patience: Duration,
-    /// How long a controller that knows of nothing waits for members of a cluster that there is already, before it makes
-    /// another one.
+    /// Time for which a controller without state waits for members of an existing cluster before it
+    /// creates one.
     pub listens: Duration,
-    /// Whether it is in one process with the only balancer: when it begins, the balancer before is dead.
+    /// True if the controller runs in the process of the only balancer: when it starts, the
+    /// previous balancer is dead.
     pub alone: bool,
 }
 
-/// A member.
+/// Host or balancer of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Member {
-    /// A host.
     Host(HostId),
-    /// A balancer.
     Balancer(BalancerId),
 }
 
-/// Why somebody does not join, or is a member no longer.
+/// Reason to refuse a join or to evict a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is too early to say.
+    /// The controller cannot decide yet.
     #[error("the controller has only just started: ask again")]
     NotYet,
-    /// Too many hosts.
+    /// All pool partitions are assigned or still in use.
     #[error(
         "each of the {0} parts of the UE addresses is a host's, or UEs still have addresses of it that is gone: wait for these, or \
          raise cluster.address-parts and start the cluster anew"
     )]
     Hosts(u16),
-    /// Too many balancers.
+    /// All balancer IDs are in use.
     #[error("there are {} balancers, and no more can be told apart", BalancerId::COUNT)]
     Balancers,
-    /// It knows of a cluster, and this controller has begun another one, in which nothing has happened.
+    /// The member knows a cluster, and this controller has created another one that has no map yet.
     #[error("the controller does not know the cluster that this member is of: it starts anew, and learns it")]
     Unlearned,
-    /// Of another cluster.
+    /// The member belongs to another cluster.
     #[error("it is of another cluster than this controller's: start it anew, without what it has")]
     OtherCluster,
-    /// It was in a map, and is no longer.
+    /// The member was in a map and was removed from it.
     #[error("the cluster has gone on without it since epoch {0}: start it anew")]
     Fenced(u64),
-    /// It was not heard.
+    /// The member was silent and was declared dead.
     #[error("it has said nothing for too long, to the controller, a balancer or another host: others have taken over")]
     Silent,
 }
 
-/// How far a member is.
+/// Stage of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MemberStage {
-    /// It is not ready, and says nothing.
+    /// The member is not ready and sends no heartbeats.
     Starting,
-    /// It is ready, and waits until it is needed.
+    /// The member is ready and waits until it is needed.
     Idle,
-    /// It is to be in the map.
+    /// The member belongs in the map.
     Serving,
 }
 
@@ -97,7 +101,7 @@ struct Host {
     copies: SocketAddr,
     stage: MemberStage,
     seen: Liveness,
-    /// Hosts that do not take its copies.
+    /// Hosts that do not accept this host's copies.
     unreached: BTreeSet<HostId>,
 }
 
@@ -106,62 +110,63 @@ struct Balancer {
     address: SocketAddr,
     stage: MemberStage,
     seen: Liveness,
-    /// Hosts that it does not hear.
+    /// Hosts that this balancer receives nothing from.
     unheard: BTreeSet<HostId>,
 }
 
-/// When a member was heard last, and whether it has a connection.
+/// Time of the last message of a member, and whether it is connected.
 #[derive(Clone, Copy, Debug)]
 struct Liveness {
     at: Instant,
     here: bool,
 }
 
-/// A controller.
+/// State of the cluster controller.
 #[derive(Clone, Debug)]
 pub struct Controller {
     settings: ControllerSettings,
     secrets: Secrets,
-    /// The map that holds.
+    /// Map that is stored and in effect.
     map: Option<ClusterMap>,
-    /// The next one, while it is being written.
+    /// Next map, while it is being stored.
     next: Option<ClusterMap>,
     hosts: BTreeMap<HostId, Host>,
     balancers: BTreeMap<BalancerId, Balancer>,
-    /// Balancers that are in no map yet, in the order in which they have joined.
+    /// Balancers in no map yet, in order of joining.
     order: Vec<BalancerId>,
     joined: u16,
     parts: PoolPartitions,
-    /// The number after which a free one is looked for.
+    /// Balancer ID after which the search for a free one starts.
     last_balancer: u8,
-    /// When it was last told the time.
+    /// Time of the last tick.
     looked: Instant,
-    /// Until when it is not decided who is dead: members have to find it again.
+    /// End of the period in which no member is declared dead, because members must reconnect.
     waits: Instant,
-    /// Whether it is enough that all of them are there.
+    /// True if that period ends early when all members are connected.
     early: bool,
-    /// Until when it may find that there is a cluster already; nothing was told anybody before.
+    /// End of the period in which the controller may discover an existing cluster. It answers no
+    /// join before.
     listens: Option<Instant>,
     succession: Succession,
-    /// There is a cluster that it does not know.
+    /// True if another cluster exists that this controller does not know.
     ignorant: bool,
     dismissed: Vec<(Member, Refusal)>,
-    /// What has been decided on the number of hosts since somebody looked.
+    /// Last scaling decision that the caller has not read.
     scaled: Option<ScalingDecision>,
-    /// Who has not all copies yet that the map wants.
+    /// Replicas that lack copies required by the map.
     catch_up: CatchUp,
-    /// Whether all buckets are where they are to be.
+    /// True if all buckets are where they belong.
     settled: bool,
-    /// Hosts that give their buckets away and leave, and those that have.
+    /// Hosts that drain; `left`: hosts that have drained or were idle.
     draining: BTreeSet<HostId>,
     left: Vec<HostId>,
-    /// How many hosts are to work, and by what that changes.
+    /// Wanted number of serving hosts, and the autoscaler that changes it.
     wanted: usize,
     scaler: Option<Scaler>,
 }
 
 impl Controller {
-    /// The controller of a cluster that there is not yet, as far as it knows.
+    /// Creates the controller of a cluster that, as far as it knows, does not exist yet.
     pub fn new(settings: ControllerSettings, secrets: Secrets, now: Instant) -> Self {
         let listens = Some(now + settings.listens);
         let scaler = settings.scaling.map(Scaler::new);
@@ -194,7 +199,7 @@ impl Controller {
         }
     }
 
-    /// One that follows another, which has left a record.
+    /// Creates the controller that succeeds another one, from its stored state.
     pub fn restore(settings: ControllerSettings, record: DurableState, now: Instant) -> Self {
         let mut controller = Controller::new(settings, record.secrets, now);
         controller.listens = None;
@@ -204,7 +209,7 @@ impl Controller {
         controller
     }
 
-    /// Goes on from a map of a controller before: its members are waited for.
+    /// Adopts the map of a previous controller and waits for its members.
     fn follow(&mut self, map: ClusterMap, now: Instant) {
         let seen = Liveness { at: now, here: false };
         self.joined = self.joined.max(map.joined);
@@ -213,13 +218,13 @@ impl Controller {
             let new = || Host { copies: *copies, stage: MemberStage::Serving, seen, unreached: BTreeSet::new() };
             self.hosts.entry(*host).or_insert_with(new);
         }
-        // The only balancer of the map, if that is another process, has died with its controller.
+        // In the same process as the controller, the only balancer of the map has died with it.
         for (balancer, address) in map.balancers.iter().filter(|_| !self.settings.alone) {
             let new = || Balancer { address: *address, stage: MemberStage::Serving, seen, unheard: BTreeSet::new() };
             self.balancers.entry(*balancer).or_insert_with(new);
         }
         self.order.retain(|balancer| !map.has_balancer(*balancer));
-        // The next number is another one than those that members know.
+        // The next balancer ID differs from those that members know.
         self.last_balancer = map.balancers.last().map_or(self.last_balancer, |(balancer, _)| balancer.0);
         self.waits = now + self.settings.patience;
         self.early = true;
@@ -230,47 +235,47 @@ impl Controller {
         self.hold(map);
     }
 
-    /// From here on a map holds: who is to have copies by it has said nothing yet.
+    /// Makes a map current. No owner has confirmed its replicas yet.
     fn hold(&mut self, map: ClusterMap) {
         self.catch_up = CatchUp::of(&map.buckets, map.hosts.iter().map(|(host, _)| *host));
         self.settled = false;
         self.map = Some(map);
     }
 
-    /// What outlives it.
+    /// Returns the state to store.
     pub fn record(&self) -> DurableState {
         DurableState { secrets: self.secrets, map: self.map.clone() }
     }
 
-    /// What hosts share.
+    /// Returns the secrets that hosts share.
     pub fn secrets(&self) -> Secrets {
         self.secrets
     }
 
-    /// The map that holds: every member is to have it.
+    /// Returns the current map, which every member must have.
     pub fn map(&self) -> Option<&ClusterMap> {
         self.map.as_ref()
     }
 
-    /// Whether members have to find this controller, and nobody is taken for dead.
+    /// Returns true while members must reconnect to this controller and none is declared dead.
     pub fn is_discovering(&self) -> bool {
         self.looked < self.succession.until(self.waits, self.has_most_hosts()) && !(self.early && self.is_complete())
     }
 
-    /// Whether most hosts of the map are there.
+    /// Returns true if most hosts of the map are connected.
     fn has_most_hosts(&self) -> bool {
         let Some(map) = &self.map else { return true };
         let here = |host: &HostId| self.hosts.get(host).is_some_and(|host| host.seen.here);
         map.hosts.iter().filter(|(host, _)| here(host)).count() * 2 > map.hosts.len()
     }
 
-    /// Returns true if a member knows of a cluster that this controller should have learned before it began another one: it is to
-    /// be started anew, and its members too.
+    /// Returns true if a member belongs to a cluster that this controller should have learned
+    /// before it created another one. The controller and its members must then restart.
     pub fn is_ignorant(&self) -> bool {
         self.ignorant
     }
 
-    /// Whether a member is ready; `None` if there is no such member.
+    /// Returns true if a member is ready; `None` if it does not exist.
     pub fn is_ready(&self, member: Member) -> Option<bool> {
         let stage = match member {
             Member::Host(host) => self.hosts.get(&host)?.stage,
@@ -279,11 +284,11 @@ impl Controller {
         Some(stage != MemberStage::Starting)
     }
 
-    /// A host wants to join.
+    /// Handles the join request of a host.
     ///
     /// # Errors
     ///
-    /// Why it may not.
+    /// Returns an error if the host may not join; it contains the reason.
     pub fn join_host(
         &mut self,
         copies: SocketAddr,
@@ -303,7 +308,8 @@ impl Controller {
         let others = self.has_part(partition_of(host, self.settings.most_hosts));
         match self.hosts.get_mut(&host) {
             Some(known) => (known.copies, known.seen) = (copies, seen),
-            // One that was in a map without having been told has done nothing by it, and begins anew.
+            // A host that was in a map without having received it has done nothing under it, and
+            // joins as a new one.
             None if had && !is_in => return Err(Refusal::Fenced(self.epoch())),
             None if others && !is_in => return Err(Refusal::Hosts(self.settings.most_hosts)),
             None => drop(self.hosts.insert(host, Host { copies, stage, seen, unreached: BTreeSet::new() })),
@@ -312,11 +318,11 @@ impl Controller {
         Ok(host)
     }
 
-    /// A balancer wants to join; it takes hosts at `address`.
+    /// Handles the join request of a balancer, which accepts hosts at `address`.
     ///
     /// # Errors
     ///
-    /// Why it may not.
+    /// Returns an error if the balancer may not join; it contains the reason.
     pub fn join_balancer(
         &mut self,
         address: SocketAddr,
@@ -329,7 +335,8 @@ impl Controller {
         let (balancer, had) = match own {
             Some((balancer, _)) if balancer.0 >= BalancerId::COUNT => return Err(Refusal::Balancers),
             Some(own) => own,
-            // One that has gone lately is perhaps still spoken of: its number comes last.
+            // Other members may still use the ID of a balancer that left recently: that ID is
+            // assigned last.
             None => {
                 let next = (1..=BalancerId::COUNT).map(|n| BalancerId((self.last_balancer + n) % BalancerId::COUNT));
                 let known = |id: &BalancerId| {
@@ -355,9 +362,10 @@ impl Controller {
         Ok(balancer)
     }
 
-    /// Takes what somebody who joins knows of the cluster.
+    /// Takes over what a joining member knows of the cluster.
     fn learn_from_rejoin(&mut self, record: Option<DurableState>, now: Instant) -> Result<(), Refusal> {
-        // Who was in no map has nothing to tell before it is clear that nobody has.
+        // A member that was in no map has nothing to contribute until it is certain that no other
+        // member was.
         let tells = |record: &DurableState| record.map.is_some() || self.listens.is_none_or(|until| now >= until);
         let Some(record) = record.filter(tells) else {
             return match self.listens {
@@ -375,7 +383,8 @@ impl Controller {
             self.ignorant |= self.latest().is_none() && record.map.is_some();
             return Err(if self.ignorant { Refusal::Unlearned } else { Refusal::OtherCluster });
         }
-        // Newer than what is known here is what a controller without a memory has said and this one does not know.
+        // A newer map than the known one was sent by a controller without a store, which this one
+        // does not know.
         let known = self.latest().map_or(0, ClusterMap::epoch);
         if let Some(map) = record.map.filter(|map| map.buckets.is_complete() && map.epoch() > known) {
             let fits = map.balancers.iter().all(|(balancer, _)| balancer.0 < BalancerId::COUNT);
@@ -384,7 +393,7 @@ impl Controller {
             if !fits || parts.len() < map.hosts.len() {
                 return Err(Refusal::OtherCluster);
             }
-            // Who was in the map before and is not in this one was taken for dead.
+            // Members of earlier maps that are not in this one were declared dead.
             self.next = None;
             self.hosts.retain(|host, known| known.stage != MemberStage::Serving || map.has_host(*host));
             self.follow(map, now);
@@ -395,7 +404,7 @@ impl Controller {
         Ok(())
     }
 
-    /// The number of the next host: one whose part of the addresses may be given.
+    /// Returns the ID of the next host: one whose pool partition may be assigned.
     fn next_host(&self) -> Result<HostId, Refusal> {
         let parts = self.settings.most_hosts;
         let mut unknown = false;
@@ -405,7 +414,7 @@ impl Controller {
                 continue;
             }
             match self.map.as_ref().filter(|_| part < self.joined) {
-                // Nobody has had it, or nobody has done anything by a map.
+                // The partition was never assigned, or its host has done nothing under any map.
                 None => return Ok(HostId(number)),
                 Some(map) => match self.parts.look(part, map) {
                     PartitionState::Free => return Ok(HostId(number)),
@@ -417,13 +426,14 @@ impl Controller {
         Err(if unknown { Refusal::NotYet } else { Refusal::Hosts(parts) })
     }
 
-    /// Whether a host has a part, or may still have.
+    /// Returns true if a host has a pool partition, or may still have it.
     fn has_part(&self, part: u16) -> bool {
         let maps = self.map.iter().chain(&self.next).flat_map(|map| &map.hosts).map(|(host, _)| host);
         self.hosts.keys().chain(maps).any(|host| partition_of(*host, self.settings.most_hosts) == part)
     }
 
-    /// A host says of which parts of the addresses, whose hosts are gone, its UEs have some in an epoch.
+    /// Records the pool partitions of departed hosts from which UEs of this host use addresses in
+    /// an epoch.
     pub fn report_used_partitions(&mut self, host: HostId, epoch: u64, parts: impl IntoIterator<Item = u16>) {
         if self.hosts.contains_key(&host) {
             self.parts.said(host, epoch, parts);
@@ -434,12 +444,12 @@ impl Controller {
         self.latest().map_or(0, ClusterMap::epoch)
     }
 
-    /// The last map, whether it holds already or not.
+    /// Returns the last map, whether it is current already or not.
     fn latest(&self) -> Option<&ClusterMap> {
         self.next.as_ref().or(self.map.as_ref())
     }
 
-    /// A member is ready: a host has started its workers, a balancer takes hosts.
+    /// Handles that a member is ready: a host has started its workers, or a balancer accepts hosts.
     pub fn ready(&mut self, member: Member, now: Instant) {
         let (stage, ready) = match member {
             Member::Host(host) => {
@@ -456,7 +466,7 @@ impl Controller {
         self.heard(member, now);
     }
 
-    /// Somebody has said something.
+    /// Records a message from a member.
     pub fn heard(&mut self, member: Member, now: Instant) {
         if let Some(seen) = self.seen(member) {
             *seen = Liveness { at: now, here: true };
@@ -470,31 +480,33 @@ impl Controller {
         }
     }
 
-    /// A balancer says which hosts it does not hear: all of them, each time.
+    /// Records all hosts that a balancer does not receive heartbeats from; replaces its last
+    /// report.
     pub fn report_silent_hosts(&mut self, balancer: BalancerId, hosts: impl IntoIterator<Item = HostId>) {
         if let Some(balancer) = self.balancers.get_mut(&balancer) {
             balancer.unheard = hosts.into_iter().collect();
         }
     }
 
-    /// A host says which hosts do not take its copies: all of them, each time.
+    /// Records all hosts that do not accept a host's copies; replaces its last report.
     pub fn report_unreachable_peers(&mut self, host: HostId, hosts: impl IntoIterator<Item = HostId>) {
         if let Some(host) = self.hosts.get_mut(&host) {
             host.unreached = hosts.into_iter().collect();
         }
     }
 
-    /// An owner has said of an epoch that a replica has all of its copies, or a host of itself that it has all that was handed over
-    /// to it and knows the RAN nodes of the map's balancers.
+    /// Handles a report for an epoch. An owner reports that a replica has all copies. A host
+    /// reports of itself that it has all handoffs and knows the RAN nodes of the map's balancers.
     pub fn caught_up(&mut self, owner: HostId, epoch: u64, replica: HostId) {
         self.catch_up.acknowledge(owner, epoch, replica);
     }
 
-    /// A host is to give all that it has to others and to leave. Whether there is such a host.
+    /// Starts to drain a host: it migrates all its buckets and leaves. Returns false if the host is
+    /// unknown or not ready.
     pub fn drain(&mut self, host: HostId) -> bool {
         match self.hosts.get(&host).map(|host| host.stage) {
             Some(MemberStage::Serving) => drop(self.draining.insert(host)),
-            // It has nothing.
+            // An idle host has no buckets.
             Some(MemberStage::Idle) => {
                 self.remove(Member::Host(host));
                 self.left.push(host);
@@ -504,19 +516,19 @@ impl Controller {
         true
     }
 
-    /// A host has said how loaded it is.
+    /// Handles the load report of a host.
     pub fn reported(&mut self, host: HostId, load: HostUtilisation, now: Instant) {
         if let Some(scaler) = self.scaler.as_mut().filter(|_| self.hosts.contains_key(&host)) {
             scaler.reported(host, load, now);
         }
     }
 
-    /// Hosts that are joined and wait until they are needed.
+    /// Returns the number of hosts that have joined and wait until they are needed.
     pub fn idle(&self) -> usize {
         self.hosts.values().filter(|host| host.stage == MemberStage::Idle).count()
     }
 
-    /// How many hosts there are to be in all, those that wait included, and how many of these are missing.
+    /// Returns the wanted number of hosts including idle ones, and how many of them are missing.
     pub fn missing_hosts(&self) -> (usize, usize) {
         let Some(scaling) = &self.settings.scaling else { return (0, 0) };
         let all = (self.wanted + scaling.idle).min(usize::from(self.settings.most_hosts));
@@ -524,17 +536,18 @@ impl Controller {
         (all, all.saturating_sub(there))
     }
 
-    /// Whether all buckets are where they are to be, with all their copies.
+    /// Returns true if all buckets are where they belong, with all their copies.
     pub fn is_settled(&self) -> bool {
         self.settled && self.next.is_none()
     }
 
-    /// Hosts that have nothing any more that others have not: they may end.
+    /// Returns hosts whose state other hosts have completely: their processes may end.
     pub fn take_departed(&mut self) -> Vec<HostId> {
         std::mem::take(&mut self.left)
     }
 
-    /// A member's connection is over: it is dead, unless members have to find this controller.
+    /// Handles the loss of a member's connection: the member is dead, unless members must reconnect
+    /// to this controller.
     pub fn lost(&mut self, member: Member) {
         if self.is_discovering() {
             if let Some(seen) = self.seen(member) {
@@ -560,7 +573,7 @@ impl Controller {
         }
     }
 
-    /// Whether all that are waited for are there.
+    /// Returns true if all awaited members are connected.
     fn is_complete(&self) -> bool {
         self.hosts.values().all(|host| host.seen.here) && self.balancers.values().all(|balancer| balancer.seen.here)
     }
@@ -570,8 +583,9 @@ impl Controller {
         hosts.chain(self.balancers.iter().map(|(id, balancer)| (Member::Balancer(*id), balancer.seen)))
     }
 
-    /// Time passes: to be told before anything that has happened since, at least each quarter of the silence that members
-    /// are granted. A controller that was held up itself asks who is there before it takes anybody for dead.
+    /// Advances time. The caller does so before it reports later events, and at least four times
+    /// per `silence`. A controller that was suspended itself grants all members a new period before
+    /// it declares any dead.
     pub fn begin_tick(&mut self, now: Instant) {
         let held_up = now.since(self.looked).as_micros();
         self.looked = now;
@@ -580,13 +594,14 @@ impl Controller {
             self.balancers.values_mut().for_each(|balancer| balancer.seen.at = now);
         }
         if held_up * 2 > self.settings.patience.as_micros() {
-            // So long that members may have given it up: they come back by other connections than those that end now.
+            // After such a time members may have dropped this controller: they return on
+            // connections other than those that are about to end.
             self.waits = now + self.settings.patience;
             self.early = false;
         }
     }
 
-    /// All that had happened until `now` was told: who is dead, and what follows.
+    /// Detects failures and plans the next map. The caller has reported all events until `now`.
     pub fn check_liveness(&mut self, now: Instant) {
         self.begin_tick(now);
         if self.is_discovering() {
@@ -600,7 +615,7 @@ impl Controller {
         self.plan();
     }
 
-    /// Who has fallen silent is dead, if others were heard since.
+    /// Declares silent members dead, if other members have sent something since.
     fn declare_dead(&mut self, now: Instant) {
         let silence = self.settings.silence;
         let newest = self.all().map(|(_, seen)| seen.at).max().unwrap_or_default();
@@ -609,7 +624,7 @@ impl Controller {
             now.since(seen.at) >= silence && since.as_micros() * 2 >= silence.as_micros()
         };
         let is_dead = |(member, seen): &(Member, Liveness)| {
-            // One that starts says nothing; when it dies, its connection ends.
+            // A starting member sends no heartbeats; when it dies, its connection ends.
             !seen.here || is_silent(seen) && self.is_ready(*member) == Some(true)
         };
         let dead: Vec<Member> = self.all().filter(is_dead).map(|(member, _)| member).collect();
@@ -618,8 +633,8 @@ impl Controller {
         }
     }
 
-    /// Who is in the way where a balancer and a host do not hear each other: the balancer if it misses most hosts and there
-    /// is another, else the host.
+    /// Resolves partitions between balancers and hosts. Evicts the balancer if it misses most hosts
+    /// and there is another balancer, else the hosts.
     fn resolve_balancer_partition(&mut self) {
         let Some(map) = &self.map else { return };
         let here: BTreeSet<HostId> = self.hosts.keys().copied().filter(|host| map.has_host(*host)).collect();
@@ -638,8 +653,9 @@ impl Controller {
         }
     }
 
-    /// Of hosts that do not take each other's copies, so that what their UEs want waits, one is in the way: the one of most such
-    /// pairs, else the youngest. Its UEs are where their copies are.
+    /// Resolves partitions between hosts that do not accept each other's copies and thus block
+    /// effects. Evicts the host in most such pairs, else the one with the highest ID. Its UEs
+    /// continue at their replicas.
     fn resolve_host_partition(&mut self) {
         loop {
             let Some(map) = &self.map else { return };
@@ -661,7 +677,7 @@ impl Controller {
         self.dismissed.push((member, Refusal::Silent));
     }
 
-    /// Lets as many hosts work as are wanted, and looks whether that is to be another number.
+    /// Activates as many hosts as are wanted, and decides whether that number changes.
     fn scale(&mut self, now: Instant) {
         let Some(scaler) = self.scaler.as_mut() else { return };
         let works = |(id, host): (&HostId, &Host)| {
@@ -687,7 +703,7 @@ impl Controller {
         idle.take(missing).for_each(|host| host.stage = MemberStage::Serving);
     }
 
-    /// Makes the next map if it is to be another.
+    /// Makes the next map if anything changes.
     fn plan(&mut self) {
         if self.next.is_some() {
             return;
@@ -702,7 +718,7 @@ impl Controller {
         let leaving: Vec<HostId> = self.draining.iter().copied().filter(|host| self.hosts.contains_key(host)).collect();
         let same = |map: &ClusterMap| map.hosts == hosts && map.balancers == balancers && map.leaving == leaving;
         let same = self.map.as_ref().is_some_and(same);
-        // Without hosts or balancers the map stays: whoever is in it and comes back goes on.
+        // Without hosts or balancers the map stays: members that reconnect continue with it.
         if few || hosts.is_empty() || balancers.is_empty() {
             return;
         }
@@ -716,7 +732,7 @@ impl Controller {
             Some(map) if !same => Some(map.buckets.next(&parts)),
             Some(_) if self.settled || !self.catch_up.is_complete() => return,
             Some(_) if !self.settings.moves => None,
-            // A step further towards where buckets are to be: all have the copies that the last one wants.
+            // Next step of a migration: all hosts have the copies that the last one requires.
             Some(map) => {
                 let switch = || map.buckets.switch(&parts, self.settings.at_once);
                 map.buckets.prepare(&parts).or_else(switch)
@@ -733,7 +749,8 @@ impl Controller {
         }
     }
 
-    /// All buckets are where they are to be: who is to leave and has nothing may end, or all may if nobody else can have theirs.
+    /// Handles that all buckets are where they belong. Draining hosts without buckets may end; all
+    /// may if `all` is set, as no other host can receive their buckets.
     fn on_migration_complete(&mut self, all: bool) {
         self.settled = true;
         let Some(map) = &self.map else { return };
@@ -744,13 +761,14 @@ impl Controller {
         }
     }
 
-    /// What is to be written before it holds, if something is.
+    /// Returns the state that must be stored before it takes effect, if any.
     pub fn to_write(&self) -> Option<DurableState> {
         let map = Some(self.next.clone()?);
         Some(DurableState { secrets: self.secrets, map })
     }
 
-    /// The record of an epoch is written: its map holds. Whether it is the one that is waited for.
+    /// Handles that the state of an epoch is stored: its map takes effect. Returns false if the
+    /// epoch is not the awaited one.
     pub fn written(&mut self, epoch: u64) -> bool {
         let written = self.next.take_if(|next| next.epoch() == epoch);
         if let Some(map) = written {
@@ -761,12 +779,12 @@ impl Controller {
         false
     }
 
-    /// Who is to be sent away, and why.
+    /// Drains the evicted members with the reasons.
     pub fn take_evicted(&mut self) -> Vec<(Member, Refusal)> {
         std::mem::take(&mut self.dismissed)
     }
 
-    /// What has been decided on the number of hosts since it was last asked: it is not asked for less often than looked.
+    /// Returns and clears the last scaling decision.
     pub fn take_scaled(&mut self) -> Option<ScalingDecision> {
         self.scaled.take()
     }

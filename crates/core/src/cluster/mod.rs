@@ -1,10 +1,13 @@
-//! Who is in a cluster, decided purely: the controller as a state machine. Hosts and balancers join it, are heard, fall silent
-//! and go; what comes of that are *maps*, each of an epoch, which say who there is and whose the buckets are.
+//! Cluster controller as a pure state machine: membership, cluster maps and scaling.
 //!
-//! A map holds once it is written where the controller keeps it, and is told to nobody before ([`Controller::to_write`],
-//! [`Controller::written`]): one that dies in between is followed by one that tells it. Where nothing is kept, members
-//! bring what they were told when they join again (`succession`). A controller that hears nobody takes itself for cut off, and
-//! nobody for dead; nothing stops while there is none.
+//! Hosts and balancers join, send heartbeats, fall silent and leave. From that the controller makes
+//! *cluster maps*, one per epoch, which contain the members and the owners of all buckets.
+//!
+//! A map takes effect once the controller has stored it, and is sent to no member before
+//! ([`Controller::to_write`], [`Controller::written`]). If the controller dies after storing it,
+//! its successor sends it. A controller without a store learns the last map from members that join
+//! again (`succession`). A controller that receives no heartbeat at all considers itself isolated
+//! and declares no member dead. Hosts and balancers continue without a controller.
 
 mod controller;
 mod pool_partitions;
@@ -24,47 +27,46 @@ use crate::balance::{BalancerId, HostId};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// Who there is in an epoch, and which hosts have the buckets.
+/// Members and bucket placement of one epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClusterMap {
-    /// The hosts, and where each takes other hosts' copies.
+    /// Hosts, and the address at which each receives copies of other hosts.
     pub hosts: Vec<(HostId, SocketAddr)>,
-    /// Whose the buckets are.
     pub buckets: BucketMap,
-    /// The balancers, and where each takes hosts, in the order in which they have joined. The first holds N4: UPFs are talked
-    /// to by it alone.
+    /// Balancers in order of joining, and the address at which each accepts hosts. The first one
+    /// holds N4: only it communicates with the UPFs.
     pub balancers: Vec<(BalancerId, SocketAddr)>,
-    /// How many numbers hosts were given: no host gets one of these again.
+    /// Number of host IDs assigned so far; none of these is assigned again.
     pub joined: u16,
-    /// Parts of the UE addresses that no host gets again, because those that had them have died with UEs: UPFs may still have
-    /// their sessions.
+    /// Pool partitions that are never assigned again: their hosts died together with UEs, and UPFs
+    /// may still have PFCP sessions of these.
     pub lost: Vec<u16>,
-    /// Hosts that give what they have to others and leave: no new UE is given to them.
+    /// Hosts that drain: they migrate all their buckets and receive no new UEs.
     pub leaving: Vec<HostId>,
 }
 
 impl ClusterMap {
-    /// Its epoch.
+    /// Returns the epoch of the map.
     pub fn epoch(&self) -> u64 {
         self.buckets.epoch()
     }
 
-    /// Whether there was none before in the cluster's life.
+    /// Returns true if this is the first map of the cluster.
     pub fn is_first(&self) -> bool {
         self.epoch() == FIRST_EPOCH
     }
 
-    /// Whether a host is in it.
+    /// Returns true if a host is a member.
     pub fn has_host(&self, host: HostId) -> bool {
         self.hosts.iter().any(|(own, _)| *own == host)
     }
 
-    /// Whether a balancer is in it.
+    /// Returns true if a balancer is a member.
     pub fn has_balancer(&self, balancer: BalancerId) -> bool {
         self.balancers.iter().any(|(own, _)| *own == balancer)
     }
 
-    /// The balancer that talks to the UPFs.
+    /// Returns the balancer that communicates with the UPFs.
     pub fn holder(&self) -> Option<BalancerId> {
         self.balancers.first().map(|(balancer, _)| *balancer)
     }

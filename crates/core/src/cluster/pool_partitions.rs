@@ -1,44 +1,47 @@
-//! The parts that the pools of UE addresses are cut into: which host has which, and which are nobody's. A host's part follows
-//! from its number. UEs take addresses of a part along to other hosts, so the part of a host that is gone is given again only
-//! when no UE has an address of it any more. As nobody gets one of it meanwhile, what is known once stays so.
+//! Partitions of the UE address pools and their assignment to hosts.
+//!
+//! The partition of a host follows from its ID. UEs take addresses of a partition along to other
+//! hosts. The partition of a departed host is therefore assigned again only when no UE uses an
+//! address of it. As no host assigns addresses of it meanwhile, a partition that is once known to
+//! be unused stays unused.
 
 use super::{ClusterMap, ControllerSettings};
 use crate::balance::HostId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The part of a host, of so many.
+/// Returns the partition of a host, of `parts` partitions.
 pub fn partition_of(host: HostId, parts: u16) -> u16 {
     host.0 % parts.max(1)
 }
 
-/// Whether a part may be given.
+/// State of a partition without a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartitionState {
     Free,
-    /// Not all hosts have said of this epoch which they have addresses of.
+    /// Not all hosts have reported for this epoch which partitions they use.
     Unknown,
     Used,
 }
 
-/// What hosts have said of parts whose hosts are gone.
+/// Reports of the hosts about partitions whose hosts are gone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PoolPartitions {
-    /// The epoch of which each has said which of them its UEs have addresses of.
+    /// Per host, the epoch of its last report and the partitions that its UEs use.
     said: BTreeMap<HostId, (u64, BTreeSet<u16>)>,
 }
 
 impl PoolPartitions {
-    /// A host has said of which parts its UEs have addresses in an epoch, all of them.
+    /// Records all partitions that the UEs of a host use in an epoch.
     pub(super) fn said(&mut self, host: HostId, epoch: u64, parts: impl IntoIterator<Item = u16>) {
         self.said.insert(host, (epoch, parts.into_iter().collect()));
     }
 
-    /// A host is gone.
+    /// Removes the report of a host that is gone.
     pub(super) fn forget(&mut self, host: HostId) {
         self.said.remove(&host);
     }
 
-    /// Whether a part that no host has may be given, by the map that holds.
+    /// Returns the state of a partition that no host has, by the current map.
     pub(super) fn look(&self, part: u16, map: &ClusterMap) -> PartitionState {
         if map.lost.contains(&part) {
             return PartitionState::Used;
@@ -52,9 +55,10 @@ impl PoolPartitions {
     }
 }
 
-/// The parts of hosts that a map has and the next has not, with which sessions may be lost that a UPF still has: of UEs that
-/// nobody has a copy of, or none of the last commit.
-/// Until all are there that a map wants (`settled`), nobody is sure to have them.
+/// Returns the partitions that are lost with this change of hosts, including earlier ones. The UPF
+/// may still have PFCP sessions of their UEs: of UEs without a copy, or without one of the last
+/// commit. Until all copies required by a map exist (`settled`), every such partition counts as
+/// lost.
 pub(super) fn lost(map: &ClusterMap, next: &[HostId], settings: &ControllerSettings, settled: bool) -> Vec<u16> {
     let gone = map.hosts.iter().map(|(host, _)| *host).filter(|host| !next.contains(host));
     let loses = |host: &HostId| {

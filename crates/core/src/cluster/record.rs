@@ -1,38 +1,37 @@
-//! What outlives a controller, where it is kept or by what members bring.
+//! State that outlives a controller, either stored or brought by rejoining members.
 
 use super::ClusterMap;
 use serde::{Deserialize, Serialize};
 
-/// What all hosts of a cluster share as long as it lives.
+/// Secrets that all hosts share for the lifetime of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secrets {
-    /// The key of the 5G-TMSIs.
+    /// Key from which 5G-TMSIs are derived.
     pub tmsi_key: [u8; 16],
-    /// The recovery time stamp of its N4 (TS 29.244 8.2.65): seconds since 1900.
+    /// Recovery Time Stamp of N4 (TS 29.244 8.2.65), in seconds since 1900.
     pub recovery: u32,
 }
 
 impl std::fmt::Debug for Secrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // the key is nobody's business
+        // The key must not appear in logs.
         f.debug_struct("Secrets").field("recovery", &self.recovery).finish_non_exhaustive()
     }
 }
 
-/// What outlives a controller, where it is kept.
+/// State that the controller stores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DurableState {
-    /// What hosts share.
     pub secrets: Secrets,
-    /// The last map.
+    /// Last map, stored before it takes effect.
     pub map: Option<ClusterMap>,
 }
 
-/// What a member knows that joins again.
+/// State that a rejoining member presents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RejoinInfo<Id> {
-    /// Its number.
+    /// Host or balancer ID of the member.
     pub id: Id,
-    /// What it was told, the last map it knows included.
+    /// Secrets and last map that the member received.
     pub record: DurableState,
 }

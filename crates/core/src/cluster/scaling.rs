@@ -1,69 +1,75 @@
-//! How many hosts of a cluster work, decided purely. More than are needed are joined and wait, so that one more is a matter
-//! of a map and not of a start; one fewer gives away what it has first. Hosts are taken to be of one size.
+//! Autoscaler: number of serving hosts of a cluster.
+//!
+//! The decision is a pure function of load reports. More hosts than needed have joined and are
+//! idle. Adding one therefore takes a map and no process start. Removing one drains it first. All
+//! hosts are assumed to be of equal size.
 
 use crate::balance::HostId;
 use std::collections::BTreeMap;
 use vireo_types::{Duration, Instant};
 
-/// Reports that are older than this say nothing.
+/// Age from which a load report is ignored.
 const STALE: Duration = Duration::from_secs(2);
-/// A host fewer is decided upon this much more slowly than one more: to lack one costs latency, to have one too many does not.
+/// Factor by which removing a host takes longer than adding one: a missing host costs latency, an
+/// excess one does not.
 const HESITATION: u64 = 3;
-/// Hosts that carry less than this part of what one is known to carry do not need another because their processors are busy.
+/// Fraction of the known capacity per host below which busy processors alone do not add a host.
 const NEAR: f32 = 0.9;
 
-/// What it is decided by.
+/// Settings of the autoscaler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scaling {
-    /// Hosts that work at the least.
+    /// Minimum number of serving hosts.
     pub least: usize,
-    /// Hosts that work at the most.
+    /// Maximum number of serving hosts.
     pub most: usize,
-    /// Hosts that are joined and wait.
+    /// Number of idle hosts to keep joined.
     pub idle: usize,
-    /// The part of their processors that hosts use in the mean (0 to 1) above which one more is to work. It counts at a load
-    /// near the highest that hosts are known to carry, or above: with less to do, messages cost more each, and only procedures
-    /// that are late at all hosts tell that these cannot do it (because messages have become heavier, say).
+    /// Mean CPU use of hosts (0 to 1) above which a host is added. It counts only at a message rate
+    /// near the highest that hosts are known to carry, or above. At lower rates each message costs
+    /// more. There, only procedures that are late at all hosts show an overload, for example
+    /// because messages have become more expensive.
     pub high: f32,
-    /// The part of what one host is known to carry that each of those that stay would have to, below which one fewer is to
-    /// work.
+    /// Fraction of the known capacity of one host. A host is removed if each of the remaining ones
+    /// would carry less than this.
     pub low: f32,
-    /// How long either has to last, and how long nothing is decided after a change.
+    /// Time for which either condition must last, and pause after a change.
     pub lasts: Duration,
 }
 
-/// How loaded a host is.
+/// Load report of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HostUtilisation {
-    /// The part of its processors that is in use, 0 to 1, averaged.
+    /// CPU use of the host, 0 to 1, averaged.
     pub cpu: f32,
-    /// Whether a procedure that began now would be late: `(Q / C + 1) T_t` of a pool is beyond its objective (seed 1,
-    /// Algorithm 1).
+    /// True if a procedure that starts at report time would be late: `(Q / C + 1) T_t` of a pool
+    /// exceeds its objective (MMLite, seed 1, Algorithm 1).
     pub late: bool,
-    /// Messages that it has dealt with a second, averaged.
+    /// Processed messages per second, averaged.
     pub rate: f32,
 }
 
-/// What is to change.
+/// Change of the number of serving hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScalingDecision {
-    /// One more host is to work.
+    /// One more host starts to serve.
     ScaleOut,
-    /// This one is to give what it has to others.
+    /// This host migrates all its buckets and leaves.
     ScaleIn(HostId),
 }
 
-/// What it is known by.
+/// State of the autoscaler.
 #[derive(Clone, Debug)]
 pub(super) struct Scaler {
     settings: Scaling,
     loads: BTreeMap<HostId, (HostUtilisation, Instant)>,
-    /// Since when hosts have too much to do without a break, and since when one has been spare.
+    /// Start of the uninterrupted period in which hosts are overloaded, and in which one is spare.
     high: Option<Instant>,
     spare: Option<Instant>,
-    /// Messages a second that one host is known to carry: as many as have been carried in time, and no more than were when one
-    /// host more had to work. The time of processors does not tell: that of a message is several times as long where few come,
-    /// as threads are waked for each then, and so hosts with little to do would seem to have no room.
+    /// Messages per second that one host is known to carry. It is the highest rate without late
+    /// procedures, but not above the rate at which a host had to be added. CPU time is no measure.
+    /// At low rates a message costs several times as much, because it wakes threads, so that nearly
+    /// idle hosts would seem to be full.
     carries: f32,
 }
 
@@ -72,30 +78,31 @@ impl Scaler {
         Scaler { settings, loads: BTreeMap::new(), high: None, spare: None, carries: 0.0 }
     }
 
-    /// A host has reported.
+    /// Stores the load report of a host.
     pub(super) fn reported(&mut self, host: HostId, load: HostUtilisation, now: Instant) {
         self.loads.insert(host, (load, now));
     }
 
-    /// A host is gone.
+    /// Removes a host that is gone.
     pub(super) fn forget(&mut self, host: HostId) {
         self.loads.remove(&host);
     }
 
-    /// Whatever lasted is over: hosts come, go or move what they have, and are not as loaded as they will be.
+    /// Restarts both periods: hosts join, leave or migrate buckets, and their load is not
+    /// representative.
     pub(super) fn reset_hysteresis(&mut self) {
         (self.high, self.spare) = (None, None);
     }
 
-    /// What is to change among the hosts that work. Hosts that have not reported lately count for nothing, and none is given
-    /// up while there are some.
+    /// Decides on a change. Hosts without a recent report do not count, and no host is removed
+    /// while there are any.
     pub(super) fn decide(&mut self, working: &[HostId], now: Instant) -> Option<ScalingDecision> {
         let fresh =
             |host: &HostId| self.loads.get(host).filter(|(_, at)| now.since(*at) < STALE).map(|(load, _)| *load);
         let known: Vec<(HostId, HostUtilisation)> =
             working.iter().filter_map(|host| Some((*host, fresh(host)?))).collect();
         let sum: f32 = known.iter().map(|(_, load)| load.cpu).sum();
-        // Where one host would be in time, the balancers choose that one.
+        // If one host were in time, the balancers would select it.
         let late = known.iter().all(|(_, load)| load.late);
         let rate: f32 = known.iter().map(|(_, load)| load.rate).sum();
         let each = rate / known.len().max(1) as f32;
@@ -141,7 +148,8 @@ mod tests {
     const SETTINGS: Scaling =
         Scaling { least: 2, most: 4, idle: 1, high: 0.7, low: 0.4, lasts: Duration::from_secs(1) };
 
-    /// What is decided first, and after how long, while hosts report these loads each 200 ms.
+    /// Returns the first decision and the seconds until it, while hosts report these loads every
+    /// 200 ms.
     fn decided(scaler: &mut Scaler, loads: &[(f32, bool)], seconds: u64) -> Option<(ScalingDecision, u64)> {
         let hosts: Vec<HostId> = (0..loads.len() as u16).map(HostId).collect();
         (0..seconds * 5).find_map(|n| {
@@ -172,7 +180,7 @@ mod tests {
         assert_eq!(of(&[(0.0, false), (0.0, false)]), None);
     }
 
-    /// Threads that are waked for each message keep processors busy at any load.
+    /// Threads that wake up for each message keep processors busy at any load.
     #[test]
     fn what_hosts_have_carried_tells_more_than_how_busy_their_processors_are() {
         let mut scaler = Scaler::new(SETTINGS);
@@ -209,7 +217,7 @@ mod tests {
         let hosts = [HostId(0), HostId(1)];
         for n in 0..100 {
             let now = Instant(1_000_000 + n * 200_000);
-            // Each fifth report is one of a quiet moment.
+            // Every fifth report has a lower load.
             let cpu = if n % 5 == 4 { 0.5 } else { 0.9 };
             hosts
                 .iter()

@@ -28,7 +28,7 @@ fn address(n: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 7000 + n))
 }
 
-/// A controller with its clock, whose members are heard unless they are said to be silent.
+/// Controller with a clock. Members send heartbeats unless they are listed as silent.
 struct Bench {
     controller: Controller,
     now: Instant,
@@ -48,7 +48,7 @@ impl Bench {
         Bench { controller, now, silent: BTreeSet::new() }
     }
 
-    /// With so many hosts and balancers in the first map.
+    /// Creates a cluster whose first map has so many hosts and balancers.
     fn new(hosts: u16, balancers: u8) -> Self {
         Bench::with(settings(hosts.into()), balancers)
     }
@@ -78,7 +78,7 @@ impl Bench {
         id
     }
 
-    /// Time passes in steps of 50 ms; what is to be written is written at once.
+    /// Advances time in steps of 50 ms; maps are stored immediately.
     fn pass(&mut self, millis: u64) {
         for _ in 0..millis / 50 {
             self.step();
@@ -102,14 +102,15 @@ impl Bench {
         }
     }
 
-    /// All hosts have the copies that maps want, again and again.
+    /// Reports several times that all copies required by the map exist.
     fn settle(&mut self) {
         for _ in 0..10 {
             self.caught_up();
         }
     }
 
-    /// Who says what of the map before it goes on: owners of their replicas, and each host of itself.
+    /// Returns the reports that the controller awaits: owners for their replicas, and each host for
+    /// itself.
     fn pairs(&self) -> BTreeSet<(HostId, HostId)> {
         let mut pairs = self.map().buckets.replication_pairs();
         pairs.extend(self.map().hosts.iter().map(|(host, _)| (*host, *host)));
@@ -122,7 +123,7 @@ impl Bench {
         self.pass(50);
     }
 
-    /// Buckets that a host owns.
+    /// Returns the number of buckets that a host owns.
     fn owned(&self, host: u16) -> usize {
         let owners = (0..Bucket::COUNT).map(|bucket| self.map().buckets.owners(Bucket::new(bucket)));
         owners.filter(|owners| owners.owner() == Some(HostId(host))).count()
@@ -187,7 +188,7 @@ fn a_dead_hosts_buckets_go_to_who_has_copies_and_its_number_to_nobody() {
     assert_eq!(bench.host(9), HostId(3));
     bench.pass(50);
     assert_eq!((bench.epoch(), bench.hosts(), bench.map().joined), (3, vec![0, 2, 3], 4));
-    // It was only stopped.
+    // The host was only stopped.
     let past = Some(RejoinInfo { id: HostId(1), record: DurableState { secrets: SECRETS, map: Some(before) } });
     assert_eq!(bench.controller.join_host(address(1), past, bench.now), Err(Refusal::Fenced(3)));
 }
@@ -201,14 +202,14 @@ fn who_falls_silent_is_dead_unless_nobody_is_heard() {
     bench.pass(100);
     assert_eq!((bench.epoch(), bench.hosts()), (2, vec![0, 1]));
     assert_eq!(bench.controller.take_evicted(), [(host(2), Refusal::Silent)]);
-    // The controller's own cable is pulled.
+    // The controller itself is isolated.
     bench.silent.extend((0..16).map(host).chain((0..16).map(balancer)));
     bench.pass(3000);
     assert_eq!(bench.epoch(), 2);
     bench.silent.clear();
     bench.pass(100);
     assert_eq!((bench.epoch(), bench.hosts()), (2, vec![0, 1]));
-    // The balancer that holds N4 goes: the next one does.
+    // The balancer that holds N4 fails: the next one takes N4 over.
     bench.controller.lost(balancer(0));
     bench.pass(50);
     assert_eq!((bench.epoch(), bench.balancers()), (3, vec![1]));
@@ -221,7 +222,8 @@ fn who_falls_silent_is_dead_unless_nobody_is_heard() {
 #[test]
 fn a_controller_that_was_held_up_takes_nobody_for_dead_for_that() {
     let mut bench = Bench::new(2, 1);
-    // Members have given it up meanwhile, and come back by new connections before or after the ends of the old are seen.
+    // Members have dropped the controller meanwhile, and reconnect before or after the old
+    // connections end.
     bench.now = bench.now + Duration::from_secs(5);
     bench.controller.check_liveness(bench.now);
     assert!(bench.controller.is_discovering());
@@ -250,7 +252,7 @@ fn without_the_last_host_there_is_no_map_and_it_goes_on_when_it_is_back() {
     assert_eq!(bench.controller.join_host(address(0), past.clone(), bench.now), Ok(HostId(0)));
     bench.pass(100);
     assert_eq!((bench.epoch(), bench.controller.is_ready(host(0))), (1, Some(true)));
-    // Another comes first: what the first has is given up.
+    // Another host joins first: the assignments of the first one are dropped.
     bench.controller.lost(host(0));
     let other = bench.host(1);
     bench.pass(50);
@@ -267,7 +269,7 @@ fn of_a_host_and_a_balancer_that_do_not_hear_each_other_the_one_goes_that_others
     bench.controller.report_silent_hosts(BalancerId(1), [HostId(0), HostId(1), HostId(2)]);
     bench.pass(50);
     assert_eq!((bench.hosts(), bench.balancers()), (vec![0, 1], vec![0]));
-    // The only balancer is right, whatever it misses; but there has to be a host.
+    // The only balancer wins, whatever it misses; but one host must remain.
     bench.controller.report_silent_hosts(BalancerId(0), [HostId(0)]);
     bench.pass(50);
     assert_eq!((bench.hosts(), bench.balancers()), (vec![1], vec![0]));
@@ -285,13 +287,13 @@ fn of_two_hosts_without_a_link_the_one_goes_that_others_do_not_reach_either_else
     bench.pass(50);
     assert_eq!(bench.hosts(), [0, 1, 3]);
     assert_eq!(bench.controller.take_evicted(), [(host(2), Refusal::Silent)]);
-    // Host 0 is cut off from both others, and only has nothing to say to one of them.
+    // Host 0 is cut off from both others, and has copies only for one of them.
     bench.controller.report_unreachable_peers(HostId(0), [HostId(3)]);
     bench.controller.report_unreachable_peers(HostId(1), [HostId(0)]);
     bench.controller.report_unreachable_peers(HostId(3), [HostId(0)]);
     bench.pass(50);
     assert_eq!(bench.hosts(), [1, 3]);
-    // What is well again is forgotten, and so is who is gone.
+    // Connections that work again and departed hosts are forgotten.
     bench.controller.report_unreachable_peers(HostId(1), [HostId(3)]);
     bench.controller.report_unreachable_peers(HostId(1), [HostId(0)]);
     bench.pass(50);
@@ -306,7 +308,8 @@ fn a_map_that_was_written_and_not_told_is_told_by_the_next_controller() {
     bench.step();
     let written = bench.controller.to_write().unwrap();
     assert_eq!(bench.epoch(), 1, "not written: it holds for nobody");
-    // Here the controller dies. Its follower finds what was written, and members come back by what they were told.
+    // The controller dies here. Its successor restores the stored map, and members rejoin with the
+    // previous one.
     let mut next = Bench::of(Controller::restore(settings(3), written, bench.now), bench.now);
     assert_eq!((next.epoch(), next.hosts()), (2, vec![0, 1]));
     let past = |id| Some(RejoinInfo { id, record: before.clone() });
@@ -386,7 +389,7 @@ fn a_host_that_is_drained_leaves_when_others_have_all_and_one_that_joins_gets_it
     assert_eq!(owned(&bench, 1) + owned(&bench, 2), usize::from(Bucket::COUNT));
 }
 
-/// All copies are at a host that has joined, and it has not said that it knows the RAN nodes.
+/// A joined host has all copies, but has not reported that it knows the RAN nodes.
 #[test]
 fn joined_host_without_ran_nodes_gets_no_buckets() {
     let mut bench = Bench::new(2, 1);
@@ -450,7 +453,7 @@ fn hosts_wait_until_one_dies_or_is_needed_and_leave_when_they_are_not() {
     bench.pass(200);
     assert_eq!((bench.hosts(), bench.controller.idle()), (vec![1, 2], 1));
 
-    // Hosts say how loaded they are, and that they have what they are to have.
+    // Hosts report their load and that they have all copies.
     let load = |bench: &mut Bench, cpu: f32, millis: u64| {
         for _ in 0..millis / 50 {
             for n in 0..5 {
@@ -477,16 +480,17 @@ fn hosts_wait_until_one_dies_or_is_needed_and_leave_when_they_are_not() {
     assert_eq!((bench.hosts().len(), bench.controller.take_departed().len(), bench.controller.idle()), (2, 1, 1));
     load(&mut bench, 0.1, 5000);
     assert_eq!((bench.hosts().len(), bench.controller.missing_hosts()), (2, (3, 0)), "no fewer than must be");
-    // One that waits has nothing to give away.
+    // An idle host has no buckets to migrate.
     assert!(bench.controller.drain(HostId(4)));
     assert_eq!((bench.controller.take_departed(), bench.controller.idle()), (vec![HostId(4)], 0));
-    // The next controller has as many at work.
+    // The next controller keeps as many hosts serving.
     let next = Controller::restore(ControllerSettings { scaling, ..settings(2) }, bench.controller.record(), bench.now);
     assert_eq!(next.missing_hosts().0, 3);
 }
 
-/// Controllers that lead in turn and die anywhere, over one store that takes what the leader writes; hosts that die, stop
-/// and come. Whatever happens: an epoch has one map, members' epochs grow, and a bucket goes to who had its copy.
+/// Controllers that lead in turn and die anywhere, over one store that accepts writes of the leader
+/// only, and hosts that die, stop and join. Invariants: an epoch has one map, the epochs of members
+/// grow, and a bucket moves only to a host that had its copy.
 #[test]
 fn maps_follow_each_other_whatever_befalls_controllers_and_hosts() {
     for seed in 0..8 {
@@ -499,9 +503,9 @@ struct World {
     turn: u64,
     now: Instant,
     store: DurableState,
-    /// The leader, and one that believes to be.
+    /// The leader, and a controller that still considers itself the leader.
     leaders: Vec<Controller>,
-    /// What members that live were told.
+    /// Last state that each live member received.
     hosts: BTreeMap<u16, Option<DurableState>>,
     balancers: BTreeMap<u8, Option<DurableState>>,
     epochs: BTreeMap<u64, ClusterMap>,
@@ -526,7 +530,8 @@ impl World {
             self.now = self.now + Duration::from_millis(50);
             match self.dice(40) {
                 0 => self.leaders.truncate(1),
-                // The leader dies, or is only held up and goes on later; another one begins with what is in the store.
+                // The leader dies, or is only suspended and continues later. Another controller
+                // starts from the store.
                 1 | 2 => {
                     let next = Controller::restore(settings(3), self.store.clone(), self.now);
                     self.leaders.insert(0, next);
@@ -568,7 +573,7 @@ impl World {
             && let Ok(id) = leader.join_host(address(0), None, now)
         {
             leader.ready(Member::Host(id), now);
-            // With the welcome comes the map.
+            // The join reply contains the map.
             self.hosts.insert(id.0, Some(leader.record()));
         }
         for (n, told) in &mut self.balancers {
@@ -590,11 +595,11 @@ impl World {
             leader.check_liveness(self.now);
             if let Some(record) = leader.to_write() {
                 let map = record.map.clone().unwrap();
-                // The store takes what the leader writes alone.
+                // The store accepts writes of the leader only.
                 if at == 0 {
                     self.follows(&map);
                     self.store = record;
-                    // Between writing and telling.
+                    // Between storing and sending.
                     if dies {
                         self.leaders[0] = Controller::restore(settings(3), self.store.clone(), self.now);
                         continue;
@@ -641,7 +646,7 @@ fn the_part_of_a_host_that_is_gone_is_given_again_when_no_ue_has_an_address_of_i
     bench.host(3);
     bench.settle();
     assert_eq!(next(&bench), Err(Refusal::Hosts(4)));
-    // One dies, whose UEs others have: with their addresses.
+    // One host dies. Other hosts own its UEs, which use its addresses.
     bench.silent.insert(host(1));
     bench.pass(400);
     bench.settle();
@@ -650,7 +655,7 @@ fn the_part_of_a_host_that_is_gone_is_given_again_when_no_ue_has_an_address_of_i
     says(&mut bench, &[(0, &[]), (2, &[1]), (3, &[])]);
     assert_eq!(next(&bench), Err(Refusal::Hosts(4)));
     says(&mut bench, &[(2, &[])]);
-    // Its number tells the part.
+    // The host ID determines the partition.
     assert_eq!(next(&bench), Ok(HostId(5)));
     assert_eq!(partition_of(HostId(5), 4), 1);
     let before = bench.epoch();
@@ -658,7 +663,7 @@ fn the_part_of_a_host_that_is_gone_is_given_again_when_no_ue_has_an_address_of_i
     bench.settle();
     assert!(bench.epoch() > before && bench.hosts() == [0, 2, 3, 5]);
     assert_eq!(next(&bench), Err(Refusal::Hosts(4)));
-    // What was said of an epoch before counts for nothing.
+    // Reports of an earlier epoch do not count.
     bench.silent.insert(host(3));
     bench.pass(400);
     let epoch = bench.epoch() - 1;
@@ -674,7 +679,7 @@ fn the_part_of_a_host_that_has_died_with_ues_is_given_to_nobody() {
         let mut bench = Bench::with(ControllerSettings { most_hosts: 3, lossless, ..settings(2) }, 1);
         bench.host(2);
         bench.settle();
-        // Both hosts of some buckets at once, or one where its UEs' copies may lag.
+        // Both hosts of some buckets at once, or one host whose copies may lag.
         let dead: &[u16] = if lossless { &[0, 1] } else { &[0] };
         bench.silent.extend(dead.iter().map(|n| host(*n)));
         bench.pass(400);
@@ -685,11 +690,11 @@ fn the_part_of_a_host_that_has_died_with_ues_is_given_to_nobody() {
         left.iter().for_each(|n| bench.controller.report_used_partitions(HostId(*n), epoch, []));
         let joins = bench.controller.clone().join_host(address(50), None, bench.now);
         assert_eq!(joins, Err(Refusal::Hosts(3)));
-        // The next controller knows it, too.
+        // The next controller knows the lost partitions too.
         let restored = Controller::restore(settings(2), bench.controller.record(), bench.now);
         assert_eq!(restored.map().map(|map| &map.lost[..]), Some(dead));
     }
-    // One that leaves in good order has given all that it had to others.
+    // A host that drains has migrated everything to others.
     let mut bench = Bench::with(ControllerSettings { lossless: false, ..settings(2) }, 1);
     bench.host(2);
     bench.settle();

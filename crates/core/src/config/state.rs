@@ -1,32 +1,34 @@
-//! How the state of UEs is kept, as data: axes that are chosen one by one, and presets that name choices of all of them (the
-//! modes of "Analyzing the cost of statelessness in 5G", and ours).
+//! State modes: axes of how UE state is stored, and presets that set all axes.
+//!
+//! The presets are the modes of "Analyzing the cost of statelessness in 5G", and modes of Vireo.
 
 use serde::{Deserialize, Serialize};
 
-/// Where the contexts of UEs are.
+/// Location of the UE contexts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateLocation {
-    /// In memory that all workers of the host share: any of them runs any UE's next step, and none is needed. SMF and UPF of a
-    /// service-based chain have theirs in files there, where a directory is named, else in their own memory.
+    /// Memory shared by all workers of the host: any worker runs any UE's next step. In SBA mode,
+    /// SMF and UPF store contexts in shared-memory files if a directory is configured, else in
+    /// their own memory.
     #[default]
     Shm,
-    /// In the memory of one worker, with which they end: the stateful baseline.
+    /// Memory of one worker, lost with the worker: the stateful baseline.
     Memory,
-    /// In a database, which is asked at each step, or at the first and the last of a procedure ([`StatePersist`]): a Redis, or a
-    /// Redis Cluster.
+    /// Redis or Redis Cluster, accessed at each step, or at the first and last step of a procedure
+    /// ([`StatePersist`]).
     Redis,
-    /// The same in MongoDB, or what speaks its protocol.
+    /// MongoDB or a database with its protocol, accessed like [`StateLocation::Redis`].
     Mongodb,
 }
 
 impl StateLocation {
-    /// Whether it is a database.
+    /// Returns true if contexts are in a database.
     pub const fn is_database(self) -> bool {
         matches!(self, StateLocation::Redis | StateLocation::Mongodb)
     }
 
-    /// What a URL is of, if it is of one of these.
+    /// Returns the location that a URL names; `None` for an unknown scheme.
     pub fn of_url(url: &str) -> Option<Self> {
         let begins = |schemes: &[&str]| schemes.iter().any(|scheme| url.starts_with(scheme));
         if begins(&["redis://", "rediss://", "redis+unix://", "unix://", "redis-cluster://", "rediss-cluster://"]) {
@@ -41,41 +43,41 @@ impl StateLocation {
     }
 }
 
-/// When contexts that are in a database are loaded from there and committed to it.
+/// Times at which contexts are loaded from the database and committed to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StatePersist {
-    /// At each transaction: nothing is lost with whoever carries it out.
+    /// At each transaction. The failure of a process loses no state.
     #[default]
     Transaction,
-    /// They are loaded at the first transaction of a procedure and committed at its last: a procedure that is under way when
-    /// its function dies is lost, and the UE begins it anew.
+    /// Loaded at the first transaction of a procedure and committed at its last. If the network
+    /// function fails, its procedures in progress are lost, and the UEs start them again.
     Procedure,
 }
 
-/// How a record of a database is changed.
+/// Method of changing a database record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateChange {
-    /// All of it is written.
+    /// Writes the whole record.
     #[default]
     Replace,
-    /// The parts are written that have changed.
+    /// Writes only the changed parts.
     Update,
-    /// It is taken out and put in again: what is under way between the two is lost with whoever does it, so the AMF updates its own.
+    /// Deletes the record and creates it again. If the process fails between the two, the record is
+    /// lost; the AMF therefore updates its own records.
     DeleteCreate,
 }
 
-/// What a record of a database is encoded as.
+/// Encoding of a database record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateFormat {
-    /// Octets without names and tags.
+    /// Binary encoding without field names and tags.
     #[default]
     Binary,
     /// JSON; in MongoDB, BSON.
     Json,
-    /// Protocol buffers.
     Protobuf,
 }
 
@@ -83,132 +85,124 @@ pub enum StateFormat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateWrite {
-    /// The database has it before anything leaves.
+    /// Effects are executed after the database has stored the record.
     #[default]
     Blocking,
-    /// Nothing: writers have it, and the next load of that record waits for them. What these have not done is lost with the host of
-    /// an AMF, and with a UPF. An SMF always blocks.
+    /// Write-behind: the commit does not wait, and the next load of the record waits for the
+    /// writers. Pending writes are lost with the AMF's host or with the UPF. An SMF always blocks.
     NonBlocking,
 }
 
-/// Where the SM contexts of a service-based chain are between two of the AMF's asks about them.
+/// Location of SM contexts in SBA mode between two requests of the AMF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateCarry {
-    /// Where the SMF keeps its state.
+    /// The SMF's own state location.
     #[default]
     None,
-    /// They travel: the SMF gives an SM context to the AMF with each answer, and gets it back with what the AMF asks next. The
-    /// AMF commits it with its own; the SMF neither loads nor commits anything. With an AMF that does not know it the SMF
-    /// keeps its SM contexts in its own memory.
+    /// Piggybacked: the SMF returns the SM context with each response, and receives it with the
+    /// AMF's next request. The AMF commits it with the UE context; the SMF neither loads nor
+    /// commits. If the AMF does not support this, the SMF keeps its SM contexts in its own memory.
     Piggyback,
 }
 
-/// What a service-based chain's AMF takes for the SMF's answer when it has asked for an SM context.
+/// In SBA mode, what the AMF accepts as the SMF's response to a create request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateAnswer {
-    /// The answer.
+    /// The SMF's create response.
     #[default]
     Explicit,
-    /// The first transfer of the session, which the SMF sends when the UPF has it: it names the SM context, so that nothing is left
-    /// for an answer to say, and no transaction of the AMF for that. Whatever else becomes of the request is answered.
+    /// The first N1N2 transfer of the session, which the SMF sends once the UPF has the session. It
+    /// names the SM context, so that the AMF needs no transaction for the create response. Other
+    /// outcomes of the request still get a response.
     Implied,
 }
 
-/// Which functions of a service-based chain share the record of a UE in a database.
+/// Network functions of SBA mode that share the database record of a UE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateScope {
-    /// None: each function has records of its own.
+    /// None: each network function has its own records.
     #[default]
     Function,
-    /// AMF and SMF: where an event of a UE is a question to the SMF and nothing else, what it changes at the AMF goes there with
-    /// the question, and the SMF commits both in one write.
+    /// AMF and SMF. If an event only causes a request to the SMF, the AMF sends its own changes
+    /// with that request. The SMF commits both in one write.
     AmfSmf,
-    /// AMF, SMF and UPF: besides, what a PFCP request changes at the UPF comes with its answer, and the SMF commits it with what
-    /// the answer changes there.
+    /// AMF, SMF and UPF. In addition, the PFCP response carries the changes of the UPF, and the SMF
+    /// commits them with its own changes.
     All,
 }
 
 impl StateScope {
-    /// Whether AMF and SMF have one record of a UE.
+    /// Returns true if AMF and SMF share a UE's record.
     pub const fn is_shared(self) -> bool {
         !matches!(self, StateScope::Function)
     }
 
-    /// Whether the UPF has a part of that, too.
+    /// Returns true if the UPF shares the record, too.
     pub const fn is_of_all(self) -> bool {
         matches!(self, StateScope::All)
     }
 }
 
-/// A name for a choice of all axes.
+/// Preset: a named choice of all axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StatePreset {
-    /// Contexts are where they are worked on, and end with that.
+    /// Contexts are in the memory of the process that uses them, and are lost with it.
     Stateful,
-    /// Each procedure loads from a database and commits to it; JSON, of which the parts are written that have changed.
+    /// Each procedure loads from a database and commits to it; JSON, writing only the changed
+    /// parts.
     Procedural,
-    /// Each transaction does.
+    /// As `Procedural`, for each transaction.
     Transactional,
-    /// As `Transactional`, and AMF, SMF and UPF share the record of a UE.
+    /// As `Transactional`; AMF, SMF and UPF share the record of a UE.
     Shared,
-    /// As `Transactional`, and AMF and SMF do.
+    /// As `Transactional`; AMF and SMF share the record of a UE.
     SharedAmfSmf,
-    /// The same, and nobody but an SMF waits for writes.
+    /// As `Transactional`; only an SMF waits for writes.
     NonBlocking,
-    /// As `Transactional`, and records are taken out and put in again.
+    /// As `Transactional`; records are deleted and created again.
     DeleteCreate,
-    /// Each transaction, with as little as can be: binary records, and SM contexts that travel, so that one record of a UE is what
-    /// AMF and SMF have and the AMF alone loads and commits it.
+    /// Minimal cost per transaction: binary records and piggybacked SM contexts. AMF and SMF need
+    /// one record per UE, which only the AMF loads and commits.
     Lean,
-    /// Shared memory: Vireo's own.
+    /// Contexts are in shared memory of the host, without a database.
     Shm,
 }
 
-/// A choice of all axes.
+/// Value of each axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateMode {
-    /// Where contexts are.
     pub location: StateLocation,
-    /// When they are committed, if that is a database.
+    /// Applies to databases only.
     pub persist: StatePersist,
-    /// How they are changed there.
+    /// Applies to databases only.
     pub change: StateChange,
-    /// What they are there.
+    /// Applies to databases only.
     pub format: StateFormat,
-    /// Who shares a record there.
+    /// Applies to databases in SBA mode only.
     pub scope: StateScope,
-    /// Of a chain: where SM contexts are between two of the AMF's asks.
+    /// Applies to SBA mode only.
     pub carry: StateCarry,
-    /// What commits wait for.
     pub write: StateWrite,
-    /// Of a chain: what the AMF takes for the SMF's answer.
+    /// Applies to SBA mode only.
     pub answer: StateAnswer,
 }
 
-/// The axes that are said by themselves.
+/// Axes set explicitly in the configuration; `None` = not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateAxes {
-    /// Where contexts are.
     pub location: Option<StateLocation>,
-    /// The database that is named: it is that one where any will do.
+    /// Type of the configured database; used where the preset only needs some database.
     pub named: Option<StateLocation>,
-    /// When they are committed.
     pub persist: Option<StatePersist>,
-    /// How they are changed.
     pub change: Option<StateChange>,
-    /// What they are.
     pub format: Option<StateFormat>,
-    /// Who shares a record.
     pub scope: Option<StateScope>,
-    /// Where SM contexts are between two asks.
     pub carry: Option<StateCarry>,
-    /// What commits wait for.
     pub write: Option<StateWrite>,
-    /// What the AMF takes for an answer.
     pub answer: Option<StateAnswer>,
 }
 
@@ -237,11 +231,11 @@ impl From<StatePreset> for StateMode {
 }
 
 impl StateMode {
-    /// The choice of a preset and of axes that are said by themselves.
+    /// Combines a preset with explicitly set axes.
     ///
     /// # Errors
     ///
-    /// Why it cannot be.
+    /// Returns an error if the axes contradict each other or the preset.
     pub fn choose(preset: Option<StatePreset>, axes: StateAxes) -> Result<Self, &'static str> {
         let StateAxes { location, named, persist, change, format, scope, carry, write, answer } = axes;
         let chosen = preset.map_or_else(StateMode::default, StateMode::from);

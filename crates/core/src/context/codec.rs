@@ -1,7 +1,8 @@
-//! The one binary encoding of a context: for shared memory, replication and every store.
+//! Binary encoding of a context for shared memory, replication and databases.
 //!
-//! A record is a header, the perpetual part and the ephemeral part (see `parts`). Each part has a version that grows when
-//! the part changes, so that who keeps copies elsewhere sends only what is new. The header, big-endian:
+//! An encoded context is a header, the perpetual part and the ephemeral part (see `parts`). Each
+//! part has a version that grows when the part changes, so that the owner sends only changed parts
+//! to replicas. The header, big-endian:
 //!
 //! ```text
 //! octet 0      layout version
@@ -10,64 +11,64 @@
 //! octets 8-11  version of the ephemeral part
 //! ```
 //!
-//! Who loads a context and stores it once uses [`decode`] and [`encode_after`]; who keeps it decoded between steps keeps
-//! its [`IncrementalEncoder`] too, which encode again only what a step has changed.
+//! A caller that loads a context and stores it once uses [`decode`] and [`encode_after`]. A caller
+//! that keeps it decoded between steps also keeps its [`IncrementalEncoder`], which encodes only
+//! what a step changed.
 
 use super::parts::{self, AllocationPart, Ephemeral, IdentityPart, Perpetual, SubscriptionPart};
 use super::{UeContext, layout4};
 use crate::postcard_writer;
 use crate::sba::RemoteSessions;
 
-/// The layout that this build writes, in the first octet of every encoded context. It grows with each change of
-/// [`UeContext`] or what it is made of, so that a rolling upgrade can tell contexts apart.
+/// Layout that this build writes, in the first octet of every encoded context. It grows with each
+/// change of [`UeContext`] or its components, so that a rolling upgrade can distinguish contexts.
 pub const LAYOUT_VERSION: u8 = 5;
-/// The oldest layout that this build reads.
+/// Oldest layout that this build reads.
 pub const OLDEST_LAYOUT: u8 = 4;
-/// Octets of the header.
+/// Length of the header in octets.
 const HEADER: usize = 12;
-/// Octets of most perpetual parts, at most.
+/// Initial capacity for the perpetual part in octets; most perpetual parts fit.
 const PERPETUAL: usize = 256;
 
-/// Why octets are no context.
+/// Error of encoding or decoding a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// Written by another release.
+    /// Layout version of another release.
     #[error("the context has layout version {0}, this release reads {OLDEST_LAYOUT} to {LAYOUT_VERSION}")]
     Version(u8),
-    /// Cut short or damaged.
+    /// Truncated, or a part does not decode.
     #[error("the context does not decode")]
     Damaged,
-    /// Too large to be stored: a fault of this build, whose limits are far below.
+    /// Too large to be stored: a bug of this build, because the limits are far below.
     #[error("the context is too large to be stored")]
     TooLarge,
 }
 
-/// The versions of a record's parts: a part that has another version than a copy of it is to be sent again.
+/// Versions of the parts of an encoded context. A part whose version differs from that of a copy
+/// must be sent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Versions {
-    /// Of the perpetual part; it wraps.
+    /// Version of the perpetual part; it wraps.
     pub perpetual: u32,
-    /// Of the ephemeral part, which every step changes; it wraps.
+    /// Version of the ephemeral part, which every step changes; it wraps.
     pub ephemeral: u32,
 }
 
-/// An encoded context, taken apart but not decoded.
+/// Encoded context split into its parts, not decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncodedContext<'a> {
-    /// The versions of the parts.
     pub versions: Versions,
-    /// The perpetual part.
     pub perpetual: &'a [u8],
-    /// The ephemeral part.
     pub ephemeral: &'a [u8],
 }
 
 impl<'a> EncodedContext<'a> {
-    /// The record of octets that this release wrote.
+    /// Splits the encoding of a context with the current layout.
     ///
     /// # Errors
     ///
-    /// [`CodecError::Version`] for those of another: they have to be decoded and encoded anew.
+    /// Returns [`CodecError::Version`] for another layout, which must be decoded and encoded again,
+    /// and [`CodecError::Damaged`] for a truncated encoding.
     pub fn new(octets: &'a [u8]) -> Result<Self, CodecError> {
         let (header, rest) = match octets {
             [LAYOUT_VERSION, ..] => octets.split_first_chunk::<HEADER>().ok_or(CodecError::Damaged)?,
@@ -84,11 +85,11 @@ impl<'a> EncodedContext<'a> {
         Ok(EncodedContext { versions, perpetual, ephemeral })
     }
 
-    /// Appends the record's octets.
+    /// Appends the encoded context.
     ///
     /// # Errors
     ///
-    /// [`CodecError::TooLarge`].
+    /// Returns [`CodecError::TooLarge`] if the perpetual part exceeds the length field.
     pub fn put(&self, out: &mut Vec<u8>) -> Result<(), CodecError> {
         put_header(self.versions, self.perpetual.len(), out)?;
         out.extend_from_slice(self.perpetual);
@@ -96,11 +97,11 @@ impl<'a> EncodedContext<'a> {
         Ok(())
     }
 
-    /// The context.
+    /// Decodes the context.
     ///
     /// # Errors
     ///
-    /// [`CodecError::Damaged`].
+    /// Returns [`CodecError::Damaged`] if a part does not decode.
     pub fn decode(&self) -> Result<UeContext, CodecError> {
         let perpetual: Perpetual<'_> = postcard::from_bytes(self.perpetual).map_err(|_| CodecError::Damaged)?;
         let (ephemeral, rest): (Ephemeral, _) =
@@ -130,7 +131,7 @@ fn put(part: &impl serde::Serialize, out: &mut Vec<u8>) -> Result<(), CodecError
     postcard_writer::to_vec(part, out).map_err(|_| CodecError::Damaged)
 }
 
-/// A piece of a part: its octets of before, if it is as it was.
+/// Appends one piece of a part, copying its octets in `before` if it is unchanged.
 fn piece(before: Option<&[u8]>, piece: &impl serde::Serialize, out: &mut Vec<u8>) -> Result<(), CodecError> {
     match before {
         Some(octets) => {
@@ -141,31 +142,32 @@ fn piece(before: Option<&[u8]>, piece: &impl serde::Serialize, out: &mut Vec<u8>
     }
 }
 
-/// The ephemeral part, and behind it what the AMF of a service-based chain has beside it: nothing in any other core, so that
-/// the layout is the same.
+/// Appends the ephemeral part and, in SBA mode, the AMF's [`RemoteSessions`]. Without SBA mode
+/// nothing follows, so that the layout is the same.
 fn put_ephemeral(context: &UeContext, out: &mut Vec<u8>) -> Result<(), CodecError> {
     put(&parts::ephemeral(context), out)?;
     if context.chain.is_empty() { Ok(()) } else { put(&context.chain, out) }
 }
 
-/// What the AMF of a service-based chain has, of its octets. The releases before had no handovers, or path switches only, and said
-/// nothing of any, or of what is waited for, at the end.
+/// Decodes the AMF's [`RemoteSessions`]. Earlier releases encoded no handover, or path switches
+/// without their stage. The last octet is then missing and defaults to 0.
 fn chain(octets: &[u8]) -> postcard::Result<RemoteSessions> {
     postcard::from_bytes(octets).or_else(|_| postcard::from_bytes(&[octets, &[0]].concat()))
 }
 
-/// Appends the encoded context to `out`, as one that is stored for the first time.
+/// Appends the encoding of a context that is stored for the first time.
 ///
 /// # Errors
 ///
-/// None that a context can cause today: what has no encoding would be a fault of this build, and must not be stored.
+/// Returns an error if the context has no encoding or is too large. No context causes this; it
+/// would be a bug of this build, and the context must not be stored.
 pub fn encode(context: &UeContext, mut out: Vec<u8>) -> Result<Vec<u8>, CodecError> {
     encode_full(context, None, &mut out)?;
     Ok(out)
 }
 
-/// Appends the encoded context to `out`, as the successor of what is stored as `before`: the version of a part grows if
-/// the part has changed.
+/// Appends the encoding of a context that replaces the stored encoding `before`. The version of a
+/// part grows if the part has changed.
 ///
 /// # Errors
 ///
@@ -189,11 +191,12 @@ fn encode_full(context: &UeContext, before: Option<EncodedContext<'_>>, out: &mu
     Ok(())
 }
 
-/// The context of its octets.
+/// Decodes a context.
 ///
 /// # Errors
 ///
-/// [`CodecError::Version`] for a layout that this release does not read, [`CodecError::Damaged`] for what is no context.
+/// Returns [`CodecError::Version`] for a layout that this release does not read, and
+/// [`CodecError::Damaged`] for octets that are not a context.
 pub fn decode(octets: &[u8]) -> Result<UeContext, CodecError> {
     match octets {
         [4, rest @ ..] => layout4::decode(rest).ok_or(CodecError::Damaged),
@@ -201,26 +204,27 @@ pub fn decode(octets: &[u8]) -> Result<UeContext, CodecError> {
     }
 }
 
-/// The stored form of a context that is kept decoded: what a step leaves alone of the perpetual part is known by
-/// comparison, and its octets are used again.
+/// Encoder of a context that stays decoded between steps. It detects by comparison which pieces of
+/// the perpetual part a step left unchanged, and reuses their octets.
 #[derive(Debug)]
 pub struct IncrementalEncoder {
     versions: Versions,
     perpetual: Perpetual<'static>,
     octets: Vec<u8>,
-    /// Where among them each piece ends that another follows; of octets that were read it is not known.
+    /// Offsets in `octets` at which the first two pieces end; `None` if `octets` was read and the
+    /// offsets are unknown.
     ends: Option<[usize; 2]>,
 }
 
 impl IncrementalEncoder {
-    /// The parts of a context as it is stored, which `octets` are.
+    /// Returns the encoder of a context whose stored encoding is `octets`.
     ///
     /// # Errors
     ///
     /// As [`decode`].
     pub fn of(context: &UeContext, octets: &[u8]) -> Result<Self, CodecError> {
         let record = match octets {
-            // An older layout: the next commit writes both parts anew.
+            // Older layout: the next commit encodes both parts again.
             [OLDEST_LAYOUT..LAYOUT_VERSION, ..] => return Self::new(context),
             _ => EncodedContext::new(octets)?,
         };
@@ -228,7 +232,7 @@ impl IncrementalEncoder {
         Ok(IncrementalEncoder { versions: record.versions, perpetual, octets: record.perpetual.to_vec(), ends: None })
     }
 
-    /// The parts of a context that is not stored yet.
+    /// Returns the encoder of a context that is not stored yet.
     ///
     /// # Errors
     ///
@@ -240,7 +244,7 @@ impl IncrementalEncoder {
         Ok(parts)
     }
 
-    /// The octets of the perpetual part, of which some pieces have been left as they were.
+    /// Encodes the perpetual part again, reusing the pieces marked in `same`.
     fn encode_perpetual(&mut self, same: [bool; 3]) -> Result<(), CodecError> {
         let before = std::mem::take(&mut self.octets);
         let (before, [first, second]) = match self.ends {
@@ -259,8 +263,8 @@ impl IncrementalEncoder {
         Ok(())
     }
 
-    /// Appends the context as a step has left it; says whether the perpetual part has changed. If what is appended is not
-    /// committed, these parts are of no use any more.
+    /// Appends the encoding of the context after a step. Returns true if the perpetual part has
+    /// changed. If the result is not committed, the encoder must be discarded.
     ///
     /// # Errors
     ///
@@ -268,7 +272,8 @@ impl IncrementalEncoder {
     pub fn encode(&mut self, context: &UeContext, out: &mut Vec<u8>) -> Result<bool, CodecError> {
         let Perpetual { who, plan, has } = &mut self.perpetual;
         let (same_who, same_plan) = (who.matches(context), plan.is_of(context));
-        // What sessions have is told by places in the plan.
+        // Sessions refer to the subscription by index, so that a changed subscription changes them
+        // too.
         let same = [same_who, same_plan, same_plan && has.matches(context)];
         let changed = same != [true; 3];
         if changed {
@@ -293,7 +298,7 @@ impl IncrementalEncoder {
         Ok(changed)
     }
 
-    /// The versions that were encoded last.
+    /// Returns the versions of the last encoding.
     pub fn versions(&self) -> Versions {
         self.versions
     }
@@ -340,7 +345,7 @@ mod tests {
                 1 => ue.identity.tmsi = Some(Tmsi(1)),
                 2 => {}
                 3 => ue.radio_capability = vec![1, 2, 3],
-                // Of three pieces the one in the middle, then those around it; and the same once more.
+                // Of three pieces the middle one changes, then the outer ones; then the same again.
                 4 => ue.subscription = Some(Arc::new(subscription(5))),
                 5 => (ue.next_session, ue.registration) = (1, Registration::Registered),
                 6 => ue.subscription = Some(Arc::new(subscription(5))),

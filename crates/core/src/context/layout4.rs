@@ -1,5 +1,8 @@
-//! Layout 4, which the release before wrote: its two parts, in this order. What they are made of has not changed its own
-//! encoding since; whoever changes that keeps a copy here. `tests/steps/layout.rs` has octets of that release.
+//! Decoder of layout 4, which the previous release wrote.
+//!
+//! The two parts are listed in encoding order. The component types still have the encoding of that
+//! release; a change of one of them must keep a copy of the old type here. `tests/steps/layout.rs`
+//! has octets that the release encoded.
 
 use super::*;
 use crate::procedures::handover::{Handover, SourceNode};
@@ -41,7 +44,7 @@ struct Ephemeral {
 #[derive(Deserialize)]
 struct Keys {
     algorithms: (u8, u8, u8),
-    /// KAMF, KNASint, KNASenc.
+    /// KAMF, KNASint and KNASenc, in this order.
     #[serde(with = "octets")]
     keys: [u8; 64],
 }
@@ -57,7 +60,7 @@ struct Counts {
 struct StoredNextHop {
     #[serde(with = "octets")]
     nh: [u8; 32],
-    /// 8: what is here is the KgNB.
+    /// 8 means that `nh` holds the KgNB.
     ncc: u8,
 }
 
@@ -148,7 +151,7 @@ fn session(lasting: Lasting, passing: Passing) -> SmContext {
     }
 }
 
-/// The context of what follows the layout's number.
+/// Decodes the octets after the layout version.
 pub(super) fn decode(octets: &[u8]) -> Option<UeContext> {
     let ([l0, l1, l2, ..], rest) = octets.split_first_chunk::<11>()?;
     let length = u32::from_be_bytes([0, *l0, *l1, *l2]) as usize;

@@ -1,17 +1,18 @@
-//! Octet strings of the stored form: copied as a whole, where the derived encoding of arrays and vectors goes one octet
-//! at a time.
+//! Serialization of octet strings as one block.
+//!
+//! Derived serialization handles arrays and vectors octet by octet.
 
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::ser::Serializer;
 use std::borrow::Cow;
 use std::fmt;
 
-/// What is stored as an octet string.
+/// Type that is stored as an octet string.
 pub(crate) trait Octets: Sized {
-    /// Its octets.
+    /// Returns the octets.
     fn octets(&self) -> &[u8];
 
-    /// It, of its octets; `None` if there are too few or too many.
+    /// Returns the value of these octets; `None` if the length is wrong.
     fn of(octets: &[u8]) -> Option<Self>;
 }
 
@@ -63,7 +64,7 @@ pub(crate) fn deserialize<'de, T: Octets, D: Deserializer<'de>>(d: D) -> Result<
             T::of(octets).ok_or_else(|| E::invalid_length(octets.len(), &self))
         }
 
-        /// JSON has no octet strings, but lists of numbers.
+        /// JSON represents octet strings as lists of numbers.
         fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<T, A::Error> {
             let mut octets = Vec::new();
             while let Some(octet) = elements.next_element()? {

@@ -1,5 +1,6 @@
-//! What of a context is stored in fewer octets than it is held in: values that most UEs have, and numbers that follow from
-//! others. Nothing is lost by it.
+//! Compact stored forms of parts of a context, without loss.
+//!
+//! They encode values that most UEs share, and numbers that follow from others, in fewer octets.
 
 use super::{Connection, Identity, RanContext, UeSecurityCapability};
 use crate::session::{N4State, RanState, Relocation, SmContext, Stage, Tunnel, Usage};
@@ -14,15 +15,15 @@ use vireo_types::{
     Supi, Tai, Tmsi,
 };
 
-/// What is stored as something smaller.
+/// Type with a smaller stored form.
 pub(super) trait PackedForm: Sized {
-    /// That.
+    /// Serializable form of the value.
     type Form: Serialize + DeserializeOwned;
 
-    /// It, smaller.
+    /// Returns the stored form.
     fn pack(&self) -> Self::Form;
 
-    /// The way back; `None` for what cannot have come from [`PackedForm::pack`].
+    /// Restores the value; `None` if [`PackedForm::pack`] never returns `form`.
     fn of(form: Self::Form) -> Option<Self>;
 }
 
@@ -34,7 +35,8 @@ pub(super) fn deserialize<'de, T: PackedForm, D: Deserializer<'de>>(d: D) -> Res
     T::of(T::Form::deserialize(d)?).ok_or_else(|| D::Error::custom("a value that is never stored"))
 }
 
-/// An identity: one that has all but a 5G-TMSI from before needs no marks of what is there.
+/// Stored form of an identity. Most have every identifier but an old 5G-TMSI, and need no presence
+/// marks.
 #[derive(Serialize, Deserialize)]
 pub(super) enum PackedIdentity {
     Usual(Supi, Pei, Tmsi),
@@ -75,7 +77,8 @@ impl PackedForm for UeSecurityCapability {
     }
 }
 
-/// Bit rates: each as its digits and the zeros behind them, which most of them have many of.
+/// Stores each bit rate as its significant digits and the number of zeros after them, because most
+/// bit rates are round.
 impl PackedForm for Ambr {
     type Form = (u128, u128);
 
@@ -100,7 +103,7 @@ fn bps(form: u128) -> Option<u64> {
     u64::try_from(form >> 4).ok()?.checked_mul(10_u64.pow(form as u32 & 15))
 }
 
-/// A subscription whose bit rates are small.
+/// Stored form of a subscription, with packed bit rates.
 #[derive(Serialize, Deserialize)]
 pub(super) struct PackedSubscription {
     slices: Vec<(Snssai, bool, Vec<Network>)>,
@@ -153,16 +156,16 @@ impl PackedForm for Option<Arc<Subscription>> {
     }
 }
 
-/// What of a session the subscription says: where it says so, or itself.
+/// Terms that a session has from the subscription: a reference to the subscription, or the values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum SessionTerms {
-    /// As this slice and this data network of it, by their places in the subscription.
+    /// Indexes of the slice in the subscription and of the data network in the slice.
     Subscribed(u8, u8),
-    /// Others, because the subscription was another one when the session was set up.
+    /// Values that are not in the subscription: it was another one when the session was set up.
     Own(Box<SessionOverrides>),
 }
 
-/// See [`SessionTerms`].
+/// Values of [`SessionTerms::Own`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SessionOverrides {
     snssai: Snssai,
@@ -173,7 +176,7 @@ pub(super) struct SessionOverrides {
     arp_priority: u8,
 }
 
-/// What [`SessionTerms`] come to.
+/// Resolved [`SessionTerms`]: S-NSSAI, DNN, Session-AMBR, 5QI and ARP priority level.
 pub(super) type ResolvedTerms<'a> = (Snssai, &'a Dnn, Ambr, u8, u8);
 
 impl SessionTerms {
@@ -190,7 +193,7 @@ impl SessionTerms {
         same.next().unwrap_or_else(own)
     }
 
-    /// What they are under this subscription; `None` if it has nothing there.
+    /// Resolves the terms with this subscription; `None` if it has no such entry.
     pub(super) fn agreed<'a>(&'a self, subscription: Option<&'a Subscription>) -> Option<ResolvedTerms<'a>> {
         Some(match self {
             SessionTerms::Subscribed(slice, dnn) => {
@@ -207,12 +210,13 @@ impl SessionTerms {
     }
 }
 
-/// A SEID by what it differs in from that of the UE's session: the generation, unless the UE has got another LTMSI since.
+/// Returns the XOR of a SEID and the SEID of generation 0 of the UE's session. The result is the
+/// generation, unless the LTMSI of the UE has changed.
 pub(super) fn relative_seid(seid: Seid, ltmsi: Ltmsi, session: SessionIndex) -> u64 {
     seid.0 ^ Seid::new(ltmsi, session, 0).0
 }
 
-/// An NG connection, without what the UE's own number and its tracking area say.
+/// Stored form of an NG connection, without what follows from the LTMSI and the tracking area.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PackedConnection {
     assoc: AssocId,
@@ -225,7 +229,7 @@ pub(super) struct PackedConnection {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Cell {
-    /// Of the network of the tracking area.
+    /// Cell of the PLMN of the tracking area.
     Same(u64),
     Other(NrCgi),
 }
@@ -249,18 +253,18 @@ impl PackedConnection {
     }
 }
 
-/// How far a session is; what is under way as it is read, or as it is written: a look at the session.
+/// Progress of a session. `U` is owned when reading and borrows the session when writing.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum SessionProgress<U = Box<SessionProgressFields>> {
-    /// At rest, with nothing at the RAN. The time is [`SmContext::since`].
+    /// No procedure in progress, user plane inactive. The time is [`SmContext::since`].
     Idle(Instant),
-    /// At rest, with this tunnel to the RAN.
+    /// No procedure in progress, with this downlink tunnel to the RAN node.
     Up(Tunnel, Instant),
-    /// Anything else.
+    /// Any other state, with all fields.
     Under(U),
 }
 
-/// See [`SessionProgress`].
+/// Fields of [`SessionProgress::Under`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SessionProgressFields<S = Stage, R = Option<Box<Relocation>>> {
     downlink: Option<Tunnel>,
@@ -300,7 +304,7 @@ impl<'a> SessionProgress<SessionProgressFields<&'a Stage, &'a Option<Box<Relocat
 }
 
 impl SessionProgress {
-    /// Makes a session, which is at rest and idle, what it was.
+    /// Applies the progress to a session that is established and idle.
     pub(super) fn apply_to(self, sm: &mut SmContext) {
         match self {
             SessionProgress::Idle(since) => sm.since = since,

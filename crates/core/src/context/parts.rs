@@ -1,6 +1,9 @@
-//! The two parts of a stored context. The *perpetual* part changes when a procedure ends: who the UE is, its keys, what it
-//! may do, what its sessions are. The *ephemeral* part is what every message changes and what a procedure or a connection
-//! leaves behind when it ends: COUNTs, the connection, the procedure, how far its sessions are.
+//! Perpetual and ephemeral part of a stored context.
+//!
+//! The *perpetual* part changes when a procedure ends: identity, keys, subscription, allowed NSSAI
+//! and sessions. The *ephemeral* part changes with every message or belongs to a procedure or
+//! connection: NAS COUNTs, the connection, the procedure and the progress of sessions. Every field
+//! of a context is in one of them.
 
 use super::packed::{PackedConnection, SessionProgress, SessionTerms, relative_seid};
 use super::{
@@ -18,11 +21,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use vireo_types::{Instant, Ltmsi, PduSessionType, Seid, SessionAddress, SessionIndex, Snssai, Tai};
 
-/// What a UE's sessions say, without an allocation for those that most UEs have.
+/// One value per session, without an allocation for the number of sessions that most UEs have.
 type PerSession<T> = SmallVec<[T; 2]>;
 
-/// The perpetual part, in three pieces: what is subscribed to is by far the dearest to encode, and stays as it is when the others
-/// change. Their octets follow each other.
+/// The perpetual part, in three pieces encoded one after the other. The subscription is by far the
+/// most expensive to encode, and usually stays unchanged when the others change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Perpetual<'a> {
     pub(super) who: IdentityPart,
@@ -30,7 +33,7 @@ pub(super) struct Perpetual<'a> {
     pub(super) has: AllocationPart<'a>,
 }
 
-/// Who the UE is.
+/// Identity, registration state and keys of the UE.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct IdentityPart {
     ltmsi: Ltmsi,
@@ -42,14 +45,14 @@ pub(super) struct IdentityPart {
     capability: UeSecurityCapability,
 }
 
-/// What it may do.
+/// Subscription of the UE.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SubscriptionPart {
     #[serde(with = "super::packed")]
     subscription: Option<Arc<Subscription>>,
 }
 
-/// What it has been given.
+/// Allowed NSSAI, sessions and registration area of the UE.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct AllocationPart<'a> {
     allowed: SmallVec<[Snssai; 2]>,
@@ -60,7 +63,7 @@ pub(super) struct AllocationPart<'a> {
     area: SmallVec<[Tai; 4]>,
 }
 
-/// The ephemeral part: as it is read, or as it is written, where sessions and what is under way are looks at the context.
+/// The ephemeral part. When written, `S` and `D` borrow from the context.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Ephemeral<S = PerSession<SessionProgress>, D = ProcedurePart> {
     sequence: u64,
@@ -68,12 +71,12 @@ pub(super) struct Ephemeral<S = PerSession<SessionProgress>, D = ProcedurePart> 
     sessions: S,
     connection: Option<PackedConnection>,
     connections: u16,
-    /// Nothing, for most UEs at most times.
+    /// `None` for most UEs most of the time.
     doing: Option<D>,
     expires: Option<Instant>,
 }
 
-/// How far each session is, as it is written.
+/// Progress of each session, borrowed from the context for writing.
 pub(super) struct SessionProgressRef<'a>(&'a [SmContext]);
 
 impl Serialize for SessionProgressRef<'_> {
@@ -82,7 +85,7 @@ impl Serialize for SessionProgressRef<'_> {
     }
 }
 
-/// What is under way, or wanted.
+/// Procedure in progress, deferred messages and pending work.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ProcedurePart<P = Option<Procedure>, H = Option<Handover>, M = Vec<DeferredSessionMessage>> {
     procedure: P,
@@ -93,23 +96,23 @@ pub(super) struct ProcedurePart<P = Option<Procedure>, H = Option<Handover>, M =
     unreachable: bool,
 }
 
-/// The same, as it is written.
+/// Borrowing form of [`ProcedurePart`] for writing.
 pub(super) type ProcedurePartRef<'a> =
     ProcedurePart<&'a Option<Procedure>, &'a Option<Handover>, &'a [DeferredSessionMessage]>;
 
-/// What of a NAS security context lasts: keys and algorithms.
+/// Perpetual part of a NAS security context: keys and algorithms.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Keys {
-    /// ngKSI and the codes of NIA and NEA.
+    /// ngKSI, NIA code and NEA code.
     algorithms: (u8, u8, u8),
     keys: KeyOctets,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum KeyOctets {
-    /// KAMF, KNASint, KNASenc.
+    /// KAMF, KNASint and KNASenc, in this order.
     All(#[serde(with = "octets")] [u8; 64]),
-    /// KAMF, from which the others are derived again.
+    /// KAMF only; KNASint and KNASenc are derived from it when the context is loaded.
     Root(#[serde(with = "octets")] [u8; 32]),
 }
 
@@ -119,7 +122,8 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-/// What of it every message changes, and the chain of next hops, which an idle UE has none of.
+/// Ephemeral part of a NAS security context: the NAS COUNTs, and the NH chain, which an idle UE
+/// does not have.
 #[derive(Debug, Serialize, Deserialize)]
 struct NasCounts {
     uplink: u32,
@@ -127,7 +131,7 @@ struct NasCounts {
     next_hop: Option<NextHopChain>,
 }
 
-/// What a session is.
+/// Perpetual part of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct StoredSession {
     psi: u8,
@@ -136,7 +140,7 @@ struct StoredSession {
     kind: PduSessionType,
     address: SessionAddress,
     always_on: bool,
-    /// The complement: most UEs have no limit.
+    /// Bitwise complement of [`SmContext::integrity_rate`]: most UEs have no limit.
     integrity_rate: u16,
     upf: SocketAddr,
     cp_seid: u64,
@@ -145,12 +149,13 @@ struct StoredSession {
     uplink: Option<Tunnel>,
 }
 
-/// The parts of a context; nothing of it is in none of them.
+/// Returns the perpetual part of a context. Together with [`ephemeral`] it covers every field but
+/// [`UeContext::chain`].
 pub(super) fn perpetual(ue: &UeContext) -> Perpetual<'_> {
     Perpetual { who: IdentityPart::of(ue), plan: SubscriptionPart::of(ue), has: AllocationPart::of(ue) }
 }
 
-/// See [`perpetual`].
+/// Returns the ephemeral part of a context.
 pub(super) fn ephemeral(ue: &UeContext) -> Ephemeral<SessionProgressRef<'_>, ProcedurePartRef<'_>> {
     Ephemeral {
         sequence: ue.sequence,
@@ -163,7 +168,7 @@ pub(super) fn ephemeral(ue: &UeContext) -> Ephemeral<SessionProgressRef<'_>, Pro
     }
 }
 
-/// The context of its two parts; `None` if they are not of the same one.
+/// Combines the two parts to a context; `None` if they belong to different contexts.
 pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeContext> {
     let Perpetual { who, plan: SubscriptionPart { subscription }, has } = perpetual;
     if has.sessions.len() != ephemeral.sessions.len() || who.keys.is_some() != ephemeral.counts.is_some() {
@@ -223,7 +228,7 @@ impl<'a> ProcedurePartRef<'a> {
 }
 
 impl Perpetual<'_> {
-    /// A copy that the context is not needed for.
+    /// Returns an owned copy.
     pub(super) fn into_static(self) -> Perpetual<'static> {
         Perpetual { who: self.who, plan: self.plan, has: self.has.into_static() }
     }
@@ -240,7 +245,7 @@ impl IdentityPart {
         }
     }
 
-    /// Whether a context is of this UE, as this says it: what changes often first.
+    /// Returns true if the context has these values. Compares first what changes often.
     pub(super) fn matches(&self, ue: &UeContext) -> bool {
         let IdentityPart { ltmsi, identity, registration, keys, capability } = self;
         *identity == ue.identity
@@ -256,8 +261,8 @@ impl SubscriptionPart {
         SubscriptionPart { subscription: ue.subscription.clone() }
     }
 
-    /// Whether a context has it: who has the same one is not looked at more closely, and who has an equal one now not the next
-    /// time.
+    /// Returns true if the context has this subscription. Equal pointers need no further
+    /// comparison; after a comparison of equal values, this part adopts the context's pointer.
     pub(super) fn is_of(&mut self, ue: &UeContext) -> bool {
         let same = self.subscription == ue.subscription;
         if let (true, Some(own), Some(other)) = (same, &self.subscription, &ue.subscription)
@@ -280,7 +285,8 @@ impl<'a> AllocationPart<'a> {
         }
     }
 
-    /// Whether a context, whose plan is the same, has it: what changes often first.
+    /// Returns true if the context, whose subscription is unchanged, has these values. Compares
+    /// first what changes often.
     pub(super) fn matches(&self, ue: &UeContext) -> bool {
         let AllocationPart { allowed, radio_capability, sessions, next_session, area } = self;
         sessions.len() == ue.sessions.len()
@@ -289,11 +295,12 @@ impl<'a> AllocationPart<'a> {
             && allowed[..] == ue.allowed[..]
             && area[..] == ue.area[..]
             && radio_capability.len() == ue.radio_capability.len()
-            // Nothing is slow to compare with nothing: the processor looks at the octets that an empty slice does not have.
+            // Comparing two empty slices is slow: the processor reads the octets that an empty
+            // slice does not have.
             && (radio_capability.is_empty() || radio_capability[..] == ue.radio_capability[..])
     }
 
-    /// A copy that the context is not needed for.
+    /// Returns an owned copy.
     pub(super) fn into_static(self) -> AllocationPart<'static> {
         let AllocationPart { allowed, radio_capability, sessions, next_session, area } = self;
         let radio_capability = Cow::Owned(radio_capability.into_owned());
@@ -379,7 +386,8 @@ impl StoredSession {
         }
     }
 
-    /// Whether a session of a context, whose plan is the same, is this one.
+    /// Returns true if this is the perpetual part of `sm`, in a context whose subscription is
+    /// unchanged.
     fn is_of(&self, sm: &SmContext, ue: &UeContext) -> bool {
         let StoredSession {
             psi,
@@ -398,12 +406,13 @@ impl StoredSession {
             == (relative_seid(sm.cp_seid, ue.ltmsi, sm.index), sm.up_seid, sm.uplink)
             && (*psi, *index, *kind, *address) == (sm.psi, sm.index, sm.kind, sm.address)
             && (*always_on, *integrity_rate, *upf) == (sm.always_on, !sm.integrity_rate, sm.upf);
-        // They are a session's for good, and a SEID is of one session: not looked at, which would bring the plan into the cache.
+        // The terms of a session never change, and a SEID belongs to one session. Comparing them
+        // would load the subscription into the cache.
         debug_assert!(!same || terms.are_of(sm, ue.subscription.as_deref()), "a session's terms have changed");
         same
     }
 
-    /// The session, at rest and idle.
+    /// Returns the session, established and idle.
     fn session(self, ltmsi: Ltmsi, subscription: Option<&Subscription>) -> Option<SmContext> {
         let (snssai, dnn, ambr, five_qi, arp_priority) = self.terms.agreed(subscription)?;
         Some(SmContext {

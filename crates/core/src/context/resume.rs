@@ -1,9 +1,8 @@
-//! Contexts that outlive the core: what is read of a stored one without decoding, and what a UE is
-//! after a restart.
+//! Resumption of stored contexts after a restart of the core.
 //!
-//! A core that starts again has no associations, so every UE is idle and no procedure runs. Only
-//! the perpetual part of a context and its NAS COUNTs count then. The COUNTs are kept beside the
-//! record at every commit ([`NasCounts::of`]), so that none is used twice.
+//! After a restart there are no associations: every UE is idle, and no procedure is in progress.
+//! Only the perpetual part of a context and its NAS COUNTs are still valid. Every commit also
+//! stores the COUNTs ([`Counts::of`]), so that none is used twice.
 
 use super::{EncodedContext, PendingWork, UeContext};
 use crate::config::CoreConfig;
@@ -15,20 +14,19 @@ use vireo_types::Instant;
 const COUNT_BITS: u32 = 24;
 const COUNT: u32 = (1 << COUNT_BITS) - 1;
 
-/// The NAS COUNTs of a stored context, with the version of the perpetual part that they belong to.
+/// NAS COUNTs of a stored context, with the version of its perpetual part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Version of the perpetual part.
     pub version: u32,
-    /// As [`super::NasSecurity::uplink`].
+    /// Lowest uplink COUNT that is accepted, as [`super::NasSecurity::uplink`].
     pub uplink: u32,
-    /// As [`super::NasSecurity::downlink`].
+    /// Next downlink COUNT, as [`super::NasSecurity::downlink`].
     pub downlink: u32,
 }
 
 impl Counts {
-    /// Those of a stored context; `None` if it has no NAS security context, or one whose COUNTs are
-    /// used up.
+    /// Returns the COUNTs of an encoded context without decoding it. Returns `None` without a NAS
+    /// security context, or if the COUNTs are used up.
     pub fn of(octets: &[u8]) -> Option<Self> {
         let record = EncodedContext::new(octets).ok()?;
         // The ephemeral part begins with the sequence number and the COUNTs.
@@ -38,14 +36,15 @@ impl Counts {
         (uplink <= COUNT && downlink <= COUNT).then_some(Counts { version, uplink, downlink })
     }
 
-    /// One word, which is stored at once; never 0. Of the version it has the lowest 16 bits.
+    /// Returns the COUNTs as one word, which can be stored atomically; never 0. The word has the
+    /// lowest 16 bits of the version.
     pub fn word(self) -> u64 {
         let version = u64::from(self.version as u16);
         version << (2 * COUNT_BITS) | u64::from(self.uplink) << COUNT_BITS | u64::from(self.downlink)
     }
 
-    /// The COUNTs of a word, uplink and downlink, if it belongs to this version of the perpetual
-    /// part.
+    /// Returns the uplink and downlink COUNT of a word, if it belongs to this version of the
+    /// perpetual part.
     pub fn read(word: u64, version: u32) -> Option<(u32, u32)> {
         let of_version = word != 0 && word >> (2 * COUNT_BITS) == u64::from(version as u16);
         let count = |bits: u32| (word >> bits) as u32 & COUNT;
@@ -54,10 +53,9 @@ impl Counts {
 }
 
 impl UeContext {
-    /// Makes a stored context that of a UE which is idle after a restart of the core, with these
-    /// NAS COUNTs (uplink and downlink). Sessions that the UE has are at rest; they are not at
-    /// their UPFs. Returns false if the UE is not registered, or has no keys: there is nothing to
-    /// go on with.
+    /// Resumes a stored context after a restart of the core, with these uplink and downlink NAS
+    /// COUNTs. The UE is idle. Its sessions are established and idle, and the UPFs do not have
+    /// them. Returns false if the UE is not registered or has no keys, and cannot be resumed.
     #[must_use]
     pub fn resume(&mut self, (uplink, downlink): (u32, u32), config: &CoreConfig, now: Instant) -> bool {
         let Some(security) = self.security.as_mut().filter(|_| self.registration == super::Registration::Registered)
@@ -65,13 +63,14 @@ impl UeContext {
             return false;
         };
         (security.uplink, security.downlink, security.next_hop) = (uplink, downlink, None);
-        // The record is as of its perpetual part: later steps had later names.
+        // The stored state is as old as the perpetual part: later steps had higher sequence
+        // numbers.
         self.sequence += SKIPPED_STEPS;
         (self.connection, self.procedure, self.handover, self.source) = (None, None, None, None);
         self.held.clear();
         (self.wanted, self.unreachable) = (PendingWork::default(), false);
-        // The mobile reachable timer (TS 24.501 5.3.7) as of the restart: when the UE was last
-        // connected is not known.
+        // Mobile reachable timer (TS 24.501 5.3.7), started at the restart: the end of the UE's
+        // last connection is unknown.
         let timers = config.timers;
         self.expires = (timers.t3512.as_micros() > 0).then(|| now + timers.t3512 + timers.implicit_deregistration);
         self.sessions.retain(|session| is_there(session) && config.upfs.iter().any(|upf| upf.n4 == session.upf));
@@ -80,8 +79,9 @@ impl UeContext {
     }
 }
 
-/// Returns true if the UE has, or may have, the session: it was told, or the UPF has given its
-/// tunnel. What it has not, it says in its next PDU session status (TS 24.501 5.6.1.4, 5.5.1.3.4).
+/// Returns true if the UE has, or may have, the session: it was accepted, or the UPF has allocated
+/// its tunnel. The UE's next PDU session status shows the sessions that it does not have (TS 24.501
+/// 5.6.1.4, 5.5.1.3.4).
 fn is_there(session: &SmContext) -> bool {
     match session.stage {
         Stage::Accepted { .. } | Stage::Established => true,
@@ -119,7 +119,7 @@ mod tests {
         let mut ue = registered(Bench::active().sm().clone());
         let mut octets = context::encode(&ue, Vec::new()).unwrap();
         assert_eq!(Counts::of(&octets), Some(Counts { version: 1, uplink: 300, downlink: 5 }));
-        // The perpetual part has not changed, the COUNTs have.
+        // Only the COUNTs have changed, not the perpetual part.
         ue.security.as_mut().unwrap().downlink = COUNT;
         let mut next = Vec::new();
         context::encode_after(&ue, &octets, &mut next).unwrap();
@@ -147,7 +147,7 @@ mod tests {
             (true, RanState::Idle, None)
         );
         assert!(ue.expires.is_some_and(|at| at > Instant(5)));
-        // The record that follows is of the same perpetual part.
+        // The next encoding has the same perpetual part.
         let mut next = Vec::new();
         context::encode_after(&ue, &octets, &mut next).unwrap();
         assert_eq!(Counts::of(&next).map(|counts| counts.version), Some(1));

@@ -1,5 +1,6 @@
-//! The NAS security context of a UE as plain data (TS 33.501 6.3.2.1, TS 24.501 4.4): keys, algorithms, COUNTs. The
-//! algorithms themselves are the security crate's.
+//! NAS security context of a UE (TS 33.501 6.3.2.1, TS 24.501 4.4).
+//!
+//! It holds keys, algorithms and NAS COUNTs as plain data. `vireo-wire` implements the algorithms.
 
 use serde::{Deserialize, Serialize};
 use vireo_wire::nas::Nas5gsSecurityHeaderType as Header;
@@ -10,12 +11,11 @@ use vireo_wire::security::nas_5gs::{
 use vireo_wire::security::{CipheringAlgorithm, Direction, IntegrityAlgorithm, NasCount, constant_time_eq};
 use zeroize::Zeroize;
 
-/// One 5G NAS security context. `Debug` shows no key; keys are overwritten when it is dropped.
+/// 5G NAS security context. `Debug` prints no key. Keys are overwritten on drop.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NasSecurity {
     /// ngKSI, 0 to 6.
     pub ngksi: u8,
-    /// KAMF.
     pub kamf: [u8; 32],
     /// KNASint of the algorithm in use.
     pub knas_int: [u8; 16],
@@ -25,14 +25,17 @@ pub struct NasSecurity {
     pub integrity: u8,
     /// NEA code, 0 to 3.
     pub ciphering: u8,
-    /// The lowest uplink NAS COUNT that is still accepted.
+    /// Lowest uplink NAS COUNT that is accepted.
     pub uplink: u32,
-    /// The downlink NAS COUNT of the next message: in the commit before the message leaves, so never used twice.
+    /// Downlink NAS COUNT of the next message. It is committed before that message is sent, so that
+    /// no COUNT is used twice.
     pub downlink: u32,
-    /// Where the chain of next hops is, of which each path switch and handover takes one (TS 33.501 6.9.2.1.1).
+    /// Position in the NH chain; each path switch and handover uses the next NH (TS 33.501
+    /// 6.9.2.1.1).
     pub next_hop: Option<NextHopChain>,
-    /// KNASint and KNASenc are not stored but derived from KAMF again: of simple devices, which are heard of seldom. Set
-    /// when a registration is accepted, so that a context that is only being agreed does not have it.
+    /// KNASint and KNASenc are not stored but derived from KAMF on load: for IoT devices, which are
+    /// rarely active. Set when a registration is accepted, so that it is false in a pending
+    /// context.
     #[serde(skip)]
     pub derives_keys: bool,
 }
@@ -48,40 +51,39 @@ impl Drop for NasSecurity {
     }
 }
 
-/// A chain of next hops.
+/// Position in the NH chain (TS 33.501 6.9.2.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NextHopChain {
-    /// At its beginning, which is the KgNB of this uplink NAS COUNT. Its first NH is derived when a handover needs it, which
-    /// few connections have.
+    /// Start of the chain: the KgNB of this uplink NAS COUNT. The first NH is derived when a
+    /// handover needs it, because few connections do.
     KGnb(u32),
-    /// At what was given away last.
+    /// The {NH, NCC} that was sent last.
     At(NextHop),
 }
 
-/// NH and NCC.
+/// NH with its NCC (TS 33.501 6.9.2.1.1).
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NextHop {
-    /// NH.
     pub nh: [u8; 32],
     /// NCC, 0 to 7.
     pub ncc: u8,
 }
 
 impl NextHop {
-    /// The first of a chain, which nobody is given: the KgNB is what it stands for.
+    /// Returns the first NH of a chain, which belongs to the KgNB and is never sent to the RAN.
     pub(super) fn first(kamf: &[u8; 32], kgnb: &[u8; 32]) -> Self {
         NextHop { nh: *derive_nh(&KAmf::new(kamf), &KGnb::new(kgnb)).as_octets(), ncc: 1 }
     }
 }
 
-/// KNASint and KNASenc of a KAMF and the codes of the algorithms.
+/// Returns KNASint and KNASenc, derived from KAMF and the codes of the algorithms.
 pub(super) fn nas_keys(kamf: &[u8; 32], integrity: u8, ciphering: u8) -> ([u8; 16], [u8; 16]) {
     let kamf = KAmf::new(kamf);
     (*derive_knas_int(&kamf, nia(integrity)).as_octets(), *derive_knas_enc(&kamf, nea(ciphering)).as_octets())
 }
 
 fn nia(code: u8) -> IntegrityAlgorithm {
-    // The field is written by `fresh` alone, from a valid algorithm; NIA0 accepts nothing below.
+    // Only `fresh` sets the code, from a valid algorithm.
     IntegrityAlgorithm::try_from(code).unwrap_or(IntegrityAlgorithm::NIA2)
 }
 
@@ -107,16 +109,16 @@ impl std::fmt::Debug for NextHop {
     }
 }
 
-/// Why a message was not accepted.
+/// Reason why a message was not accepted or protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecurityFault {
-    /// Too short for a security header.
+    /// Shorter than a security header.
     #[error("the security header is cut short")]
     Truncated,
-    /// The MAC is another, or the COUNT was used before (a replay shows as this, TS 24.501 4.4.3.2).
+    /// Wrong MAC, or a COUNT that was used before: a replay (TS 24.501 4.4.3.2).
     #[error("the MAC does not verify")]
     BadMac,
-    /// All COUNTs are used (TS 24.501 4.4.3.1): the UE must authenticate anew.
+    /// All COUNTs are used (TS 24.501 4.4.3.1): the UE must authenticate again.
     #[error("the NAS COUNTs are used up")]
     Exhausted,
 }
@@ -125,7 +127,7 @@ pub enum SecurityFault {
 const HEADER_OCTETS: usize = 7;
 
 impl NasSecurity {
-    /// The context of a KAMF that was just agreed, with both COUNTs at zero.
+    /// Returns the context of a newly agreed KAMF, with both COUNTs zero.
     pub fn fresh(ngksi: u8, kamf: [u8; 32], nia: IntegrityAlgorithm, nea: CipheringAlgorithm) -> Self {
         let (integrity, ciphering) = (nia as u8, nea as u8);
         let (knas_int, knas_enc) = nas_keys(&kamf, integrity, ciphering);
@@ -143,13 +145,18 @@ impl NasSecurity {
         }
     }
 
-    /// Protects a plain downlink message under the next COUNT, which it uses up.
+    /// Protects a plain downlink message under the next COUNT, which is then used up.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`SecurityFault::Exhausted`] if all downlink COUNTs are used.
     pub fn protect(&mut self, plain: &[u8], header: Header) -> Result<Vec<u8>, SecurityFault> {
         let count = NasCount::new(self.downlink).map_err(|_| SecurityFault::Exhausted)?;
         let mut out = Vec::with_capacity(HEADER_OCTETS + plain.len());
         out.extend_from_slice(&[0x7e, header as u8, 0, 0, 0, 0, count.sequence_number()]);
         out.extend_from_slice(plain);
-        // A Security Mode Command is never ciphered (TS 24.501 4.4.5): the UE does not know the algorithm yet.
+        // Security Mode Command is never ciphered (TS 24.501 4.4.5): the UE does not know the
+        // algorithm yet.
         if header == Header::IntegrityProtectedAndCiphered {
             let key = KNasEnc::new(&self.knas_enc);
             nas_cipher(&key, count, CONNECTION, Direction::Downlink, &mut out[HEADER_OCTETS..], nea(self.ciphering));
@@ -161,7 +168,12 @@ impl NasSecurity {
         Ok(out)
     }
 
-    /// Whether an uplink message verifies, without accepting it: the COUNT it has.
+    /// Verifies an uplink message and returns its COUNT. The COUNT is not used up.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the message is too short, its MAC does not verify, or all uplink COUNTs
+    /// are used.
     pub fn verify(&self, message: &[u8]) -> Result<u32, SecurityFault> {
         if message.len() <= HEADER_OCTETS {
             return Err(SecurityFault::Truncated);
@@ -174,7 +186,12 @@ impl NasSecurity {
         if constant_time_eq(&mac.to_be_bytes(), &message[2..6]) { Ok(count.get()) } else { Err(SecurityFault::BadMac) }
     }
 
-    /// Verifies and deciphers an uplink message, without accepting it: its COUNT and the plain message.
+    /// Verifies and deciphers an uplink message; returns its COUNT and the plain message. The COUNT
+    /// is not used up.
+    ///
+    /// # Errors
+    ///
+    /// As [`NasSecurity::verify`].
     pub fn open(&self, message: &[u8]) -> Result<(u32, Vec<u8>), SecurityFault> {
         let count = self.verify(message)?;
         let mut plain = message[HEADER_OCTETS..].to_vec();
@@ -185,13 +202,13 @@ impl NasSecurity {
         Ok((count, plain))
     }
 
-    /// Uses the COUNT of an accepted message up: neither it nor an earlier one is accepted again.
+    /// Uses up the COUNT of an accepted message: neither it nor a lower one is accepted again.
     pub fn use_up(&mut self, count: u32) {
         self.uplink = self.uplink.max(count + 1);
     }
 
-    /// Deciphers what an initial NAS message carries in its NAS message container, under that message's COUNT
-    /// (TS 24.501 4.4.6).
+    /// Deciphers the NAS message container of an initial NAS message, under the COUNT of that
+    /// message (TS 24.501 4.4.6).
     pub fn cipher_uplink(&self, count: u32, octets: &mut [u8]) {
         if let Ok(count) = NasCount::new(count) {
             let key = KNasEnc::new(&self.knas_enc);
@@ -199,8 +216,8 @@ impl NasSecurity {
         }
     }
 
-    /// The next {NH, NCC} of the chain, fresh for the RAN node that the UE is handed over to, and stored as the last
-    /// one (TS 33.501 6.9.2.3.2, 6.9.2.3.3). `None` before an initial context set-up.
+    /// Derives and stores the next {NH, NCC} of the chain, for the target RAN node of a handover
+    /// (TS 33.501 6.9.2.3.2, 6.9.2.3.3). Returns `None` before an initial context set-up.
     pub fn advance(&mut self) -> Option<NextHop> {
         let last = match self.next_hop? {
             NextHopChain::KGnb(count) => NextHop::first(&self.kamf, &self.kgnb(count)),
@@ -213,19 +230,19 @@ impl NasSecurity {
         Some(next)
     }
 
-    /// The uplink message that was accepted last asks for an initial context set-up: the KgNB of that is the one of this
-    /// message's COUNT, whatever else the UE says before the RAN is asked (TS 33.501 6.8.1.2.2, A.9). The chain of next hops
-    /// begins with it (6.9.2.1.1).
+    /// Starts the NH chain (TS 33.501 6.9.2.1.1) at the uplink message accepted last, which
+    /// requires an initial context set-up. The KgNB of that set-up uses the COUNT of this message,
+    /// even if the UE sends others before it (6.8.1.2.2, A.9).
     pub fn begin_access(&mut self) {
         self.next_hop = Some(NextHopChain::KGnb(self.last_uplink()));
     }
 
-    /// KgNB for the initial context set-up that was asked for ([`NasSecurity::begin_access`]).
+    /// Returns KgNB for the initial context set-up that [`NasSecurity::begin_access`] prepared.
     pub fn initial_kgnb(&mut self) -> [u8; 32] {
         let count = match self.next_hop {
             Some(NextHopChain::KGnb(count)) => count,
-            // The release before noted no COUNT: a request that waited when this one took over has the last, if no connection
-            // before has left its own.
+            // The previous release stored no COUNT. A request that was pending at the upgrade uses
+            // the last COUNT, unless an earlier connection left a chain.
             Some(NextHopChain::At(_)) | None => self.last_uplink(),
         };
         self.next_hop = Some(NextHopChain::KGnb(count));
@@ -242,7 +259,7 @@ impl NasSecurity {
     }
 }
 
-/// Vireo serves 3GPP access.
+/// Vireo serves 3GPP access only.
 const CONNECTION: NasConnection = NasConnection::ThreeGpp;
 
 #[cfg(test)]
@@ -260,10 +277,11 @@ mod tests {
         (NasSecurity::fresh(0, kamf, nia, nea), ue.expect("a context"))
     }
 
-    /// The other end is the codec crate's own security context, which shares none of the framing code here.
+    /// The peer is the security context of the codec crate, which shares no framing code with this
+    /// module.
     #[test]
     fn every_algorithm_pair_talks_to_an_independent_peer() {
-        // 5GMM STATUS: a message of both directions
+        // 5GMM STATUS, which is valid in both directions.
         const PLAIN: [u8; 4] = [0x7e, 0x00, 0x64, 0x16];
         let status = Nas5gsMessage::decode(&PLAIN).expect("a 5GMM Status");
         for nia in [IntegrityAlgorithm::NIA1, IntegrityAlgorithm::NIA2, IntegrityAlgorithm::NIA3] {

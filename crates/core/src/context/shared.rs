@@ -1,4 +1,4 @@
-//! What copies of a context share, as it is stored: as if each had its own.
+//! Serialization of shared values: each copy is stored in full.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;

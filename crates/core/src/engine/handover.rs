@@ -1,4 +1,6 @@
-//! Which of a UE's two connections a message is of while it is handed over, and the messages that only handovers have.
+//! Selection of the UE's connection that a message belongs to during a handover.
+//!
+//! It also handles the messages that only handovers have.
 
 use crate::context::Connection;
 use crate::n2::{Cause, Fault, UeMessage};
@@ -7,7 +9,12 @@ use crate::step::{Note, StepContext};
 use vireo_types::{AmfUeNgapId, AssocId, RanUeNgapId};
 use vireo_wire::ngap::CauseRadioNetwork;
 
-/// Acts on a message that is of the target of a handover, or of a node that the UE has come to. Gives back what is not.
+/// Handles a message of a handover target, or of the source node that the UE has left. Returns the
+/// message if it belongs to the UE's connection.
+///
+/// # Errors
+///
+/// Returns the [`Fault`] of a message that names no connection of the UE (TS 38.413 10.6).
 pub(super) fn on_other_connection(
     turn: &mut StepContext<'_, '_>,
     assoc: AssocId,
@@ -21,8 +28,8 @@ pub(super) fn on_other_connection(
             let ran_id = ran_id.map(|id| id.0);
             return Err(Fault::logical("unknown-local-ue-ngap-id", cause, Some(amf_id.get()), ran_id));
         }
-        // Associations keep no order among each other: that the node before has set the UE's context up, which it must have
-        // done before the UE could leave it, may be heard later.
+        // Messages of different associations are not ordered. The source must have set up the UE
+        // context before the UE could leave, but its response may arrive later.
         super::context_is_set_up(turn);
         handover::path_switch(turn, assoc, request);
         return Ok(None);
@@ -38,21 +45,22 @@ pub(super) fn on_other_connection(
     if let Some(source) = turn.ue.source.map(|s| s.connection).filter(|c| c.assoc == assoc && c.amf_id == amf_id) {
         consistent(Some(source.ran_id))?;
         match message {
-            // It was on its way when the UE left.
+            // Sent before the UE left.
             UeMessage::UplinkNas { nas, .. } => super::nas::uplink(turn, &nas),
             message => handover::of_source(turn, &message),
         }
         return Ok(None);
     }
-    // Associations keep no order among each other: what the node that a UE has left by Xn sent before may come after the
-    // path switch. Its number of the UE is not known any more; what it says is proved by the UE, or concerns a session.
+    // Messages of different associations are not ordered: one that the source of an Xn handover
+    // sent earlier may arrive after the path switch. The context does not have its RAN-UE-NGAP-ID.
+    // NAS messages are verified under the UE's keys; the others concern a session.
     let left = matches!(turn.ue.handover, Some(handover::Handover::Switching(_)))
         && turn.ue.connection.is_some_and(|c| c.amf_id == amf_id && c.assoc != assoc);
     if left {
         match message {
             UeMessage::UplinkNas { nas, .. } => super::nas::uplink(turn, &nas),
             UeMessage::SessionReleaseResponse { .. } => super::ue_message(turn, message),
-            // The path switch said what of it came along.
+            // The Path Switch Request named the sessions that the target has.
             UeMessage::ContextSetupResponse { .. } | UeMessage::SessionSetupResponse { .. } => {}
             message => return Ok(Some(message)),
         }
@@ -69,7 +77,7 @@ pub(super) fn on_other_connection(
         }
         UeMessage::HandoverFailure { cause } => handover::refused(turn, cause),
         UeMessage::HandoverNotify { location } => handover::notified(turn, location),
-        // It gives up: because of itself, or because it does not know the UE (any more).
+        // The target aborts: for its own reasons, or because it does not know the UE.
         UeMessage::ReleaseRequest { .. } | UeMessage::Error(_) => handover::target_lost(turn),
         UeMessage::ReleaseComplete | UeMessage::NonDelivery | UeMessage::Report => {}
         _ => turn.note(Note::fault("handover-out-of-place")),
@@ -77,7 +85,8 @@ pub(super) fn on_other_connection(
     Ok(None)
 }
 
-/// The node uses its number for the UE for another UE: nothing it has is this one's any more.
+/// Handles a RAN-UE-NGAP-ID that the RAN node has reused for another UE: the node has no state of
+/// this UE.
 pub(super) fn ran_id_reused(turn: &mut StepContext<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) {
     if turn.ue.source.is_some_and(|s| (s.connection.assoc, s.connection.ran_id) == (assoc, ran_id)) {
         handover::source_lost(turn);
@@ -88,7 +97,8 @@ pub(super) fn ran_id_reused(turn: &mut StepContext<'_, '_>, assoc: AssocId, ran_
     }
 }
 
-/// The connection of an association that is gone, or of a partial reset, may be the target's, or the source's.
+/// Handles the loss of an association, or a partial reset, for the connections of the handover
+/// target and source.
 pub(super) fn on_connection_lost(turn: &mut StepContext<'_, '_>, assoc: AssocId) {
     if turn.ue.source.is_some_and(|s| s.connection.assoc == assoc) {
         handover::source_lost(turn);

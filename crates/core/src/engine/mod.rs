@@ -1,8 +1,8 @@
-//! One step over one UE: which procedure an event is for, and what happens around it.
+//! Step function: dispatches an event of one UE to its procedure.
 //!
-//! `step` is `(context, event, now, random) -> (context', effects)`: it loads nothing, stores nothing and sends nothing.
-//! The caller commits the context and only then carries the effects out. Deadlines are in the context
-//! ([`UeContext::deadline`]); when one passes, the caller brings [`Event::Deadline`].
+//! [`step`] is `(context, event, now, random) -> (context', effects)`. It does not load, store or
+//! send. The caller commits the context and then executes the effects. Deadlines are in the context
+//! ([`UeContext::deadline`]); when one passes, the caller runs [`Event::Deadline`].
 
 mod handover;
 mod nas;
@@ -25,105 +25,98 @@ use vireo_wire::ngap::CauseRadioNetwork;
 
 pub use nas::{is_authentic, named_tmsi, protection};
 
-/// What can happen to a UE. Everything a step waits for comes as an event through the same door.
+/// Event of a UE. Every response and every expired deadline arrives as an event.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The first message of an NG connection.
+    /// First message of an NG connection.
     Initial {
-        /// The RAN node's association.
+        /// Association that received the message.
         assoc: AssocId,
-        /// The message.
         message: InitialUeMessage,
     },
-    /// The first message of an NG connection of a UE that is turned away, because there is too much to do or no room for
-    /// its context: a registration or service request is rejected with cause #22 and a back-off timer, whatever else it
-    /// is is served.
+    /// First message of an NG connection of a UE that is rejected because of overload or because
+    /// there is no room for its context. A registration or service request is rejected with cause
+    /// #22 and a back-off timer. Other messages are served.
     Congested {
-        /// The RAN node's association.
+        /// Association that received the message.
         assoc: AssocId,
-        /// The message.
         message: InitialUeMessage,
     },
-    /// A message on the UE's NG connection.
+    /// Message on the UE's NG connection.
     Ngap {
-        /// The RAN node's association.
         assoc: AssocId,
-        /// The AMF-UE-NGAP-ID it names.
+        /// AMF-UE-NGAP-ID in the message.
         amf_id: AmfUeNgapId,
-        /// The PDU.
         pdu: &'a [u8],
     },
-    /// The home network's answer.
+    /// Response of the subscriber service.
     Authentication(Result<AuthenticationInfo, AuthenticationError>),
-    /// A PFCP message for a session.
+    /// PFCP message for a session.
     Pfcp {
-        /// The session.
+        /// SEID of the control plane.
         seid: Seid,
-        /// The message.
         message: &'a [u8],
     },
-    /// A PFCP request for a session got no answer.
+    /// PFCP request for a session without a response.
     PfcpTimeout {
-        /// The session.
+        /// SEID of the control plane.
         seid: Seid,
     },
-    /// A UPF lost its sessions.
+    /// A UPF lost its PFCP sessions.
     UpfLost {
-        /// The UPF.
+        /// Address of the UPF's PFCP endpoint.
         upf: SocketAddr,
     },
     /// The context's deadline has passed.
     Deadline,
-    /// The NG connection is gone: the association was lost, or the RAN has reset it.
+    /// The association of the NG connection was lost, or the RAN node has reset the connection.
     ConnectionLost {
-        /// The association.
+        /// Association of the lost connection.
         assoc: AssocId,
     },
-    /// The RAN node has begun another connection under the RAN-UE-NGAP-ID that it had for this UE on this association:
-    /// what it had of this UE is gone without a word (TS 38.413 9.3.3.2: the number is unique within a node). Nothing is
-    /// sent about the connection, which would be taken for the new one's.
+    /// The RAN node has started another connection under the RAN-UE-NGAP-ID of this UE on this
+    /// association. It has thus silently dropped this UE's context (TS 38.413 9.3.3.2: the ID is
+    /// unique within a RAN node). Nothing is sent on the old connection, because the RAN node would
+    /// take it for the new one's.
     RanIdReused {
-        /// The association.
         assoc: AssocId,
-        /// The number.
+        /// RAN-UE-NGAP-ID that the RAN node has reused.
         ran_id: RanUeNgapId,
     },
-    /// Another context is the subscriber's now.
+    /// Another context became the subscriber's.
     Superseded,
-    /// The room of a UE that has not proved who it is is needed for others: its registration ends with cause #22 and a
-    /// back-off timer. A UE that has proved it since stays.
+    /// The memory of an unauthenticated UE is needed for other UEs. Its registration ends with
+    /// cause #22 and a back-off timer. A UE that has been authenticated since is kept.
     Evicted,
-    /// The operator wants the UE gone.
+    /// The operator requests deregistration of the UE.
     Deregister {
-        /// Whether the UE shall register again.
+        /// True if the UE is to register again.
         again: bool,
     },
-    /// The operator wants the UE's sessions at another UPF.
+    /// The operator requests relocation of the UE's sessions to another UPF.
     Relocate {
-        /// The UPF.
+        /// PFCP address of the target UPF.
         upf: SocketAddr,
     },
-    /// Of a service-based chain: what has become of a question to the SMF.
+    /// SBA mode: result of a request to the SMF.
     Smf {
-        /// The session.
         number: SessionNumber,
-        /// The question.
+        /// Request that this event answers.
         ask: SmfRequest,
-        /// The answer.
         answer: SmfResponse,
-        /// The SM context as it is then, if it travels.
+        /// SM context after the request, if it is piggybacked.
         carried: Option<PiggybackedSmContext>,
     },
-    /// Of a service-based chain: an SMF has something for the UE and the RAN.
+    /// SBA mode: N1N2 transfer of an SMF.
     Transfer(N1N2Transfer),
-    /// Of a service-based chain: an SMF has a session no more.
+    /// SBA mode: an SMF has released a session.
     SmContextReleased {
-        /// The session.
+        /// Number under which the AMF stores the session.
         number: SessionNumber,
     },
 }
 
-/// One step. The context is changed in place; nothing is sent.
+/// Runs one step. Changes the context in place and returns the effects and notes.
 pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutput {
     let mut turn = StepContext { ue, env, out: StepOutput::default() };
     match event {
@@ -175,13 +168,14 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
     turn.out
 }
 
-/// The home slice of a UE, whose NFs serve it: the first of its allowed NSSAI (its default S-NSSAI if it asked for none).
-/// `None` while it is not known: such a UE is slice 0's (DESIGN decision 7).
+/// Returns the home slice of a UE, whose NFs serve it: the first S-NSSAI of its allowed NSSAI (the
+/// default S-NSSAI if the UE requested none). Returns `None` while it is unknown; such a UE is
+/// served by slice 0 (DESIGN decision 7).
 pub fn slice_of(ue: &UeContext) -> Option<Snssai> {
     ue.allowed.first().copied()
 }
 
-/// Does what is wanted of the UE as soon as it can be done: an idle UE is paged for it.
+/// Executes pending work of the UE as soon as possible. An idle UE is paged.
 fn reach_ue(turn: &mut StepContext<'_, '_>) {
     if turn.ue.wanted == PendingWork::default() {
         return;
@@ -214,7 +208,7 @@ fn reach_ue(turn: &mut StepContext<'_, '_>) {
     }
 }
 
-/// The UE does not answer: what can be done without it is done.
+/// Executes pending work that does not need the UE, which did not respond.
 fn on_unreachable(turn: &mut StepContext<'_, '_>) {
     if let Some(again) = turn.ue.wanted.deregister.take() {
         deregistration::by_network(turn, again, None);
@@ -233,19 +227,19 @@ fn congested(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeM
     release_if_unneeded(turn);
 }
 
-/// Answers the first message of a UE that no context is kept for, as [`Event::Congested`] does. `ltmsi` is one that leads
-/// to no UE: the RAN names it once more when it has released the connection. Returns the messages to the RAN and what is to
-/// be counted.
+/// Rejects the first message of a UE for which no context is stored, as [`Event::Congested`] does.
+/// `ltmsi` must belong to no UE; the RAN node sends it once more when it has released the
+/// connection. Returns only NGAP messages and notes.
 pub fn turn_away(ltmsi: Ltmsi, assoc: AssocId, message: InitialUeMessage, env: &mut Env<'_>) -> StepOutput {
     let mut ue = UeContext::new(ltmsi);
     let mut outcome = step(&mut ue, Event::Congested { assoc, message }, env);
     outcome.effects.retain(|effect| matches!(effect, Effect::Ngap { .. }));
-    // Nobody awaits the end of the release.
+    // Without a context, the end of the release is not awaited.
     outcome.notes.retain(|note| !matches!(note, Note::Started(Kind::Release)));
     outcome
 }
 
-/// The UE's room is needed for others.
+/// Evicts an unauthenticated UE.
 fn evicted(turn: &mut StepContext<'_, '_>) {
     if turn.ue.identity.supi.is_some() || turn.ue.is_registered() {
         return;
@@ -257,13 +251,14 @@ fn evicted(turn: &mut StepContext<'_, '_>) {
     registration::evict(turn, registering.as_deref());
 }
 
-/// The UE is on a new connection.
+/// Replaces the UE's connection by a new one.
 fn on_new_connection(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMessage) {
     user_plane::drop_deferred(turn);
     procedures::handover::abort(turn);
     if let Some(old) = turn.ue.connection.take() {
-        // The UE is back on another connection: what the RAN has of the old one goes (TS 23.502 4.2.6), if it was not
-        // told already (streams of SCTP can overtake each other) and has not replaced it by the new one itself.
+        // The RAN node releases the UE's old connection (TS 23.502 4.2.6), unless UE CONTEXT
+        // RELEASE COMMAND was already sent (SCTP streams can overtake each other). If the RAN node
+        // itself has replaced the old connection by the new one, there is nothing to release.
         let replaced = (old.assoc, old.ran_id) == (assoc, message.ran_id);
         if !replaced && !matches!(old.ran, RanContext::Releasing { .. }) {
             let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);
@@ -278,9 +273,9 @@ fn on_new_connection(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: &I
     connect(turn, assoc, message);
 }
 
-/// Releases a connection that nobody needs.
+/// Releases a connection that no procedure needs.
 fn release_if_unneeded(turn: &mut StepContext<'_, '_>) {
-    // A message that asked for nothing leaves a connection that nobody will use.
+    // The first message requested no procedure, so that the connection will not be used.
     let idle = turn.ue.procedure.is_none() && turn.ue.connection.is_some_and(|c| c.ran.is_none());
     if idle {
         turn.release(Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason));
@@ -300,7 +295,8 @@ fn connect(turn: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMe
     turn.ue.unreachable = false;
 }
 
-/// The fault of a message about a UE that there is none of; `None` if it is to be ignored.
+/// Returns the fault of a message about a UE that does not exist; `None` if the message is to be
+/// ignored.
 pub fn unknown_ue(pdu: &[u8]) -> Option<Box<Fault>> {
     let ids = n2::ue_ids(pdu);
     match n2::ue_message(pdu) {
@@ -313,7 +309,11 @@ pub fn unknown_ue(pdu: &[u8]) -> Option<Box<Fault>> {
     }
 }
 
-/// The connection that a message names, or the fault it is to name another (TS 38.413 10.6).
+/// Returns the connection that a message names.
+///
+/// # Errors
+///
+/// Returns the fault of a message that names another connection (TS 38.413 10.6).
 fn named(
     turn: &StepContext<'_, '_>,
     assoc: AssocId,
@@ -334,7 +334,8 @@ fn named(
 
 fn ngap(turn: &mut StepContext<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu: &[u8]) {
     let read = n2::ue_message(pdu);
-    // The answer to a release of an earlier connection, and what is said about errors, is never answered with an error.
+    // The response to a release of an earlier connection, and messages about errors, are never
+    // answered with an error.
     let silent = matches!(read, Ok((_, UeMessage::ReleaseComplete | UeMessage::Error(_) | UeMessage::NonDelivery)));
     let connected = read.as_ref().ok().and_then(|(ran_id, message)| ran_id.filter(|_| message.has_connection()));
     let read = read.and_then(|(ran_id, message)| {
@@ -356,9 +357,10 @@ fn ngap(turn: &mut StepContext<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu
     }
 }
 
-/// Whether the RAN node has a connection of the UE that this context has not: the context is idle, or connected by another
-/// node or under another number of this one. An Error Indication (TS 38.413 10.6) would leave the UE there, connected and
-/// served by nobody. A connection that the context does have stays, whatever AMF-UE-NGAP-ID came with its number.
+/// Returns true if the RAN node has a connection of the UE that this context does not have. The
+/// context is idle, or connected by another RAN node or under another ID of this one. An Error
+/// Indication (TS 38.413 10.6) would leave the UE connected there without service. A connection
+/// that this context has is kept, whatever AMF-UE-NGAP-ID the message has.
 fn is_stale(turn: &StepContext<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) -> bool {
     let is_it = |connection: &Connection| (connection.assoc, connection.ran_id) == (assoc, ran_id);
     let target = turn.ue.handover.as_ref().and_then(procedures::handover::Handover::target);
@@ -373,7 +375,7 @@ fn ue_message(turn: &mut StepContext<'_, '_>, message: UeMessage) {
         UeMessage::HandoverRequired(request) => procedures::handover::required(turn, &request),
         UeMessage::HandoverCancel { .. } => procedures::handover::cancelled(turn),
         UeMessage::StatusTransfer(container) => procedures::handover::status_transfer(turn, &container),
-        // Of a target, where there is none.
+        // Messages of a handover target without a handover.
         UeMessage::PathSwitch(_)
         | UeMessage::HandoverAcknowledge { .. }
         | UeMessage::HandoverFailure { .. }
@@ -416,7 +418,7 @@ fn ue_message(turn: &mut StepContext<'_, '_>, message: UeMessage) {
     }
 }
 
-/// The RAN has a context of the UE.
+/// The RAN node has set up the UE context.
 fn context_is_set_up(turn: &mut StepContext<'_, '_>) {
     let Some(connection) = &mut turn.ue.connection else { return };
     if matches!(connection.ran, RanContext::SettingUp { .. }) {
@@ -431,7 +433,8 @@ fn is_service_request(procedure: &mut Procedure) -> bool {
     matches!(procedure, Procedure::ServiceRequest(_))
 }
 
-/// Whether the RAN says that it does not know the UE: the connection is of no use then (TS 38.413 10.6).
+/// Returns true if the cause means that the RAN node does not know the UE, which makes the
+/// connection useless (TS 38.413 10.6).
 fn is_unknown_ue(cause: &Cause) -> bool {
     matches!(
         cause,
@@ -441,7 +444,7 @@ fn is_unknown_ue(cause: &Cause) -> bool {
     )
 }
 
-/// The connection is gone: the procedure that needed it ends, and the UE is idle.
+/// Ends the procedure that needs the lost connection. The UE is idle afterwards.
 fn connection_lost(turn: &mut StepContext<'_, '_>) {
     user_plane::drop_deferred(turn);
     procedures::handover::abort(turn);
@@ -449,7 +452,7 @@ fn connection_lost(turn: &mut StepContext<'_, '_>) {
     an_release::released(turn);
 }
 
-/// Ends the procedure that runs because its connection, or its reason, is gone.
+/// Ends the procedure in progress after the loss of its connection or its purpose.
 fn abort_procedure(turn: &mut StepContext<'_, '_>) {
     match turn.ue.procedure.take() {
         Some(Procedure::Registration(registering)) => {
@@ -457,7 +460,7 @@ fn abort_procedure(turn: &mut StepContext<'_, '_>) {
         }
         Some(Procedure::ServiceRequest(_)) => service_request::failed(turn),
         Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(turn, deregistering),
-        // It has no connection that could be lost.
+        // Paging has no connection to lose.
         Some(paging @ Procedure::Paging(_)) => turn.ue.procedure = Some(paging),
         None => {}
     }
@@ -522,7 +525,8 @@ fn deadline(turn: &mut StepContext<'_, '_>) {
             turn.release(registration::network_release());
         }
         Some(RanContext::Releasing { deadline }) if deadline <= now => {
-            // The RAN did not answer: a reset of the connection makes both sides agree that it is gone (TS 38.413 8.7.4).
+            // The RAN node did not respond: a reset of the connection makes both sides agree that
+            // it is released (TS 38.413 8.7.4).
             turn.note(Note::fault("release-timeout"));
             turn.send(|c| {
                 let item = ResetItem { amf_id: Some(c.amf_id), ran_id: Some(c.ran_id) };
@@ -536,12 +540,13 @@ fn deadline(turn: &mut StepContext<'_, '_>) {
     if turn.ue.expires.is_some_and(|e| e <= now) {
         turn.ue.expires = None;
         if turn.ue.is_registered() && !turn.ue.unreachable {
-            // The mobile reachable timer: no more paging, and the implicit deregistration timer starts (5.3.7).
+            // Mobile reachable timer: paging ends, and the implicit deregistration timer starts (TS
+            // 24.501 5.3.7).
             turn.ue.unreachable = true;
             turn.ue.expires = Some(now + turn.env.config.timers.implicit_deregistration);
         } else if turn.ue.is_registered() {
             turn.ue.procedure = None;
-            // Implicit deregistration: the UE was not heard of for too long.
+            // Implicit deregistration timer.
             deregistration::by_network(turn, false, Some(GmmCause::ImplicitlyDeregistered));
         } else {
             turn.ue.security = None;

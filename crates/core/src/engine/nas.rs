@@ -1,4 +1,4 @@
-//! Uplink NAS messages: which may be acted on, and what they are for (TS 24.501 4.4.4.3).
+//! Uplink NAS messages: protection checks and dispatch (TS 24.501 4.4.4.3).
 
 pub mod protection;
 
@@ -18,37 +18,40 @@ const INTEGRITY: u8 = 1;
 const CIPHERED: u8 = 2;
 const CIPHERED_NEW_CONTEXT: u8 = 4;
 
-/// Types of identity (9.11.3.4).
+/// Types of identity (TS 24.501 9.11.3.4).
 const GUTI: u8 = 2;
 const S_TMSI: u8 = 4;
 
-/// A message as it is acted on.
+/// Uplink message that passed the protection checks.
 struct ReceivedNas {
     message: Nas5gmmMessage,
-    /// It came under the UE's security context in use, with this COUNT.
+    /// NAS COUNT, if the message verified under the UE's security context in use.
     verified: Option<u32>,
 }
 
-/// Whether an initial NAS message is of the UE that the context is: it verifies under the context's keys. One that
-/// does not is another's, or of a UE that has lost its keys: it is served under a number of its own, so that nobody
-/// can disturb a UE by naming its 5G-GUTI.
+/// Returns true if an initial NAS message verifies under the keys of the context, and thus comes
+/// from its UE. Another one comes from another UE or from a UE that has lost its keys. It is served
+/// under a new LTMSI, so that naming a UE's 5G-GUTI cannot disturb that UE.
 pub fn is_authentic(ue: &UeContext, nas: &[u8]) -> bool {
     let protected = matches!(nas, [0x7e, INTEGRITY | CIPHERED, ..]);
     protected && ue.security.as_ref().is_some_and(|security| security.verify(nas).is_ok())
 }
 
-/// The 5G-TMSI that an initial NAS message names its UE by, if this AMF gave it: for RAN nodes that do not say the
-/// 5G-S-TMSI themselves (a UE that registers with its 5G-GUTI). The message is not decoded.
+/// Returns the 5G-TMSI in an initial NAS message, if this AMF allocated it. It serves RAN nodes
+/// that do not send the 5G-S-TMSI themselves (a UE that registers with its 5G-GUTI). The message is
+/// not decoded.
 pub fn named_tmsi(nas: &[u8], config: &CoreConfig) -> Option<Tmsi> {
-    // Registration, service and UE's deregistration requests alike: an octet of types, then the identity with a length of
-    // two octets (TS 24.501 8.2.6, 8.2.16, 8.2.12).
+    // Registration, service and UE-originating deregistration requests have the same layout: one
+    // octet of types, then the identity with a length of two octets (TS 24.501 8.2.6, 8.2.16,
+    // 8.2.12).
     let (identity, length) = match kind::clear(nas)? {
         [REGISTRATION_REQUEST | SERVICE_REQUEST | DEREGISTRATION_REQUEST_BY_UE, _, high, low, rest @ ..] => {
             (rest, usize::from(u16::from_be_bytes([*high, *low])))
         }
         _ => return None,
     };
-    // Figures 9.11.3.4.1 (5G-GUTI) and 9.11.3.4.5 (5G-S-TMSI): AMF Set ID 10 | AMF Pointer 6, then 5G-TMSI.
+    // Figures 9.11.3.4.1 (5G-GUTI) and 9.11.3.4.5 (5G-S-TMSI): AMF Set ID 10 | AMF Pointer 6, then
+    // 5G-TMSI.
     let tail = match identity.get(..length)? {
         [kind, a, b, c, region, tail @ ..] if kind & 0x07 == GUTI && tail.len() == 6 => {
             if [*a, *b, *c] != config.guami().plmn.nas() || *region != config.amf_region {
@@ -64,14 +67,15 @@ pub fn named_tmsi(nas: &[u8], config: &CoreConfig) -> Option<Tmsi> {
     (amf == ours).then(|| Tmsi(u32::from_be_bytes([tail[2], tail[3], tail[4], tail[5]])))
 }
 
-/// The NAS message of an Initial UE Message.
+/// Handles the NAS message of an Initial UE Message.
 pub(super) fn initial(turn: &mut StepContext<'_, '_>, nas: &[u8]) {
     if let Some(received) = receive(turn, nas, true) {
         begin(turn, received);
     }
 }
 
-/// The NAS message of an Initial UE Message of a UE that is turned away. It uses up its COUNT like any other.
+/// Handles the NAS message of an Initial UE Message of a UE that is rejected for congestion. Its
+/// COUNT is used up like any other.
 pub(super) fn congested(turn: &mut StepContext<'_, '_>, nas: &[u8]) {
     let Some(received) = receive(turn, nas, true) else { return };
     match received.message {
@@ -83,32 +87,33 @@ pub(super) fn congested(turn: &mut StepContext<'_, '_>, nas: &[u8]) {
             congestion::drop_pending_work(turn);
             service_request::reject(turn, GmmCause::Congestion);
         }
-        // A UE that leaves makes room.
+        // A deregistering UE frees resources.
         _ => begin(turn, received),
     }
 }
 
-/// Acts on the first message of a connection.
+/// Handles the first message of a connection.
 fn begin(turn: &mut StepContext<'_, '_>, received: ReceivedNas) {
     let verified = received.verified;
     match received.message {
         Nas5gmmMessage::RegistrationRequest(request) => registration(turn, &request, verified),
         Nas5gmmMessage::ServiceRequest(request) => match verified {
             Some(count) if turn.ue.is_registered() => serve(turn, &request, count),
-            // 5.6.1.5: implicitly deregistered if it is the UE, unknown if that is not sure.
+            // TS 24.501 5.6.1.5: "implicitly deregistered" if the UE is verified, "identity cannot
+            // be derived" otherwise.
             Some(_) => service_request::reject(turn, GmmCause::ImplicitlyDeregistered),
             None => service_request::reject(turn, GmmCause::UeIdentityCannotBeDerivedByTheNetwork),
         },
         Nas5gmmMessage::DeregistrationRequestUeOriginating(request) => {
-            // A UE that is not known is as good as deregistered: it is answered, and nothing else changes.
+            // An unknown UE counts as deregistered: it gets an answer, and nothing else changes.
             deregistration::by_ue(turn, request.de_registration_type.switch_off());
         }
-        // 4.4.4.3 foresees no other initial message; TS 24.501 7.4 wants no state for it.
+        // TS 24.501 4.4.4.3 has no other initial message; 7.4 requires no state for it.
         _ => turn.note(Note::fault("nas-initial-unexpected")),
     }
 }
 
-/// A NAS message on a connection that is there.
+/// Handles a NAS message on an existing connection.
 pub(super) fn uplink(turn: &mut StepContext<'_, '_>, nas: &[u8]) {
     let Some(received) = receive(turn, nas, false) else { return };
     match received.message {
@@ -132,7 +137,7 @@ pub(super) fn uplink(turn: &mut StepContext<'_, '_>, nas: &[u8]) {
         },
         Nas5gmmMessage::UlNasTransport(transport) => ul_transport(turn, &transport),
         Nas5gmmMessage::FiveGmmStatus(status) => {
-            // 5.4.6: no state changes; what the UE did not like is counted.
+            // TS 24.501 5.4.6: no state changes; only a counter.
             let _ = status.fgmm_cause;
             turn.note(Note::fault("5gmm-status-received"));
         }
@@ -141,14 +146,14 @@ pub(super) fn uplink(turn: &mut StepContext<'_, '_>, nas: &[u8]) {
     }
 }
 
-/// Messages of the sub-procedures of registration.
+/// Handles messages of the sub-procedures of registration.
 fn registering(turn: &mut StepContext<'_, '_>, message: Nas5gmmMessage) {
     let procedure = match turn.ue.procedure.take() {
         Some(Procedure::Registration(procedure)) => *procedure,
         other => {
             turn.ue.procedure = other;
             match message {
-                // One that comes again is one whose first copy was acted on.
+                // A repeat: the first copy was processed.
                 Nas5gmmMessage::RegistrationComplete(_) => {}
                 Nas5gmmMessage::IdentityResponse(_)
                 | Nas5gmmMessage::AuthenticationResponse(_)
@@ -179,7 +184,7 @@ fn registering(turn: &mut StepContext<'_, '_>, message: Nas5gmmMessage) {
 }
 
 fn registration(turn: &mut StepContext<'_, '_>, message: &NasRegistrationRequest, verified: Option<u32>) {
-    // What is not clear text is inside a container, ciphered with the message's COUNT (4.4.6).
+    // Non-cleartext IEs are in a container, ciphered with the message's COUNT (TS 24.501 4.4.6).
     let inner = match (verified, &message.nas_message_container) {
         (Some(count), Some(container)) => contained(turn, &container.value, count),
         _ => None,
@@ -188,9 +193,9 @@ fn registration(turn: &mut StepContext<'_, '_>, message: &NasRegistrationRequest
         Some(Nas5gmmMessage::RegistrationRequest(inner)) => registration::nr::read(&inner),
         _ => registration::nr::read(message),
     };
-    // 5.5.1.2.8 d to f: a new request ends the one that runs.
+    // TS 24.501 5.5.1.2.8 d to f: a new request ends the procedure in progress.
     turn.ue.procedure = None;
-    // A service that waits for an SMF with it: the accept would go with the keys of before.
+    // Drops a service accept that waits for an SMF: it would be sent under the old keys.
     turn.ue.chain.pending_accept = None;
     let next = registration::begin(turn, request, verified.is_some());
     turn.ue.procedure = next.map(Procedure::registration);
@@ -212,12 +217,13 @@ fn ul_transport(turn: &mut StepContext<'_, '_>, message: &NasUlNasTransport) {
     }
     match session::nr::read(message) {
         Some(transport) => session::uplink(turn, transport),
-        // SMS, LPP and the like: nobody here to take them; 5.4.5.2.5 has the network discard them.
+        // SMS, LPP and the like are not implemented; the network discards them (TS 24.501
+        // 5.4.5.2.5).
         None => turn.note(Note::fault("nas-transport-unserved")),
     }
 }
 
-/// The message inside a NAS message container of an initial message.
+/// Decodes the message in the NAS message container of an initial message.
 fn contained(turn: &StepContext<'_, '_>, octets: &[u8], count: u32) -> Option<Nas5gmmMessage> {
     let mut plain = octets.to_vec();
     turn.ue.security.as_ref()?.cipher_uplink(count, &mut plain);
@@ -227,13 +233,15 @@ fn contained(turn: &StepContext<'_, '_>, octets: &[u8], count: u32) -> Option<Na
     }
 }
 
-/// The message of received octets, if the table accepts it. Only then is its NAS COUNT used up: the header type is not
-/// under the MAC, so that a copy with another one must not keep the UE's own message from being accepted.
+/// Returns the received message if [`protection::TABLE`] accepts it. Only then is its NAS COUNT
+/// used up. The header type is not under the MAC: a copy with another header type must not block
+/// the UE's own message.
 fn receive(turn: &mut StepContext<'_, '_>, nas: &[u8], first: bool) -> Option<ReceivedNas> {
     let opened = open(turn, nas)?;
     let state = Exchange::of(turn.ue);
     let Some(message) = Message::of(&opened.plain) else {
-        // Cut short, 5GSM outside a transport, or protection inside protection: no such message (4.2, 7.2.1).
+        // Truncated, 5GSM outside a transport, or nested protection: not a valid message (TS 24.501
+        // 4.2, 7.2.1).
         turn.note(Note::fault("nas-not-5gmm"));
         return None;
     };
@@ -259,20 +267,21 @@ fn receive(turn: &mut StepContext<'_, '_>, nas: &[u8], first: bool) -> Option<Re
         }
         (_, None) => None,
     };
-    // Somebody else's fault is not answered under the UE's keys, which would be taken for the secure exchange.
+    // An unverified faulty message gets no answer under the UE's keys: the answer would establish
+    // the secure exchange.
     let answers = opened.protection.is_verified() || state == Exchange::NoContext;
     decode(turn, &opened.plain, answers).map(|message| ReceivedNas { message, verified })
 }
 
-/// A received message without its protection.
+/// Received message without its protection.
 struct Opened<'n> {
     protection: Protection,
-    /// The NAS COUNT under which it was verified.
+    /// NAS COUNT under which it was verified.
     count: Option<u32>,
     plain: Cow<'n, [u8]>,
 }
 
-/// Verifies and deciphers a message as far as it can be. `None` for what cannot be read.
+/// Verifies and deciphers a message as far as possible. Returns `None` if it cannot be read.
 fn open<'n>(turn: &mut StepContext<'_, '_>, nas: &'n [u8]) -> Option<Opened<'n>> {
     let (protection, opened) = match nas {
         [0x7e, 0, ..] => {
@@ -298,12 +307,12 @@ fn open<'n>(turn: &mut StepContext<'_, '_>, nas: &'n [u8]) -> Option<Opened<'n>>
         SecurityFault::BadMac => "nas-bad-mac",
         SecurityFault::Exhausted => "nas-count-exhausted",
     }));
-    // Ciphered with keys that are not known here, it says nothing.
+    // Without its keys, a ciphered message cannot be read.
     let plain = Cow::Borrowed(nas.get(7..).filter(|_| protection == Protection::Integrity)?);
     Some(Opened { protection: Protection::Unverified, count: None, plain })
 }
 
-/// The security context that a Security Mode Command has offered.
+/// Returns the security context of the Security Mode Command in progress.
 fn pending<'t>(turn: &'t mut StepContext<'_, '_>) -> Option<&'t mut NasSecurity> {
     match &mut turn.ue.procedure {
         Some(Procedure::Registration(registering)) => registering.securing()?.pending(),
@@ -311,7 +320,8 @@ fn pending<'t>(turn: &'t mut StepContext<'_, '_>) -> Option<&'t mut NasSecurity>
     }
 }
 
-/// Decodes a plain message; one that is at fault gets the answer of TS 24.501 clause 7, if it may have one.
+/// Decodes a plain message. A faulty message gets the answer of TS 24.501 clause 7 if `answers` is
+/// true.
 fn decode(turn: &mut StepContext<'_, '_>, plain: &[u8], answers: bool) -> Option<Nas5gmmMessage> {
     let received = Nas5gsMessage::decode(plain);
     let message = match &received {
@@ -321,7 +331,7 @@ fn decode(turn: &mut StepContext<'_, '_>, plain: &[u8], answers: bool) -> Option
         },
         Ok(Nas5gsMessage::Gmm(_, message)) => Some(message.clone()),
         Ok(_) => {
-            // 5GSM outside a transport, or protection inside protection: no such message (4.2).
+            // 5GSM outside a transport, or nested protection: not a valid message (TS 24.501 4.2).
             turn.note(Note::fault("nas-not-5gmm"));
             return None;
         }

@@ -1,4 +1,6 @@
-//! What comes from an SMF elsewhere: its answers, what it has for UE and RAN by itself, and that a session of it has ended.
+//! Events from a separate SMF in SBA mode.
+//!
+//! They are responses to requests, N1N2 transfers, and notifications that a session was released.
 
 use crate::context::RanContext;
 use crate::procedures::common::smf_requests;
@@ -12,10 +14,10 @@ use crate::step::{Effect, Kind, Note, StepContext};
 use vireo_types::AmfUeNgapId;
 use vireo_wire::nas::GmmCause;
 
-/// How often in a row a question is asked again because its SM context was not the latest.
+/// Maximum number of consecutive retries of a request whose SM context was not the latest.
 const REPEATS: u8 = 3;
 
-/// What has become of a question, and of the SM context, if that travels.
+/// Handles the result of a request to the SMF, with the SM context if it is piggybacked.
 pub(super) fn answered(
     turn: &mut StepContext<'_, '_>,
     number: SessionNumber,
@@ -23,7 +25,7 @@ pub(super) fn answered(
     (answer, carried): (SmfResponse, Option<PiggybackedSmContext>),
 ) {
     let Some(found) = turn.ue.chain.by_number(number) else {
-        // The session is nobody's any more, and the SMF has made it all the same.
+        // The AMF has dropped the session, but the SMF has created it.
         if let (SmfRequest::Create(_), SmfResponse::Created(reference)) = (ask, answer) {
             turn.effect(Effect::SmfRequest { number, ask: SmfRequest::Release { reference }, carried });
         }
@@ -34,7 +36,8 @@ pub(super) fn answered(
         carriage.in_flight_since = None;
         carriage.repeats = if answer == SmfResponse::Stale { carriage.repeats.saturating_add(1) } else { 0 };
         if (1..=REPEATS).contains(&carriage.repeats) {
-            // A later one has come meanwhile; or the last answer has never come, and the SMF takes what there is.
+            // A later version of the SM context has arrived since, or the last response was lost
+            // and the SMF accepts the version that exists.
             carriage.queued.insert(0, ask);
             return smf_requests::next(turn, number);
         }
@@ -56,17 +59,17 @@ fn settle(turn: &mut StepContext<'_, '_>, number: SessionNumber, ask: SmfRequest
             }
         }
         (SmfRequest::Update { update, .. }, answer) => updated(turn, (psi, number), &update, answer),
-        // One that the SMF does not know or does not answer for is gone as well.
+        // A session that the SMF does not know, or does not respond for, is released as well.
         (SmfRequest::Release { .. }, _) => forget(turn, number),
         (SmfRequest::Unreached { .. }, _) => {}
     }
 }
 
-/// The SMF has a session, under this name.
+/// The SMF has created a session with this reference.
 fn created(turn: &mut StepContext<'_, '_>, number: SessionNumber, reference: String) {
     let Some(found) = turn.ue.chain.by_number(number) else { return };
     if found.reference.as_ref() == Some(&reference) {
-        // It was said before, by a transfer.
+        // An N1N2 transfer has already named the session.
         return;
     }
     match found.stage {
@@ -82,7 +85,8 @@ fn created(turn: &mut StepContext<'_, '_>, number: SessionNumber, reference: Str
     }
 }
 
-/// There is no new session: the SMF says why, or the UE gets its message back (TS 24.501 5.4.5.3.1 h).
+/// Handles a failed creation: forwards the SMF's reject, or returns the UE's message (TS 24.501
+/// 5.4.5.3.1 h).
 fn not_created(turn: &mut StepContext<'_, '_>, psi: u8, n1: &[u8], answer: SmfResponse) {
     match answer {
         SmfResponse::Refused { told, .. } if told.n1.is_some() => {
@@ -110,7 +114,7 @@ fn updated(
     let (told, done, unknown) = match answer {
         SmfResponse::Done(told) => (told, true, false),
         SmfResponse::Refused { told, unknown } => (told, false, unknown),
-        // A name is not what was asked for.
+        // A create response does not answer an update.
         SmfResponse::Created(_) | SmfResponse::Stale | SmfResponse::Silence => (N1N2Content::default(), false, false),
     };
     if !done {
@@ -118,7 +122,7 @@ fn updated(
     }
     match update {
         SmfUpdateRequest::Activate => return activated(turn, (psi, number), told, unknown),
-        // The release before did not say where the UE is.
+        // The previous release sent no location with it.
         SmfUpdateRequest::Switch(..) | SmfUpdateRequest::N2(N2Sm::PathSwitchRequest, _) => {
             return switched(turn, (psi, number), update, (told, done, unknown));
         }
@@ -131,7 +135,7 @@ fn updated(
                 session.up = false;
             }
         }
-        // The session is where it was for the SMF, and the RAN does not have it.
+        // The SMF still has the session at the old RAN node, and the new one does not have it.
         SmfUpdateRequest::N2(N2Sm::PathSwitchSetupFailed, _) if !done && !unknown => handover::buffer(turn, psi),
         SmfUpdateRequest::N1(n1) if !done && told.n1.is_none() => send_back(turn, psi, n1),
         SmfUpdateRequest::N1(_) | SmfUpdateRequest::N2(..) | SmfUpdateRequest::Deactivate => {}
@@ -139,13 +143,13 @@ fn updated(
     if unknown {
         return forget(turn, number);
     }
-    // To a session that has ended meanwhile nothing is to be said.
+    // A session that has ended since gets no messages.
     if turn.ue.chain.by_number(number).is_some_and(|s| s.is_live()) {
         smf_requests::forward_n1n2(turn, psi, told);
     }
 }
 
-/// The SMF has answered for a session whose user plane is wanted.
+/// Handles the response for a session whose user plane is being activated.
 fn activated(turn: &mut StepContext<'_, '_>, (psi, number): (u8, SessionNumber), told: N1N2Content, unknown: bool) {
     let N1N2Content { n1, n2 } = told;
     let request = n2.filter(|(kind, _)| *kind == N2Sm::SetupRequest).map(|(_, transfer)| transfer);
@@ -163,7 +167,7 @@ fn activated(turn: &mut StepContext<'_, '_>, (psi, number): (u8, SessionNumber),
     }
 }
 
-/// The SMF has answered for a session whose path is to be switched.
+/// Handles the response for a session in a path switch.
 fn switched(
     turn: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),
@@ -176,7 +180,7 @@ fn switched(
         Some((kind, octets)) if is_answer(kind) => (Some((kind, octets)), None),
         other => (None, other),
     };
-    // What an SMF says that has refused it is no acknowledgement.
+    // A refusing SMF's transfer is no acknowledgement.
     let answer = answer.filter(|(kind, _)| done || *kind != N2Sm::PathSwitchAcknowledge);
     let is_switched = matches!(answer, Some((N2Sm::PathSwitchAcknowledge, _)));
     let is_silent = answer.is_none();
@@ -192,7 +196,7 @@ fn switched(
         if is_switched && is_new {
             is_up(turn, number);
         } else if is_silent && is_live && !unknown {
-            // Nobody knows what the UPF was told: it is to buffer.
+            // The state of the UPF is unknown: have it buffer.
             handover::buffer(turn, psi);
         }
     }
@@ -204,7 +208,7 @@ fn switched(
     }
 }
 
-/// The SMF has answered for a session of a UE that is handed over by N2.
+/// Handles the response for a session in an N2 handover.
 fn handed_over(
     turn: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),
@@ -217,14 +221,14 @@ fn handed_over(
         HandoverStep::Prepared(..) => Some(N2Sm::HandoverCommand),
         HandoverStep::Complete(_) | HandoverStep::Cancel => None,
     };
-    // That is in a message of the handover, if anywhere; what else there is goes by itself.
+    // The expected transfer goes into a handover message; other content is forwarded separately.
     let (answer, n2) = match n2 {
         Some((kind, transfer)) if Some(kind) == wanted => (if done { Ok(transfer) } else { Err(None) }, None),
         Some((N2Sm::HandoverPreparationUnsuccessful, transfer)) => (Err(Some(transfer)), None),
         other => (Err(None), other),
     };
     let is_waited_for = handover::smf_answered(turn, (psi, number), update, answer) || turn.ue.handover.is_some();
-    // Of a UE that has left the connection that it came to the SMF has heard that.
+    // If the UE has left the target since, the SMF has been informed of it.
     let is_there = turn.ue.connection.is_some_and(|c| c.amf_id == target);
     let completes = matches!(step, HandoverStep::Complete(_)) && is_there && is_waited_for;
     if unknown {
@@ -241,7 +245,7 @@ fn handed_over(
     smf_requests::forward_n1n2(turn, psi, N1N2Content { n1, n2 });
 }
 
-/// The user plane of a session is there: RAN and UPF know each other's tunnels.
+/// Marks the user plane of a session as set up: RAN and UPF know each other's tunnels.
 fn is_up(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
     let Some(session) = turn.ue.chain.by_number(number) else { return };
     let (kind, since) = match session.stage {
@@ -257,7 +261,7 @@ fn forget(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
     turn.ue.chain.sessions.retain(|s| s.number != number);
 }
 
-/// Namf_Communication_N1N2MessageTransfer.
+/// Handles an N1N2 transfer (Namf_Communication_N1N2MessageTransfer).
 pub(super) fn transfer(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) {
     let token = transfer.token;
     let (result, carried) = match transfer.wants {
@@ -267,7 +271,8 @@ pub(super) fn transfer(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) {
     turn.effect(Effect::N1N2TransferReply { token, result, carried });
 }
 
-/// The SM context that the SMF has left here, of the session whose number is that under this mask. It may not be named yet.
+/// Returns the stored SM context of the session whose masked number is `number`. The session may
+/// not have a reference yet.
 fn wanted(
     turn: &StepContext<'_, '_>,
     (number, mask): (SessionNumber, SessionNumber),
@@ -286,7 +291,8 @@ fn transferred(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2Tr
     let releases = told.n1.is_none() && matches!(told.n2, Some((N2Sm::ReleaseCommand, _)));
     let accepting = turn.ue.chain.pending_accept.as_ref().is_some_and(|accept| accept.waiting >> psi & 1 == 1);
     let session = turn.ue.chain.by_psi(psi).filter(|_| registered);
-    // Of a session that the UE has no more, or has had before this one, the SMF gives its answer after all, by which it is let go.
+    // The SMF then sends its create response after all, and the AMF releases that session. It is a
+    // session that the UE does not have, or an earlier one with the same ID.
     let session = session.filter(|session| implied.as_ref().is_none_or(|created| created.is_of(session)));
     let Some(session) = session else { return N1N2TransferResult::Unknown };
     let (number, up) = (session.number, session.up);
@@ -296,11 +302,11 @@ fn transferred(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2Tr
     }
     let connected = turn.ue.connection.is_some_and(|c| !matches!(c.ran, RanContext::Releasing { .. }));
     if connected && data && accepting {
-        // The SMF is asked for it at this moment.
+        // The request to the SMF for this session is in flight.
         return N1N2TransferResult::Attempting;
     }
     if connected && data && up {
-        // The RAN has it, or is about to: the UE has come back meanwhile.
+        // The UE has reconnected: the RAN node has the tunnel or is being sent it.
         return N1N2TransferResult::Initiated;
     }
     if releases && !(connected && up) {
@@ -324,7 +330,7 @@ fn transferred(turn: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2Tr
     N1N2TransferResult::Attempting
 }
 
-/// Nsmf_PDUSession_SMContextStatusNotify: the SMF has the session no more.
+/// Handles Nsmf_PDUSession_SMContextStatusNotify: the SMF has released the session.
 pub(super) fn released(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
     let Some(session) = turn.ue.chain.by_number(number) else { return };
     if matches!(session.stage, RemoteStage::Creating | RemoteStage::Offered) {

@@ -1,29 +1,29 @@
-//! Faults of a received NGAP message, and the Error Indication that answers them (TS 38.413 clause 10, 8.7.5).
+//! Faults of received NGAP messages, and ERROR INDICATION (TS 38.413 10, 8.7.5).
 
 use vireo_wire::ngap::{self, Deviation, Message, *};
 
-/// Why a message was not acted on. Carries what the answer needs; `kind` is the label of its counter.
+/// Reason why a message was not processed, with the contents of the answer.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// A word for the counter and the log line.
+    /// Label of the counter and the log line.
     pub kind: &'static str,
-    /// The cause for the answer; `None` where the specification wants silence.
+    /// Cause of the answer; `None` where the specification requires no answer.
     pub cause: Option<Cause>,
-    /// The UE's identifiers as received, for the answer.
+    /// AMF-UE-NGAP-ID as received, for the answer.
     pub amf_ue_id: Option<u64>,
-    /// See `amf_ue_id`.
+    /// RAN-UE-NGAP-ID as received, for the answer.
     pub ran_ue_id: Option<u32>,
-    /// Criticality Diagnostics, if the fault is of the message and not of its meaning.
+    /// Set if the message itself is faulty, not its meaning.
     pub diagnostics: Option<CriticalityDiagnostics>,
 }
 
 impl Fault {
-    /// A fault of the meaning of a sound message.
+    /// Returns the fault of a well-formed message whose meaning is wrong.
     pub fn logical(kind: &'static str, cause: Cause, amf_ue_id: Option<u64>, ran_ue_id: Option<u32>) -> Box<Self> {
         Box::new(Fault { kind, cause: Some(cause), amf_ue_id, ran_ue_id, diagnostics: None })
     }
 
-    /// Octets that are no NGAP PDU (10.2).
+    /// Returns the fault of octets that are not an NGAP PDU (10.2).
     pub fn transfer_syntax() -> Box<Self> {
         Box::new(Fault {
             kind: "transfer-syntax-error",
@@ -34,8 +34,9 @@ impl Fault {
         })
     }
 
-    /// A PDU that does not have what its message must have, or has what does not decode (10.3). A faulty outcome is
-    /// handled locally (10.3.4.2, 10.3.5), and an Error Indication is never answered by another.
+    /// Returns the fault of a PDU that lacks a required IE or has one that does not decode (10.3).
+    /// A faulty outcome is handled locally (10.3.4.2, 10.3.5). An Error Indication is never
+    /// answered with another one.
     pub fn of_message(pdu: &NGAPPDU<'_>) -> Box<Self> {
         let deviations = pdu.check().unwrap_or_default();
         let cause = deviations.iter().find_map(ngap::Deviation::cause);
@@ -49,7 +50,8 @@ impl Fault {
         })
     }
 
-    /// A procedure that this AMF does not have: the criticality says what to do (10.3.4.1).
+    /// Returns the fault of a procedure that this AMF does not implement. The criticality selects
+    /// the answer (10.3.4.1).
     pub fn unknown_procedure(pdu: &NGAPPDU<'_>) -> Box<Self> {
         let cause = match pdu.criticality() {
             Criticality::reject => Some(CauseProtocol::abstract_syntax_error_reject),
@@ -72,26 +74,25 @@ impl Fault {
         })
     }
 
-    /// Returns true if the message named a connection that the UE has not (10.6).
+    /// Returns true if the message named a connection that the UE does not have (10.6).
     pub(crate) fn is_unknown_ue(&self) -> bool {
         self.cause == Some(Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID))
     }
 
-    /// The Error Indication, if one is due.
+    /// Returns the Error Indication, if one is to be sent.
     pub fn answer(&self) -> Option<Vec<u8>> {
         let cause = self.cause.clone()?;
         Some(error_indication(self.amf_ue_id, self.ran_ue_id, cause, self.diagnostics.clone()))
     }
 }
 
-/// Whether a PDU has an IE that its message does not have and that its sender wants understood or the message rejected
-/// (10.3.4.2).
+/// Returns true if the PDU has an unexpected IE with criticality reject (10.3.4.2).
 pub(crate) fn has_unknown_to_reject(pdu: &NGAPPDU<'_>) -> bool {
     let unknown = |d: &Deviation| matches!(d, Deviation::UnexpectedIe { criticality: Criticality::reject, .. });
     pdu.check_structure().is_ok_and(|deviations| deviations.iter().any(unknown))
 }
 
-/// ERROR INDICATION (9.2.7.2).
+/// Encodes ERROR INDICATION (9.2.7.2).
 pub fn error_indication(
     amf_ue_id: Option<u64>,
     ran_ue_id: Option<u32>,
@@ -99,7 +100,7 @@ pub fn error_indication(
     diagnostics: Option<CriticalityDiagnostics>,
 ) -> Vec<u8> {
     let mut ies = Vec::with_capacity(4);
-    // An id that is out of its range was decoded by nobody: what is here encodes.
+    // Decoded IDs are within their range, so that they encode.
     ies.extend(amf_ue_id.and_then(|id| build_ngap_ie!(ErrorIndication, AMF_UE_NGAP_ID(id)).ok()));
     ies.extend(ran_ue_id.and_then(|id| build_ngap_ie!(ErrorIndication, RAN_UE_NGAP_ID(id)).ok()));
     ies.extend(build_ngap_ie!(ErrorIndication, Cause(cause)).ok());

@@ -1,111 +1,98 @@
-//! What a received UE-associated message says, as plain values.
+//! Received UE-associated NGAP messages as plain values.
 
 use super::{Cause, Fault, cell_of, gnb_of, has_unknown_to_reject, tai_of};
 use vireo_types::{GnbId, NrCgi, RanUeNgapId, Tai, limits};
 use vireo_wire::ngap::{self, *};
 
-/// The items of a list of PDU sessions: identity and NGAP transfer.
+/// PDU session list: PDU session ID and NGAP transfer of each.
 pub type SessionItems = Vec<(u8, Vec<u8>)>;
 
 /// INITIAL UE MESSAGE (TS 38.413 9.2.5.1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct InitialUeMessage {
-    /// The RAN node's number for the UE.
     pub ran_id: RanUeNgapId,
-    /// The NAS message.
     pub nas: Vec<u8>,
-    /// Where the UE is.
+    /// Tracking area of the UE.
     pub tai: Tai,
-    /// Its cell.
     pub cell: NrCgi,
 }
 
-/// A UE-associated message of the RAN.
+/// UE-associated message of a RAN node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UeMessage {
-    /// The first of an NG connection.
+    /// First message of an NG connection.
     Initial(InitialUeMessage),
-    /// UPLINK NAS TRANSPORT.
+    /// UPLINK NAS TRANSPORT of the UE's RAN node.
     UplinkNas {
-        /// The NAS message.
         nas: Vec<u8>,
-        /// Where the UE is.
+        /// Tracking area and cell of the UE, if they decode.
         location: Option<(Tai, NrCgi)>,
     },
     /// INITIAL CONTEXT SETUP RESPONSE.
     ContextSetupResponse {
-        /// Sessions with resources.
+        /// Sessions that the RAN node has set up.
         set_up: SessionItems,
-        /// Sessions without.
+        /// Sessions that the RAN node has not set up.
         failed: SessionItems,
     },
     /// INITIAL CONTEXT SETUP FAILURE.
     ContextSetupFailure {
-        /// Why.
         cause: Cause,
         /// All sessions of the request.
         failed: SessionItems,
     },
     /// UE CONTEXT RELEASE REQUEST.
     ReleaseRequest {
-        /// Why.
         cause: Cause,
     },
     /// UE CONTEXT RELEASE COMPLETE.
     ReleaseComplete,
     /// PDU SESSION RESOURCE SETUP RESPONSE.
     SessionSetupResponse {
-        /// Sessions with resources.
+        /// Sessions that the RAN node has set up.
         set_up: SessionItems,
-        /// Sessions without.
+        /// Sessions that the RAN node has not set up.
         failed: SessionItems,
     },
     /// PDU SESSION RESOURCE RELEASE RESPONSE.
     SessionReleaseResponse {
-        /// The sessions released.
         released: SessionItems,
     },
     /// PDU SESSION RESOURCE MODIFY RESPONSE.
     SessionModifyResponse {
-        /// Sessions that are as they were asked to be.
+        /// Sessions modified as requested.
         modified: SessionItems,
-        /// Sessions that are not.
+        /// Sessions that were not modified.
         failed: SessionItems,
     },
     /// UE RADIO CAPABILITY INFO INDICATION.
     RadioCapability(Vec<u8>),
     /// NAS NON DELIVERY INDICATION.
     NonDelivery,
-    /// ERROR INDICATION about a message of ours.
+    /// ERROR INDICATION about a message of this AMF.
     Error(Option<Cause>),
-    /// Reports that ask for nothing of this AMF.
+    /// Reports that need no action of this AMF.
     Report,
-    /// PATH SWITCH REQUEST.
+    /// PATH SWITCH REQUEST of the new RAN node.
     PathSwitch(PathSwitch),
-    /// HANDOVER REQUIRED.
     HandoverRequired(HandoverRequired),
-    /// HANDOVER REQUEST ACKNOWLEDGE.
+    /// HANDOVER REQUEST ACKNOWLEDGE of the target.
     HandoverAcknowledge {
-        /// Sessions with resources.
+        /// Sessions that the target has admitted.
         admitted: SessionItems,
-        /// Sessions without.
+        /// Sessions that the target has not admitted.
         failed: SessionItems,
         /// Target to Source Transparent Container.
         container: Vec<u8>,
     },
-    /// HANDOVER FAILURE.
     HandoverFailure {
-        /// Why.
         cause: Cause,
     },
-    /// HANDOVER NOTIFY.
     HandoverNotify {
-        /// Where the UE is.
+        /// Tracking area and cell of the UE, if they decode.
         location: Option<(Tai, NrCgi)>,
     },
-    /// HANDOVER CANCEL.
     HandoverCancel {
-        /// Why.
         cause: Cause,
     },
     /// UPLINK RAN STATUS TRANSFER: the encoded container.
@@ -113,8 +100,8 @@ pub enum UeMessage {
 }
 
 impl UeMessage {
-    /// Returns true if the node that sends it has a UE-associated logical connection afterwards. Failures and completed
-    /// releases end theirs, and a first message names none.
+    /// Returns true if the sending RAN node still has a UE-associated logical connection. Failures
+    /// and completed releases end the connection, and a first message names none.
     pub(crate) fn has_connection(&self) -> bool {
         !matches!(
             self,
@@ -131,11 +118,12 @@ impl UeMessage {
 /// PATH SWITCH REQUEST (TS 38.413 9.2.3.8).
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathSwitch {
-    /// The new RAN node's number for the UE.
+    /// RAN-UE-NGAP-ID of the new RAN node.
     pub ran_id: RanUeNgapId,
-    /// Where the UE is.
+    /// Tracking area and cell of the UE, if they decode.
     pub location: Option<(Tai, NrCgi)>,
-    /// UE security capabilities as the RAN has them: 5G-EA and 5G-IA without the null algorithms, as NGAP has them.
+    /// UE security capabilities of the RAN: 5G-EA and 5G-IA without the null algorithms, in the bit
+    /// order of NGAP.
     pub capability: Option<(u8, u8)>,
     /// Sessions to be switched.
     pub switched: SessionItems,
@@ -143,21 +131,20 @@ pub struct PathSwitch {
     pub failed: SessionItems,
 }
 
-/// HANDOVER REQUIRED (9.2.3.1).
+/// HANDOVER REQUIRED (TS 38.413 9.2.3.1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct HandoverRequired {
-    /// Why.
     pub cause: Cause,
-    /// The gNB that the UE is to go to; `None` for another kind of target.
+    /// Target gNB and tracking area; `None` for another kind of target.
     pub target: Option<(GnbId, Tai)>,
-    /// Its sessions.
+    /// Sessions of the UE with the Handover Required Transfer.
     pub sessions: SessionItems,
     /// Source to Target Transparent Container.
     pub container: Vec<u8>,
 }
 
 impl UeMessage {
-    /// A word for counters and logs.
+    /// Returns the name of the message for counters and logs.
     pub fn name(&self) -> &'static str {
         match self {
             UeMessage::Initial(_) => "InitialUEMessage",
@@ -184,16 +171,17 @@ impl UeMessage {
     }
 }
 
-/// Reads a UE-associated message, with the RAN-UE-NGAP-ID it has (a step compares it with the context's).
+/// Decodes a UE-associated message and its RAN-UE-NGAP-ID, which a step compares with that of the
+/// context.
 ///
 /// # Errors
 ///
-/// A [`Fault`] for what is no message that a RAN node sends about a UE.
+/// Returns a [`Fault`] if the octets are not a message that a RAN node sends about a UE.
 pub fn ue_message(octets: &[u8]) -> Result<(Option<RanUeNgapId>, UeMessage), Box<Fault>> {
     let pdu = NGAP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax())?;
     let message = read(&pdu)?;
     let ran_id = pdu.ie::<ie::RAN_UE_NGAP_ID>().transpose().map_err(|_| Fault::of_message(&pdu))?;
-    // Mandatory in all of them but Error Indication (9.2.7.2) and Handover Failure (9.2.3.6).
+    // Mandatory in all messages but Error Indication (9.2.7.2) and Handover Failure (9.2.3.6).
     let optional = matches!(message, UeMessage::Error(_) | UeMessage::HandoverFailure { .. });
     let incomplete = ran_id.is_none() && !optional;
     if incomplete || has_unknown_to_reject(&pdu) {
@@ -202,8 +190,9 @@ pub fn ue_message(octets: &[u8]) -> Result<(Option<RanUeNgapId>, UeMessage), Box
     Ok((ran_id.map(|id| RanUeNgapId(id.0)), message))
 }
 
-/// The items of a list IE of sessions: identity and the named transfer. Such lists have criticality ignore: one that does
-/// not decode counts as absent (10.3.4.2), and its sessions time out.
+/// Returns the items of a session list IE: PDU session ID and the named transfer. These lists have
+/// criticality ignore: a list that does not decode counts as absent (10.3.4.2), and its sessions
+/// time out.
 macro_rules! items {
     ($pdu:ident, $list:ident, $transfer:ident) => {
         match $pdu.ie::<ie::$list>() {
@@ -296,7 +285,7 @@ fn required<T>(pdu: &NGAPPDU<'_>, ie: Option<Result<T, ngap::Error>>) -> Result<
 }
 
 fn cause(pdu: &NGAPPDU<'_>) -> Result<Cause, Box<Fault>> {
-    // Criticality ignore (9.2.2.4): without one, the message still says what it says.
+    // Criticality ignore (9.2.2.4): the message is valid without a cause.
     Ok(pdu.ie::<ie::Cause>().and_then(Result::ok).unwrap_or(Cause::radioNetwork(CauseRadioNetwork::unspecified)))
 }
 
@@ -320,20 +309,20 @@ fn location(pdu: &NGAPPDU<'_>) -> Result<Option<(Tai, NrCgi)>, Box<Fault>> {
 
 fn initial(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     let ran_id = RanUeNgapId(required(pdu, pdu.ie::<ie::RAN_UE_NGAP_ID>())?.0);
-    // Only NR cells: Vireo serves gNBs. A location of another access is a message that this AMF cannot use.
+    // Vireo serves gNBs only: a location other than an NR cell makes the message unusable.
     let (tai, cell) = location(pdu)?.ok_or_else(|| Fault::of_message(pdu))?;
     Ok(UeMessage::Initial(InitialUeMessage { ran_id, nas: nas(pdu)?, tai, cell }))
 }
 
 fn uplink_nas(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
-    // Criticality ignore: a location that does not decode leaves the known one.
+    // Criticality ignore: if the location does not decode, the known one stays.
     Ok(UeMessage::UplinkNas { nas: nas(pdu)?, location: location(pdu).unwrap_or_default() })
 }
 
 fn path_switch(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     let ran_id = RanUeNgapId(required(pdu, pdu.ie::<ie::RAN_UE_NGAP_ID>())?.0);
     let bits = |bits: &BitString<'_>| bits.as_octets().first().copied().unwrap_or(0);
-    // Criticality ignore: one that does not decode is not compared.
+    // Criticality ignore: capabilities that do not decode are not compared.
     let capability = pdu.ie::<ie::UESecurityCapabilities>().and_then(Result::ok);
     let list = required(pdu, pdu.ie::<ie::PDUSessionResourceToBeSwitchedDLList>())?;
     Ok(UeMessage::PathSwitch(PathSwitch {
@@ -363,7 +352,8 @@ fn handover_required(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     }))
 }
 
-/// The AMF-UE-NGAP-ID and RAN-UE-NGAP-ID that a message has, as far as they decode: for the answer to a fault.
+/// Returns the AMF-UE-NGAP-ID and RAN-UE-NGAP-ID of a message, as far as they decode, for the
+/// answer to a fault.
 pub fn ue_ids(octets: &[u8]) -> (Option<u64>, Option<u32>) {
     match NGAP_PDU::decode_borrowed(octets) {
         Ok(pdu) => (

@@ -1,8 +1,8 @@
-//! NGAP in and out of the decisions: what a received message says as plain values, and the octets of what is sent.
+//! NGAP: received messages as plain values, and encoding of sent messages.
 //!
-//! [`view`] is the shallow view of the balancer: it reads the identifiers that say where a message goes, what kind of
-//! procedure it is of, and nothing else. [`ue_message`] reads what a step needs. A message that is at fault becomes a [`Fault`] with the answer that
-//! TS 38.413 clause 10 asks for.
+//! [`peek`] returns the [`ShallowView`] for the balancer: the identifiers that route a message and
+//! the kind of procedure. [`ue_message`] decodes a message for a step. A faulty message becomes a
+//! [`Fault`] with the answer of TS 38.413 clause 10.
 
 mod fault;
 mod ingress;
@@ -22,10 +22,10 @@ pub(crate) use send::{ambr_to, capability_to, encode};
 use vireo_types::{GnbId, NrCgi, Plmn, Snssai, Tac, Tai};
 use vireo_wire::ngap;
 
-/// The cause of a release or failure (TS 38.413 9.3.1.2).
+/// Cause of a release or failure (TS 38.413 9.3.1.2).
 pub use vireo_wire::ngap::Cause;
 
-/// A TAI of the wire.
+/// Converts a TAI from NGAP.
 pub(crate) fn tai_of(tai: &ngap::TAI) -> Tai {
     Tai { plmn: Plmn::from_ngap(tai.plmn_identity.0), tac: tac_of(&tai.tac) }
 }
@@ -61,7 +61,7 @@ pub(crate) fn plmn_to(plmn: Plmn) -> ngap::PLMNIdentity {
     ngap::PLMNIdentity(plmn.ngap())
 }
 
-/// The gNB of a Global RAN Node ID; `None` for the other kinds of node.
+/// Returns the gNB ID of a Global RAN Node ID; `None` for other kinds of RAN node.
 pub(crate) fn gnb_of(id: &ngap::GlobalRANNodeID) -> Option<GnbId> {
     match id {
         ngap::GlobalRANNodeID::globalGNB_ID(gnb) => match &gnb.gnb_id {

@@ -1,4 +1,4 @@
-//! The shallow view: where a message goes, and what for.
+//! Shallow view: the route and the kind of procedure of an NGAP message.
 
 use super::Fault;
 use crate::schedule::kind::{self, NfKind};
@@ -6,62 +6,62 @@ use serde::{Deserialize, Serialize};
 use vireo_types::{AmfUeNgapId, RanUeNgapId, Tmsi};
 use vireo_wire::ngap::*;
 
-/// Where a message goes.
+/// Destination of an NGAP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Route {
-    /// To the record of the RAN node: not about one UE.
+    /// Not about one UE: the state of the RAN node.
     Node,
-    /// To the UE of an AMF-UE-NGAP-ID, which may be of nobody.
+    /// The UE of an AMF-UE-NGAP-ID, which may be unknown.
     Ue(AmfUeNgapId),
-    /// The first message of an NG connection.
+    /// First message of an NG connection.
     Initial {
-        /// The RAN node's number for the UE.
         ran_id: RanUeNgapId,
-        /// The 5G-TMSI, if the UE named itself by a 5G-S-TMSI of this AMF Set and Pointer.
+        /// AMF Set ID, AMF Pointer and 5G-TMSI, if the message has a 5G-S-TMSI.
         s_tmsi: Option<(u16, u8, Tmsi)>,
     },
 }
 
-/// Why a UE has come, as far as overload control tells UEs apart (RRC Establishment Cause, TS 38.413 9.3.1.111), the most
-/// urgent first.
+/// Priority class of a UE's access, as far as overload control distinguishes them (RRC
+/// Establishment Cause, TS 38.413 9.3.1.111). The most urgent is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EstablishmentCause {
-    /// An emergency.
+    /// Emergency access, which is never rejected.
     Emergency,
-    /// Access with priority: the UE's own, multimedia priority service, mission critical services.
+    /// Priority access: by the UE's own priority, multimedia priority service, mission critical
+    /// services.
     Priority,
-    /// It answers to paging.
+    /// The UE responds to paging.
     Terminating,
-    /// It wants something itself.
+    /// Access on the UE's own initiative.
     Originating,
 }
 
-/// What is known of a message without decoding it.
+/// What [`peek`] reads from a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShallowView {
-    /// Where it goes.
     pub route: Route,
-    /// The kind of procedure that it begins; one that is under way goes on at the NF it has.
+    /// Kind of procedure that the message starts. A procedure in progress stays at its NF.
     pub kind: NfKind,
-    /// Of the first message of an NG connection: why the UE has come.
+    /// Set for the first message of an NG connection.
     pub establishment: Option<EstablishmentCause>,
 }
 
-/// Where the message of `octets` goes; it is not decoded further.
+/// Returns the route of a message without decoding it further.
 ///
 /// # Errors
 ///
-/// See [`peek`].
+/// As [`peek`].
 pub fn route(octets: &[u8]) -> Result<Route, Box<Fault>> {
     peek(octets).map(|view| view.route)
 }
 
-/// Where the message of `octets` goes and what for; it is not decoded further, and nothing is copied.
+/// Returns route and kind of a message without decoding it further or copying.
 ///
 /// # Errors
 ///
-/// A [`Fault`] when the octets are no NGAP PDU or an identifier that routes it does not decode.
+/// Returns a [`Fault`] if the octets are not an NGAP PDU, or if an identifier needed for the route
+/// does not decode.
 pub fn peek(octets: &[u8]) -> Result<ShallowView, Box<Fault>> {
     let pdu = NGAP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax())?;
     let pdu_kind = pdu.kind();
@@ -69,13 +69,14 @@ pub fn peek(octets: &[u8]) -> Result<ShallowView, Box<Fault>> {
         return initial(&pdu);
     }
     let route = match pdu_kind {
-        // What the specification does not have says nothing of UEs: its criticality alone decides (10.3.4.1).
+        // An unknown procedure is not about a UE: its criticality alone selects the answer
+        // (10.3.4.1).
         NgapPduKind::Other { .. }
         | NgapPduKind::Initiating_NGSetup
         | NgapPduKind::Initiating_RANConfigurationUpdate
         | NgapPduKind::Initiating_NGReset
         | NgapPduKind::Successful_NGReset => Route::Node,
-        // From a node that the UE has come to: the AMF's number is the one that the node before had.
+        // From the new RAN node: the AMF-UE-NGAP-ID is that of the old connection.
         NgapPduKind::Initiating_PathSwitchRequest => {
             let id =
                 pdu.ie::<ie::SourceAMF_UE_NGAP_ID>().and_then(Result::ok).ok_or_else(|| Fault::of_message(&pdu))?;
@@ -101,7 +102,7 @@ fn kind_of(pdu: &NGAPPDU<'_>, kind: NgapPduKind) -> NfKind {
         | NgapPduKind::Initiating_HandoverNotification
         | NgapPduKind::Initiating_HandoverCancel
         | NgapPduKind::Initiating_UplinkRANStatusTransfer => NfKind::Handover,
-        // What is ciphered is a connected UE's, and such a UE has little else to say than about its sessions.
+        // A ciphered message comes from a connected UE, whose messages are mostly about sessions.
         NgapPduKind::Initiating_UplinkNASTransport => {
             nas(pdu).and_then(|nas| NfKind::of_nas(&nas.0)).unwrap_or(NfKind::Session)
         }
@@ -117,7 +118,7 @@ fn kind_of(pdu: &NGAPPDU<'_>, kind: NgapPduKind) -> NfKind {
     }
 }
 
-/// INITIAL UE MESSAGE (9.2.5.1).
+/// Returns the view of an INITIAL UE MESSAGE (TS 38.413 9.2.5.1).
 fn initial(pdu: &NGAPPDU<'_>) -> Result<ShallowView, Box<Fault>> {
     let ran_id = pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).ok_or_else(|| Fault::of_message(pdu))?;
     let s_tmsi = pdu.ie::<ie::FiveG_S_TMSI>().transpose().map_err(|_| Fault::of_message(pdu))?.map(|s| {
@@ -129,7 +130,7 @@ fn initial(pdu: &NGAPPDU<'_>) -> Result<ShallowView, Box<Fault>> {
     let nas = nas.as_ref().map_or(&[][..], |nas| &nas.0);
     let clear = kind::clear(nas);
     let kind = NfKind::of_nas(nas);
-    // Nothing else begins a connection; what claims to is answered where registrations are.
+    // No other message starts a connection; the registration NFs answer those that do.
     let kind = kind.filter(|k| *k != NfKind::StateManagement).unwrap_or(NfKind::Registration);
     let cause = pdu.ie::<ie::RRCEstablishmentCause>().and_then(Result::ok);
     let establishment = cause.map_or(EstablishmentCause::Originating, of_cause).min(of_nas(clear));
@@ -152,7 +153,8 @@ fn of_cause(cause: RRCEstablishmentCause) -> EstablishmentCause {
     }
 }
 
-/// What a NAS message says of its own urgency: 5GS registration type (TS 24.501 9.11.3.7) and service type (9.11.3.50).
+/// Returns the priority class of a NAS message: 5GS registration type (TS 24.501 9.11.3.7) and
+/// service type (9.11.3.50).
 fn of_nas(clear: Option<&[u8]>) -> EstablishmentCause {
     match clear {
         Some([kind::REGISTRATION_REQUEST, of, ..]) if of & 0x07 == 4 => EstablishmentCause::Emergency,

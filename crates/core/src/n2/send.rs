@@ -1,4 +1,4 @@
-//! The octets of what is sent to the RAN about a UE.
+//! Encoding of UE-associated messages to the RAN.
 
 use super::{Cause, plmn_to, snssai_to};
 use crate::context::{Connection, UeSecurityCapability};
@@ -6,15 +6,16 @@ use crate::subscription::Ambr;
 use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai};
 use vireo_wire::ngap::{self, Message, *};
 
-/// The octets of a PDU that was built from values within their constraints.
+/// Encodes a PDU that was built from values within their constraints.
 ///
-/// The identifiers, lists and octet strings of this module are bounded by their types, so that an encoding error is a
-/// fault of this build, not of an input; it gives no octets, and nothing is sent.
+/// The types of this module bound identifiers, lists and octet strings. An encoding error is
+/// therefore a bug of this build, not caused by input. It results in no octets, and nothing is
+/// sent.
 pub(crate) fn encode(pdu: Result<NGAPPDU<'_>, ngap::Error>) -> Vec<u8> {
     pdu.and_then(|pdu| pdu.encode()).unwrap_or_default()
 }
 
-/// DOWNLINK NAS TRANSPORT (TS 38.413 9.2.5.2).
+/// Encodes DOWNLINK NAS TRANSPORT (TS 38.413 9.2.5.2).
 pub fn downlink_nas_transport(connection: &Connection, nas: Vec<u8>) -> Vec<u8> {
     encode(build_ngap!(
         InitiatingMessage,
@@ -26,13 +27,14 @@ pub fn downlink_nas_transport(connection: &Connection, nas: Vec<u8>) -> Vec<u8> 
     ))
 }
 
-/// UE CONTEXT RELEASE COMMAND (9.2.2.5).
+/// Encodes UE CONTEXT RELEASE COMMAND (9.2.2.5).
 pub fn context_release_command(connection: &Connection, cause: Cause) -> Vec<u8> {
     release_command(connection.amf_id, connection.ran_id, cause)
 }
 
-/// UE CONTEXT RELEASE COMMAND for a connection that a RAN node has and the AMF has not: both numbers as the node has used
-/// them, so that a node which has another UE under one of them releases nothing (10.6).
+/// Encodes UE CONTEXT RELEASE COMMAND for a connection that a RAN node has and the AMF does not
+/// have. Both IDs are those that the RAN node sent, so that a node with another UE under one of
+/// them releases nothing (10.6).
 pub fn stale_release_command(amf_id: AmfUeNgapId, ran_id: RanUeNgapId) -> Vec<u8> {
     let cause = CauseRadioNetwork::release_due_to_5gc_generated_reason;
     release_command(amf_id, ran_id, Cause::radioNetwork(cause))
@@ -49,41 +51,35 @@ fn release_command(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, cause: Cause) -> Ve
     ))
 }
 
-/// A PDU session of a set-up request.
+/// PDU session of a set-up request.
 #[derive(Clone, Debug)]
 pub struct SessionSetup {
-    /// Identity.
+    /// PDU session ID, 1 to 15.
     pub psi: u8,
-    /// Its slice.
     pub snssai: Snssai,
-    /// A protected NAS message for the UE, if one goes with it.
+    /// Protected NAS message to the UE, if any.
     pub nas: Option<Vec<u8>>,
     /// PDU Session Resource Setup Request Transfer.
     pub transfer: Vec<u8>,
 }
 
-/// What an INITIAL CONTEXT SETUP REQUEST tells the RAN of a UE (9.2.2.1).
+/// Contents of INITIAL CONTEXT SETUP REQUEST (9.2.2.1).
 #[derive(Debug)]
 pub struct ContextSetup<'a> {
-    /// The AMF.
     pub guami: Guami,
-    /// Allowed NSSAI.
     pub allowed: &'a [Snssai],
-    /// UE security capabilities.
     pub capability: UeSecurityCapability,
-    /// KgNB.
     pub kgnb: [u8; 32],
-    /// UE aggregate maximum bit rate; sent with sessions.
+    /// UE-AMBR; sent only with sessions.
     pub ambr: Ambr,
-    /// UE radio capability, if it is known.
+    /// UE Radio Capability; empty if unknown.
     pub radio_capability: &'a [u8],
-    /// Sessions to set up.
     pub sessions: Vec<SessionSetup>,
-    /// A protected NAS message for the UE.
+    /// Protected NAS message to the UE, if any.
     pub nas: Option<Vec<u8>>,
 }
 
-/// INITIAL CONTEXT SETUP REQUEST (9.2.2.1).
+/// Encodes INITIAL CONTEXT SETUP REQUEST (9.2.2.1).
 pub fn context_setup_request(connection: &Connection, setup: ContextSetup<'_>) -> Vec<u8> {
     encode(try_context_setup(connection, setup))
 }
@@ -127,7 +123,7 @@ fn try_context_setup<'a>(connection: &Connection, setup: ContextSetup<'_>) -> Re
     NGAP_PDU::of_message(&message, InitialContextSetupRequest::CRITICALITY)
 }
 
-/// PDU SESSION RESOURCE SETUP REQUEST (9.2.1.1) for one session.
+/// Encodes PDU SESSION RESOURCE SETUP REQUEST (9.2.1.1) for one session.
 pub fn session_setup_request(connection: &Connection, ambr: Ambr, session: SessionSetup) -> Vec<u8> {
     let nas = session.nas.map(|nas| NASPDU(nas.into()));
     let item = PDUSessionResourceSetupItemSUReq::new(
@@ -148,7 +144,7 @@ pub fn session_setup_request(connection: &Connection, ambr: Ambr, session: Sessi
     ))
 }
 
-/// PDU SESSION RESOURCE MODIFY REQUEST (9.2.1.5) for one session.
+/// Encodes PDU SESSION RESOURCE MODIFY REQUEST (9.2.1.5) for one session.
 pub fn session_modify_request(connection: &Connection, psi: u8, nas: Option<Vec<u8>>, transfer: Vec<u8>) -> Vec<u8> {
     let nas = nas.map(|nas| NASPDU(nas.into()));
     let item = PDUSessionResourceModifyItemModReq::new(PDUSessionID(psi), nas, transfer.into(), None);
@@ -162,7 +158,7 @@ pub fn session_modify_request(connection: &Connection, psi: u8, nas: Option<Vec<
     ))
 }
 
-/// PDU SESSION RESOURCE RELEASE COMMAND (9.2.1.3) for one session.
+/// Encodes PDU SESSION RESOURCE RELEASE COMMAND (9.2.1.3) for one session.
 pub fn session_release_command(connection: &Connection, psi: u8, nas: Option<Vec<u8>>, transfer: Vec<u8>) -> Vec<u8> {
     encode(try_session_release(connection, psi, nas, transfer))
 }
@@ -193,7 +189,8 @@ pub(crate) fn ambr_to(ambr: Ambr) -> UEAggregateMaximumBitRate {
     UEAggregateMaximumBitRate::new(rate(ambr.downlink_bps), rate(ambr.uplink_bps), None)
 }
 
-/// UE Security Capabilities (9.3.1.86): the bits of algorithms 1 to 7 from the left, without the null ones.
+/// Converts to UE Security Capabilities (9.3.1.86): bits of algorithms 1 to 7 from the left,
+/// without the null algorithms.
 pub(crate) fn capability_to(capability: UeSecurityCapability) -> UESecurityCapabilities<'static> {
     let bits = |octet: u8| ngap::BitString::from([octet << 1, 0]);
     UESecurityCapabilities::new(

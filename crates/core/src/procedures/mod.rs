@@ -1,6 +1,7 @@
-//! The procedures, each with its shared decision (`mod`) and its 5G dialect (`nr`).
+//! NAS and NGAP procedures.
 //!
-//! No procedure knows another: what they share is in [`common`], and the engine says which of them a message is for.
+//! Each has its shared logic (`mod`) and its 5G messages (`nr`). No procedure depends on another
+//! one. [`common`] has their shared parts, and the engine dispatches messages to them.
 
 pub mod an_release;
 pub mod common;

@@ -1,4 +1,6 @@
-//! Who may be which RAN node: address, PLMN and node ID against the operator's list, and against the nodes that are up.
+//! Admission of RAN nodes by address, PLMN and gNB ID.
+//!
+//! A node is checked against the operator's list and against the RAN nodes that are set up.
 
 use crate::n2::{self, Cause};
 use serde::{Deserialize, Serialize};
@@ -6,44 +8,44 @@ use std::net::IpAddr;
 use vireo_types::{GnbId, Network, Plmn};
 use vireo_wire::ngap::*;
 
-/// One entry of the operator's list: nodes that may come from a range of addresses.
+/// Entry of the operator's list: RAN nodes allowed from a range of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allow {
-    /// The addresses.
     pub network: Network,
-    /// The PLMN of the Global RAN Node ID; `None` = any.
+    /// PLMN of the Global RAN Node ID; `None` = any.
     pub plmn: Option<Plmn>,
-    /// The first and the last gNB ID; `None` = any.
+    /// First and last gNB ID; `None` = any.
     pub ids: Option<(u32, u32)>,
 }
 
 impl Allow {
-    /// Returns true if a node with this identity may come from the address.
+    /// Returns true if a RAN node with this identity may connect from the address.
     pub fn gives(&self, address: IpAddr, id: GnbId) -> bool {
         let plmn = self.plmn.is_none_or(|plmn| plmn == id.plmn);
         plmn && self.ids.is_none_or(|(first, last)| (first..=last).contains(&id.id)) && self.network.contains(address)
     }
 }
 
-/// Why a peer, or what it says to be, is refused.
+/// Reason why a peer, or the identity that it sends, is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No entry has the peer's address.
     Address,
-    /// No entry gives the identity to the peer's address.
+    /// No entry allows the identity for the peer's address.
     Identity,
-    /// A node that is up has the identity.
+    /// A RAN node with this identity is set up.
     InUse,
-    /// A further association comes from an address that is neither the node's nor given its identity.
+    /// An additional association comes from an address that neither belongs to the RAN node nor is
+    /// allowed for its identity.
     Binding,
-    /// The peer's address has as many associations as it may have.
+    /// The peer's address has the maximum number of associations.
     Associations,
-    /// The association was not a node's in time.
+    /// The association completed no NG Setup, and joined no RAN node, in time.
     NoSetup,
 }
 
 impl Refusal {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Refusal; 6] = [
         Refusal::Address,
         Refusal::Identity,
@@ -53,7 +55,7 @@ impl Refusal {
         Refusal::NoSetup,
     ];
 
-    /// The name of the reason in metrics and log lines.
+    /// Returns the label of the reason in metrics and log lines.
     pub const fn label(self) -> &'static str {
         match self {
             Refusal::Address => "address",
@@ -66,14 +68,13 @@ impl Refusal {
     }
 }
 
-/// What becomes of an NG Setup.
+/// Decision about an NG Setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It takes effect.
+    /// The NG Setup takes effect.
     Granted,
-    /// The node that has the identity is asked for a sign of life.
+    /// The RAN node that has the identity is first probed.
     Contested,
-    /// It is refused.
     Refused(Refusal),
 }
 
@@ -82,8 +83,9 @@ pub fn allows(list: &[Allow], peer: IpAddr) -> bool {
     list.is_empty() || list.iter().any(|entry| entry.network.contains(peer))
 }
 
-/// Decides on an NG Setup of `peer` as `id`. `up` has the addresses of the node that is up with this identity, none if there
-/// is no such node. A node that comes again from its own address has restarted.
+/// Decides about an NG Setup of `peer` as `id`. `up` has the addresses of the RAN node that is set
+/// up with this identity; it is empty if there is none. A RAN node that sets up again from its own
+/// address has restarted.
 pub fn setup(list: &[Allow], peer: IpAddr, id: GnbId, mut up: impl Iterator<Item = IpAddr>) -> Verdict {
     if !list.is_empty() && !list.iter().any(|entry| entry.gives(peer, id)) {
         return Verdict::Refused(Refusal::Identity);
@@ -95,21 +97,24 @@ pub fn setup(list: &[Allow], peer: IpAddr, id: GnbId, mut up: impl Iterator<Item
     }
 }
 
-/// Returns true if an association of `peer` may become one of the node `id`, whose associations have the addresses `up`.
+/// Returns true if an association of `peer` may join the RAN node `id`, whose associations have the
+/// addresses `up`.
 pub fn binds(list: &[Allow], peer: IpAddr, id: GnbId, mut up: impl Iterator<Item = IpAddr>) -> bool {
-    // A list that is empty gives no address anything.
+    // An empty list allows no identity for other addresses.
     up.any(|address| address.to_canonical() == peer.to_canonical()) || list.iter().any(|entry| entry.gives(peer, id))
 }
 
-/// NG SETUP FAILURE for a node that may not have its identity, or not yet (TS 38.413 8.7.1.3).
+/// Encodes NG SETUP FAILURE for a RAN node that may not use its identity, or not yet (TS 38.413
+/// 8.7.1.3).
 pub fn setup_refused(refusal: Refusal) -> Vec<u8> {
-    // The node that is up may be found dead by then.
+    // By then the RAN node that is set up may have been found dead.
     let wait = if refusal == Refusal::InUse { TimeToWait::v10s } else { TimeToWait::v60s };
     let cause = Cause::misc(CauseMisc::unspecified);
     n2::encode(build_ngap!(UnsuccessfulOutcome, NGSetup, NGSetupFailure, Cause(cause), TimeToWait(wait)))
 }
 
-/// RAN CONFIGURATION UPDATE FAILURE for an association that may not become one of the node that it names (8.7.2.3).
+/// Encodes RAN CONFIGURATION UPDATE FAILURE for an association that may not join the RAN node that
+/// it names (8.7.2.3).
 pub fn binding_refused() -> Vec<u8> {
     n2::encode(build_ngap!(
         UnsuccessfulOutcome,

@@ -1,8 +1,10 @@
-//! RAN nodes: what is not about one UE (TS 38.413 8.7). A node's record is plain data, a step over it is pure.
+//! RAN nodes, and NGAP procedures that are not about one UE (TS 38.413 8.7).
 //!
-//! A node may have several associations with one AMF (TS 38.412 clause 7, TS 23.501 5.21.1.2). It sets NG up on one of
-//! them; on each further one its first message is a RAN Configuration Update with its Global RAN Node ID, by which the
-//! association becomes one of the same node's ([`named`]).
+//! The state of a RAN node is plain data; a step of it is a pure function.
+//!
+//! A RAN node may have several associations with one AMF (TS 38.412 clause 7, TS 23.501 5.21.1.2).
+//! It sets up NG on one of them. On each additional one it first sends a RAN Configuration Update
+//! with its Global RAN Node ID. The association thereby joins the RAN node ([`named`]).
 
 pub mod admission;
 mod setup;
@@ -16,63 +18,63 @@ use serde::{Deserialize, Serialize};
 use vireo_types::{AmfUeNgapId, GnbId, RanUeNgapId, Snssai, Tac, Tai};
 use vireo_wire::ngap::{Message, OverloadAction as NgapAction, OverloadResponse as NgapResponse, *};
 
-/// One RAN node that has set NG up.
+/// RAN node that has completed NG Setup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RanNode {
     /// Global RAN Node ID.
     pub id: GnbId,
-    /// RAN Node Name, as it gave it.
+    /// RAN Node Name; empty if the RAN node sent none.
     pub name: String,
-    /// Its tracking areas with the slices of each.
+    /// Supported tracking areas, one item per PLMN and TAC.
     pub areas: Vec<SupportedArea>,
 }
 
-/// A tracking area of a node.
+/// Supported TA List item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SupportedArea {
-    /// Which.
     pub tai: Tai,
-    /// The slices that the node supports there.
+    /// Slices that the RAN node supports in this tracking area.
     pub slices: Vec<Snssai>,
 }
 
-/// What a message of a node asks for beside an answer.
+/// Action that a message requests besides the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RanStepRequest {
-    /// These connections, or all of the node if empty, are reset: their UEs are idle.
+    /// These connections are reset, or all of the RAN node if empty: their UEs become idle.
     Reset(Vec<ResetItem>),
-    /// Every UE of the node's earlier life on this association is gone: NG Setup erases it (8.7.1.1).
+    /// All UEs that the RAN node had on this association are released: NG Setup erases them
+    /// (8.7.1.1).
     Erase,
-    /// The node answered our NG Reset.
+    /// The RAN node acknowledged an NG Reset of the AMF.
     ResetAcknowledged,
-    /// The node answered our AMF Configuration Update: it has no association with so many of the addresses in it.
+    /// The RAN node acknowledged an AMF Configuration Update.
     Updated {
-        /// How many.
+        /// Number of the update's addresses to which it has no association.
         failed: usize,
     },
 }
 
-/// A connection of a partial reset.
+/// Connection of a partial reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResetItem {
-    /// Our number for the UE, if the node gave it.
+    /// AMF-UE-NGAP-ID, if the RAN node sent it.
     pub amf_id: Option<AmfUeNgapId>,
-    /// The node's number for the UE, if it gave it.
+    /// RAN-UE-NGAP-ID, if the RAN node sent it.
     pub ran_id: Option<RanUeNgapId>,
 }
 
-/// What a message leaves.
+/// Result of a step of a RAN node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RanStepOutput {
-    /// The answer to the node.
+    /// NGAP PDU to the RAN node.
     pub answer: Option<Vec<u8>>,
-    /// What else is to be done.
     pub request: Option<RanStepRequest>,
-    /// A fault to count.
+    /// Label of a fault to count.
     pub fault: Option<&'static str>,
 }
 
-/// One message of a RAN node that is not about one UE. `node` is its record, `None` if the association is no node's yet.
+/// Processes one message of a RAN node that is not about one UE. `node` is `None` if the
+/// association belongs to no RAN node yet.
 pub fn step(node: &mut Option<RanNode>, octets: &[u8], config: &CoreConfig) -> RanStepOutput {
     let read = NGAP_PDU::decode_borrowed(octets).map_err(|_| Fault::transfer_syntax());
     let outcome = read.and_then(|pdu| message(node, &pdu, config));
@@ -82,10 +84,11 @@ pub fn step(node: &mut Option<RanNode>, octets: &[u8], config: &CoreConfig) -> R
 fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -> Result<RanStepOutput, Box<Fault>> {
     match pdu.kind() {
         NgapPduKind::Initiating_NGSetup => Ok(setup::ng_setup(node, pdu, config)),
-        // What the node is was never said here, or the association is of a node that there is none of.
+        // The RAN node never sent its identity here, or the association names a node that is not
+        // set up.
         NgapPduKind::Initiating_RANConfigurationUpdate if node.is_none() => Ok(setup::unknown_node()),
-        // 8.7.1.1: NG Setup is the first procedure of a node, and 8.7.2.1 RAN Configuration Update that of a further
-        // association.
+        // NG Setup is the first procedure of a RAN node (8.7.1.1); RAN Configuration Update is the
+        // first on an additional association (8.7.2.1).
         _ if node.is_none() => Err(Fault::logical(
             "before-ng-setup",
             Cause::protocol(CauseProtocol::message_not_compatible_with_receiver_state),
@@ -101,11 +104,11 @@ fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -
         NgapPduKind::Unsuccessful_AMFConfigurationUpdate => {
             Ok(RanStepOutput { fault: Some("amf-configuration-update-refused"), ..RanStepOutput::default() })
         }
-        // Never answered with an error: two nodes would talk for ever.
+        // Never answered with an error, which could cause an endless exchange.
         NgapPduKind::Initiating_ErrorIndication => {
             Ok(RanStepOutput { fault: Some("error-indication-received"), ..RanStepOutput::default() })
         }
-        // About a UE, without its AMF-UE-NGAP-ID: that IE is mandatory.
+        // UE-associated messages without AMF-UE-NGAP-ID, which is mandatory.
         NgapPduKind::Initiating_UplinkNASTransport
         | NgapPduKind::Initiating_UEContextReleaseRequest
         | NgapPduKind::Successful_InitialContextSetup
@@ -120,7 +123,7 @@ fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -
         | NgapPduKind::Initiating_HandoverCancel
         | NgapPduKind::Initiating_UplinkRANStatusTransfer
         | NgapPduKind::Initiating_UERadioCapabilityInfoIndication => Err(Fault::of_message(pdu)),
-        // Answers to what was never asked say nothing (10.4).
+        // Outcomes without a request are ignored (10.4).
         _ if pdu.direction() != "InitiatingMessage" => {
             Ok(RanStepOutput { fault: Some("unexpected-outcome"), ..RanStepOutput::default() })
         }
@@ -128,7 +131,8 @@ fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -
     }
 }
 
-/// NG RESET of the node (8.7.4.2.2): acknowledged with the connections it named.
+/// Processes NG RESET of the RAN node (8.7.4.2.2). The acknowledgement lists the connections of the
+/// request.
 fn reset(pdu: &NGAPPDU<'_>) -> Result<RanStepOutput, Box<Fault>> {
     let kind = pdu.ie::<ie::ResetType>().and_then(Result::ok).ok_or_else(|| Fault::of_message(pdu))?;
     let (items, named) = match kind {
@@ -155,7 +159,7 @@ fn reset_acknowledge(named: Option<UEAssociatedLogicalNGConnectionList>) -> Vec<
     crate::n2::encode(NGAP_PDU::of_message(&message, NGResetAcknowledge::CRITICALITY))
 }
 
-/// NG RESET of the AMF for the whole interface (8.7.4.2.1).
+/// Encodes NG RESET of the AMF for the whole interface (8.7.4.2.1).
 pub fn ng_reset(cause: Cause) -> Vec<u8> {
     crate::n2::encode(build_ngap!(
         InitiatingMessage,
@@ -166,7 +170,7 @@ pub fn ng_reset(cause: Cause) -> Vec<u8> {
     ))
 }
 
-/// NG RESET of the AMF for some connections of a node (8.7.4.2.1).
+/// Encodes NG RESET of the AMF for some connections of a RAN node (8.7.4.2.1).
 pub fn ng_reset_part(cause: Cause, items: &[ResetItem]) -> Vec<u8> {
     let item = |i: &ResetItem| {
         let amf = i.amf_id.map(|id| AMFUENGAPID(id.get()));
@@ -182,7 +186,7 @@ pub fn ng_reset_part(cause: Cause, items: &[ResetItem]) -> Vec<u8> {
     ))
 }
 
-/// OVERLOAD START (8.7.7): the node shall keep UEs from us.
+/// Encodes OVERLOAD START (8.7.7), which has the RAN node reduce signalling.
 pub fn overload_start(relief: OverloadAction) -> Vec<u8> {
     let action = match relief.action {
         OverloadResponse::RejectSignalling => NgapAction::reject_rrc_cr_signalling,
@@ -203,13 +207,13 @@ pub fn overload_start(relief: OverloadAction) -> Vec<u8> {
     ))
 }
 
-/// OVERLOAD STOP (8.7.8): it need not any more.
+/// Encodes OVERLOAD STOP (8.7.8).
 pub fn overload_stop() -> Vec<u8> {
     let message = OverloadStop::new(ProtocolIEContainer(Vec::new()));
     crate::n2::encode(NGAP_PDU::of_message(&message, OverloadStop::CRITICALITY))
 }
 
-/// The tracking areas of a Supported TA List.
+/// Returns the tracking areas of a Supported TA List.
 fn areas(list: &SupportedTAList) -> Vec<SupportedArea> {
     let of_item = |item: &SupportedTAItem| {
         let tac: Tac = crate::n2::tac_of(&item.tac);
@@ -226,7 +230,7 @@ fn areas(list: &SupportedTAList) -> Vec<SupportedArea> {
 mod tests {
     use super::*;
 
-    /// The octets that pycrate encodes of the same values (tests/reference).
+    /// Returns the encoding of the same values by pycrate (tests/reference).
     fn golden(name: &str) -> Vec<u8> {
         let golden = include_str!("../../../../tests/reference/golden.txt");
         let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");

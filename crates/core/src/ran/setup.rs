@@ -1,4 +1,4 @@
-//! NG Setup, RAN Configuration Update and AMF Configuration Update (TS 38.413 8.7.1 to 8.7.3).
+//! NG Setup, RAN and AMF Configuration Update (TS 38.413 8.7.1 to 8.7.3).
 
 use super::{RanNode, RanStepOutput, RanStepRequest, SupportedArea, areas};
 use crate::config::CoreConfig;
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use vireo_types::GnbId;
 use vireo_wire::ngap::{self, Message, *};
 
-/// Why a node is not served.
+/// Reason why a RAN node is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     Plmn,
@@ -19,7 +19,7 @@ impl Refusal {
     fn cause(self) -> Cause {
         match self {
             Refusal::Plmn => Cause::misc(CauseMisc::unknown_PLMN_or_SNPN),
-            // Not a cause of its own in 9.3.1.2: what the node offers cannot be used.
+            // 9.3.1.2 has no specific cause: no slice of the RAN node can be used.
             Refusal::Slice => Cause::radioNetwork(CauseRadioNetwork::slice_not_supported),
             Refusal::TrackingArea => Cause::misc(CauseMisc::unspecified),
         }
@@ -34,7 +34,7 @@ impl Refusal {
     }
 }
 
-/// Whether a node has anything in common with this AMF.
+/// Checks that a RAN node supports a served PLMN, tracking area and slice.
 fn check(areas: &[SupportedArea], config: &CoreConfig) -> Result<(), Refusal> {
     let plmn = |a: &&SupportedArea| config.plmns.contains(&a.tai.plmn);
     let tac = |a: &&SupportedArea| plmn(a) && config.tacs.contains(&a.tai.tac);
@@ -51,7 +51,7 @@ fn check(areas: &[SupportedArea], config: &CoreConfig) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// NG SETUP REQUEST.
+/// Processes NG SETUP REQUEST.
 pub(super) fn ng_setup(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -> RanStepOutput {
     let id = pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok).as_ref().and_then(n2::gnb_of);
     let supported = pdu.ie::<ie::SupportedTAList>().and_then(Result::ok);
@@ -69,7 +69,8 @@ pub(super) fn ng_setup(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &C
     RanStepOutput { answer: Some(response(config)), request: Some(RanStepRequest::Erase), fault: None }
 }
 
-/// RAN Node Name: at most 150 characters by its type; what does not decode is no name (criticality ignore).
+/// Returns the RAN Node Name, whose type limits it to 150 characters. A name that does not decode
+/// counts as absent (criticality ignore).
 fn name(pdu: &NGAPPDU<'_>) -> Option<String> {
     pdu.ie::<ie::RANNodeName>().and_then(Result::ok).map(|n| n.0.into_owned())
 }
@@ -84,7 +85,7 @@ fn failure(pdu: &NGAPPDU<'_>, cause: Option<Cause>, kind: &'static str) -> RanSt
         }
     };
     let mut ies: Vec<_> = build_ngap_ie!(NGSetupFailure, Cause(cause)).into_iter().collect();
-    // The node asks again by itself; a minute keeps a misconfigured one from hammering.
+    // RAN nodes retry by themselves; one minute limits the rate of a misconfigured one.
     ies.extend(build_ngap_ie!(NGSetupFailure, TimeToWait(TimeToWait::v60s)));
     ies.extend(diagnostics.and_then(|d| build_ngap_ie!(NGSetupFailure, CriticalityDiagnostics(d)).ok()));
     let message = NGSetupFailure::new(ProtocolIEContainer(ies));
@@ -114,7 +115,7 @@ fn response(config: &CoreConfig) -> Vec<u8> {
     }))
 }
 
-/// RAN CONFIGURATION UPDATE: what it does not say stays as it was.
+/// Processes RAN CONFIGURATION UPDATE. Absent IEs leave the values unchanged.
 pub(super) fn configuration_update(
     node: &mut Option<RanNode>,
     pdu: &NGAPPDU<'_>,
@@ -131,7 +132,7 @@ pub(super) fn configuration_update(
     if let Some(Err(refusal)) = supported.as_deref().map(|a| check(a, config)) {
         return update_failure(refusal.cause());
     }
-    // 8.7.2.2: the identity says of which node the association is. It is not what is updated.
+    // 8.7.2.2: the identity names the RAN node of the association. It cannot be updated.
     let id = pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok).as_ref().and_then(n2::gnb_of);
     if node.as_ref().is_some_and(|node| id.is_some_and(|id| id != node.id)) {
         return update_failure(Cause::protocol(CauseProtocol::semantic_error));
@@ -145,8 +146,9 @@ pub(super) fn configuration_update(
     RanStepOutput { answer: Some(answer), request: None, fault: None }
 }
 
-/// The node that the first message of a further association says the association is of: a RAN CONFIGURATION UPDATE with
-/// the Global RAN Node ID (8.7.2.2). `None` for every other message.
+/// Returns the RAN node that an additional association belongs to, from its first message: a RAN
+/// CONFIGURATION UPDATE with the Global RAN Node ID (8.7.2.2). Returns `None` for every other
+/// message.
 pub fn named(octets: &[u8]) -> Option<GnbId> {
     let pdu = NGAP_PDU::decode_borrowed(octets).ok()?;
     if pdu.kind() != NgapPduKind::Initiating_RANConfigurationUpdate {
@@ -155,8 +157,8 @@ pub fn named(octets: &[u8]) -> Option<GnbId> {
     pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok).as_ref().and_then(n2::gnb_of)
 }
 
-/// RAN CONFIGURATION UPDATE FAILURE for an association that is of no node: the node may not be known here yet, or it has to
-/// set NG up.
+/// Returns RAN CONFIGURATION UPDATE FAILURE for an association without a RAN node: the node may not
+/// be known here yet, or it must set up NG.
 pub(super) fn unknown_node() -> RanStepOutput {
     let answer = n2::encode(build_ngap!(
         UnsuccessfulOutcome,
@@ -168,11 +170,11 @@ pub(super) fn unknown_node() -> RanStepOutput {
     RanStepOutput { answer: Some(answer), request: None, fault: Some("ran-configuration-update-of-no-node") }
 }
 
-/// AMF CONFIGURATION UPDATE that asks a node for an association with each of these addresses, for whatever it has to say
-/// (9.2.6.7). NGAP's port is always 38412 (TS 38.412 clause 7).
+/// Encodes AMF CONFIGURATION UPDATE that requests an association with each of these addresses, for
+/// all messages (9.2.6.7). The port of NGAP is always 38412 (TS 38.412 clause 7).
 pub fn add_associations(addresses: &[IpAddr]) -> Vec<u8> {
     let item = |address: &IpAddr| {
-        // None is better than another.
+        // All associations have the same weight.
         let (usage, weight) = (TNLAssociationUsage::both, TNLAddressWeightFactor(128));
         AMFTNLAssociationToAddItem::new(endpoint(*address), Some(usage), weight, None)
     };
@@ -185,8 +187,9 @@ pub fn add_associations(addresses: &[IpAddr]) -> Vec<u8> {
     ))
 }
 
-/// AMF CONFIGURATION UPDATE that has a node give up its associations with these addresses (8.7.3.2): nobody is there any more,
-/// which by itself the node may find out much later.
+/// Encodes AMF CONFIGURATION UPDATE that has a RAN node remove its associations with these
+/// addresses (8.7.3.2). Their endpoints are gone, which the RAN node may otherwise detect much
+/// later.
 pub fn remove_associations(addresses: &[IpAddr]) -> Vec<u8> {
     let item = |address: &IpAddr| AMFTNLAssociationToRemoveItem::new(endpoint(*address), None);
     let list = AMFTNLAssociationToRemoveList(addresses.iter().take(32).map(item).collect());
@@ -205,7 +208,8 @@ fn endpoint(address: IpAddr) -> CPTransportLayerInformation<'static> {
     })
 }
 
-/// AMF CONFIGURATION UPDATE ACKNOWLEDGE. Lists that do not decode say nothing (criticality ignore).
+/// Processes AMF CONFIGURATION UPDATE ACKNOWLEDGE. Lists that do not decode count as absent
+/// (criticality ignore).
 pub(super) fn updated(pdu: &NGAPPDU<'_>) -> RanStepOutput {
     let failed = pdu.ie::<ie::AMF_TNLAssociationFailedToSetupList>().and_then(Result::ok);
     let failed = failed.map_or(0, |list| list.0.len());

@@ -1,37 +1,45 @@
-//! Whose context of a subscriber is the one. A host at which a subscriber has registered says so to all others (a *claim*), and
-//! a context of the subscriber that one of them has is superseded. Every host knows the last claim of each subscriber for a
-//! while, its own and others', so that no crash loses one and none that is old wins:
+//! Claims: which of several contexts of a subscriber is valid.
 //!
-//! - Whoever takes over from the host that has claimed claims again, because that one may not have been heard.
-//! - Whoever takes over the context that was superseded knows of the claim, because the dead host may not have got to it.
-//! - When another balancer passes claims on, the last ones are said again to it, because the one before may have died with them.
-//! - A host that joins is told the last ones by the balancer that passes them on: a context may come to it that one of them is about.
-//! - A context that comes to another host amid a registration is not superseded by the claim of one before: it claims when the
-//!   registration is complete.
-//! - One whose registration is never completed claims late, when the network gives up (T3550), as of when that registration began. Claims
-//!   are known for so long that it is superseded then, if another one was completed meanwhile.
+//! A host at which a subscriber has registered announces that to all others (a *claim*), and a
+//! context of the subscriber at another host is superseded. Every host knows the last claim of each
+//! subscriber for a limited time, both its own and remote ones. No crash loses a claim, and no old
+//! claim wins:
 //!
-//! So a claim may come twice, or after a later one: the time of the registration tells which is the last. A host whose clock
-//! is behind claims later than what it has heard nevertheless.
+//! - The host that takes over from a host that has claimed repeats the claim, because the first
+//!   announcement may be lost.
+//! - The host that takes over the superseded context knows the claim, because the dead host may not
+//!   have executed it.
+//! - When another balancer starts to distribute claims, hosts repeat their recent claims to it,
+//!   because they may have been lost with the previous balancer.
+//! - A joining host receives the recent claims from the balancer that distributes them: one of them
+//!   may concern a context that later arrives there.
+//! - A context that arrives at another host during its registration is not superseded by an earlier
+//!   claim: it claims when the registration is complete.
+//! - A registration that is never completed claims late, when the network gives up (T3550), with
+//!   the time at which it began. Claims are kept long enough for it to be superseded if another
+//!   registration was completed meanwhile.
+//!
+//! A claim may therefore arrive twice, or after a later one; the time of the registration decides
+//! which is the last. A host whose clock is behind uses a time later than that of the known claim.
 
 use crate::context::{Procedure, UeContext};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use vireo_types::{Duration, Instant, Ltmsi, Supi};
 
-/// How long a claim is known at least: longer than it takes to find out that a host or balancer is dead and to take over.
+/// Minimum time for which a claim is known: longer than failure detection of a host or balancer
+/// plus takeover.
 const KNOWN: Duration = Duration::from_secs(10);
-/// Claims that are known at most; then the oldest go.
+/// Maximum number of known claims; beyond it the oldest are evicted.
 const MOST: usize = 1 << 18;
 
-/// A subscriber has registered.
+/// Announcement that a subscriber has registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Who.
     pub supi: Supi,
-    /// The UE that has the context.
+    /// UE that has the context.
     pub ue: Ltmsi,
-    /// When it registered.
+    /// Time of the registration.
     pub at: Instant,
 }
 
@@ -39,34 +47,36 @@ pub struct Claim {
 struct KnownClaim {
     ue: Ltmsi,
     at: Instant,
-    /// This host has made it.
+    /// True if this host made the claim.
     own: bool,
-    /// When it came here last.
+    /// Time of the last arrival at this host.
     came: Instant,
 }
 
-/// What becomes of a context that comes to this host, or of the one of the same subscriber that is here.
+/// Decision on a context that arrives at this host, or on the context of the same subscriber that
+/// is already there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimResolution {
-    /// The one that comes is superseded.
+    /// The arriving context is superseded.
     Goes,
-    /// It stays, and supersedes the other.
+    /// The arriving context stays and supersedes the other one.
     Stays,
-    /// It stays, and claims when the registration is complete that it is amid: until then another one may be the subscriber's.
+    /// The arriving context stays. It claims when its registration is complete; until then another
+    /// context may be the subscriber's.
     Registers,
-    /// No claim says.
+    /// No claim is known.
     Unknown,
 }
 
-/// The last claims.
+/// Last claim of each subscriber.
 #[derive(Debug)]
 pub struct Claims {
     last: FxHashMap<Supi, KnownClaim>,
-    /// In the order in which they came.
+    /// Arrivals in order of time.
     order: VecDeque<(Instant, Supi)>,
-    /// How long each is known.
+    /// Retention time of a claim.
     known: Duration,
-    /// Those that went before that time was over, since that was asked last.
+    /// Number of claims evicted before their retention time was over, since the last query.
     early: u64,
 }
 
@@ -77,7 +87,8 @@ impl Default for Claims {
 }
 
 impl Claims {
-    /// None yet, where a registration that is never completed is given up after so long.
+    /// Creates an empty table. `given_up` is the time after which an uncompleted registration is
+    /// abandoned.
     pub fn new(given_up: Duration) -> Self {
         Claims {
             last: FxHashMap::default(),
@@ -94,7 +105,7 @@ impl Claims {
             && (now.since(came) > self.known || self.order.len() > MOST)
         {
             self.order.pop_front();
-            // One that came again has a later place.
+            // A claim that arrived again has a later entry.
             if self.last.get(&supi).is_some_and(|known| known.came == came) {
                 self.last.remove(&supi);
                 self.early += u64::from(now.since(came) <= self.known);
@@ -102,8 +113,9 @@ impl Claims {
         }
     }
 
-    /// A subscriber has registered here: the claim that others are to be told. Also where the context was theirs before: another one, of
-    /// a registration that began since then and is not completed, may be anywhere.
+    /// Registers that a subscriber has registered at this host, and returns the claim to announce.
+    /// This is also needed if the context was already the subscriber's: another context, of an
+    /// uncompleted registration that began since then, may be at any host.
     pub fn binds(&mut self, supi: Supi, ue: Ltmsi, at: Instant, now: Instant) -> Claim {
         let after = self.last.get(&supi).map_or(0, |known| known.at.0 + 1);
         let claim = Claim { supi, ue, at: Instant(at.0.max(after)) };
@@ -111,13 +123,16 @@ impl Claims {
         claim
     }
 
-    /// A host that is dead has claimed, or was about to, what is this host's now; or a registration has come to its end here that
-    /// began at that time and was never completed. The claim to be told, or that somebody has claimed the subscriber since. `is_it` tells
-    /// whether a UE is this one, by any number that leads to it.
+    /// Repeats a claim and returns it for announcement. This is needed in two cases:
+    ///
+    /// - after a takeover, where the dead host has claimed or was about to;
+    /// - at the end, without completion, of a registration that began at `at`.
+    ///
+    /// `is_it` returns true if an LTMSI belongs to this UE, by any of its numbers.
     ///
     /// # Errors
     ///
-    /// When somebody has: the context is superseded.
+    /// Returns an error if the subscriber was claimed since: the context is superseded.
     pub fn repeat_for_takeover(
         &mut self,
         (supi, ue): (Supi, Ltmsi),
@@ -134,7 +149,7 @@ impl Claims {
         Ok(claim)
     }
 
-    /// Another host claims. Whether that is news, or as well as before: not if it is older than what is known.
+    /// Handles the claim of another host. Returns false if a newer claim is known, else true.
     pub fn on_remote_claim(&mut self, claim: Claim, now: Instant) -> bool {
         let old = |known: &KnownClaim| (known.at, known.ue) > (claim.at, claim.ue);
         if self.last.get(&claim.supi).is_some_and(old) {
@@ -144,9 +159,9 @@ impl Claims {
         true
     }
 
-    /// A subscriber's context comes to this host: what becomes of it. `is_it` tells whether a UE is that one, by any number
-    /// that leads to it, and `claimed` when one of its last commits has claimed the subscriber, which may not have been heard
-    /// here.
+    /// Decides on a context that arrives at this host. `is_it` returns true if an LTMSI belongs to
+    /// that UE, by any of its numbers. `claimed` returns the time at which one of its last commits
+    /// has claimed the subscriber: that claim may not have arrived here.
     pub fn resolve(
         &self,
         ue: &UeContext,
@@ -156,31 +171,31 @@ impl Claims {
         let later = |known: &KnownClaim| claimed().is_some_and(|at| (at, ue.ltmsi) >= (known.at, known.ue));
         match ue.identity.supi.and_then(|supi| self.last.get(&supi)) {
             Some(known) if is_it(known.ue) || later(known) => ClaimResolution::Stays,
-            // Whether or not a claim is known: a host that has only just joined knows none.
+            // Whether a claim is known or not: a host that has just joined knows none.
             _ if matches!(ue.procedure, Some(Procedure::Registration(_))) => ClaimResolution::Registers,
             None => ClaimResolution::Unknown,
             Some(_) => ClaimResolution::Goes,
         }
     }
 
-    /// How many were forgotten before their time since this was asked last, as there were more than can be known: of two contexts of such
-    /// a subscriber both may stay.
+    /// Returns the number of claims evicted early since the last call, because the table was full.
+    /// Two contexts of such a subscriber may both stay.
     pub fn forgotten_early(&mut self) -> u64 {
         std::mem::take(&mut self.early)
     }
 
-    /// The UE that the last claim names.
+    /// Returns the UE that the last claim names.
     pub fn of(&self, supi: Supi) -> Option<Ltmsi> {
         self.last.get(&supi).map(|known| known.ue)
     }
 
-    /// All that are known: what a host that joins is told by who passes them on.
+    /// Returns all known claims, which a balancer sends to a joining host.
     pub fn recent(&self, now: Instant) -> impl Iterator<Item = Claim> {
         let recent = self.last.iter().filter(move |(_, known)| now.since(known.came) <= self.known);
         recent.map(|(supi, known)| Claim { supi: *supi, ue: known.ue, at: known.at })
     }
 
-    /// This host's own that came lately, which a balancer may have died with.
+    /// Returns the recent claims of this host, which may have been lost with a balancer.
     pub fn own(&self, now: Instant) -> impl Iterator<Item = Claim> {
         let own = self.last.iter().filter(move |(_, known)| known.own && now.since(known.came) <= KNOWN);
         own.map(|(supi, known)| Claim { supi: *supi, ue: known.ue, at: known.at })

@@ -1,9 +1,11 @@
-//! What of commits has left for sure: a host's balancers have it, whatever becomes of the host.
+//! Effect watermark: copy number up to which all effects have reached the balancers.
 //!
-//! Who takes over does once more what commits of the last seconds wanted done, and the balancers drop what they have sent. By far
-//! the most of that left long before, and to do it again is work of which there is enough then. So from time to time an owner asks
-//! its balancers to say when they have done all that it has said; by their answer it tells those who keep copies up to which of
-//! these all has left. What was not answered by the host itself (the subscriber service) is asked again nevertheless.
+//! A new owner re-executes the effects of the commits of the last seconds, and the balancers drop
+//! those that they have already sent. Most of these effects left long before, and re-executing them
+//! costs time when a takeover needs it most. An owner therefore periodically sends its balancers a
+//! barrier. When they have answered, it sends the replicas the number of the last copy whose
+//! effects have all left. Requests that the dead host itself had to answer (subscriber service) are
+//! sent again regardless.
 
 use super::owner::{BucketOwner, SlotKey};
 use super::{Fenced, ReplicaStore};
@@ -11,31 +13,31 @@ use crate::balance::HostId;
 use rustc_hash::FxHashMap;
 use vireo_types::Duration;
 
-/// How often the balancers are asked.
+/// Interval between two barriers to the balancers.
 pub const ASKED_EVERY: Duration = Duration::from_millis(100);
 
-/// What hosts that keep copies were told, and will be when the balancers answer.
+/// Watermarks sent to the replicas, and the pending barrier.
 #[derive(Debug, Default)]
 pub(super) struct EffectWatermark {
-    /// The question, and up to which copy of each host all had been let go when it was asked.
+    /// Number of the pending barrier; for each replica, the last copy whose effects had all been
+    /// released when it was sent.
     asked: Option<(u64, Vec<(HostId, u64)>)>,
     told: FxHashMap<HostId, u64>,
 }
 
-/// What a host is told: all that its copies up to a number want done has left.
+/// Message to a replica: all effects of its copies up to a number have left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatermarkUpdate {
-    /// The host.
     pub to: HostId,
-    /// The number of this word, as that of a copy.
+    /// Number of this message in the sequence of copies.
     pub number: u64,
-    /// That of the copy.
+    /// Number of the last copy whose effects have left.
     pub until: u64,
 }
 
 impl<S: SlotKey, P> BucketOwner<S, P> {
-    /// The number of the question that is to be asked, if one is: whether balancers have done all that was said. To be asked now and
-    /// then, when all was said that was let go.
+    /// Returns the number of a barrier to send to the balancers, if one is needed. The caller calls
+    /// this periodically, when all released effects have been sent.
     pub fn request_watermark(&mut self) -> Option<u64> {
         if self.left.asked.is_some() {
             return None;
@@ -58,15 +60,15 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         Some(number)
     }
 
-    /// The balancers that there are have done all that was said before a question: what hosts are told by that. Nothing if not all
-    /// was said to one that is there (`whole`).
+    /// Handles that all present balancers have answered a barrier. Returns the messages to the
+    /// replicas; none if not every present balancer received all effects (`whole` is false).
     pub fn left(&mut self, question: u64, whole: bool) -> Vec<WatermarkUpdate> {
         let Some((_, mut all)) = self.left.asked.take_if(|(asked, _)| *asked == question) else { return vec![] };
         all.retain(|(to, _)| whole && self.hosts().contains(to));
         let mut gone = Vec::new();
         for (to, until) in all {
             let number = self.number(to);
-            // That this was said is no news.
+            // The update itself takes a copy number and must not cause the next barrier.
             self.left.told.insert(to, if until + 1 == number { number } else { until });
             gone.push(WatermarkUpdate { to, number, until });
         }
@@ -75,11 +77,11 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
 }
 
 impl ReplicaStore {
-    /// All that a host's copies up to a number want done has left.
+    /// Handles a watermark: all effects of a host's copies up to `until` have left.
     ///
     /// # Errors
     ///
-    /// When the sender is in the map no longer.
+    /// Returns an error if the sender is not in the cluster map.
     pub fn left(&mut self, (from, epoch): (HostId, u64), number: u64, until: u64) -> Result<(), Fenced> {
         self.check(from, epoch)?;
         if !self.is_repeat(from, number) {

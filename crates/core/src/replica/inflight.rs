@@ -1,5 +1,7 @@
-//! What was given to a host and what it has had sent, lately: when it dies, who takes over is given the one again, and
-//! repeats of the other are dropped (DESIGN decision 4).
+//! Recent inputs and effects of a host, kept for a takeover.
+//!
+//! When a host dies, the new owner receives the unacknowledged inputs again, and repeats of sent
+//! effects are dropped (DESIGN decision 4).
 
 use crate::schedule::estimate::ServiceTime;
 use rustc_hash::FxHashSet;
@@ -7,20 +9,21 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use vireo_types::{Duration, Instant};
 
-/// How long an input is kept of which no host says that it is carried out: many are by no commit, and are never spoken of.
-/// By far longer than it takes to find out that a host is dead.
+/// How long an input is kept without an acknowledgement. Many inputs lead to no commit and are
+/// never acknowledged. Much longer than failure detection takes.
 const KEPT: Duration = Duration::from_secs(5);
-/// Inputs that are kept at most; then the oldest go.
+/// Maximum number of inputs kept; beyond it the oldest are dropped.
 const MOST: usize = 1 << 20;
 
-/// As what an input counts among what its host has under way: the pool that deals with it, and how long that takes.
+/// Share of an input in the load of its host: index of the pool that handles it, and its service
+/// time.
 pub type LoadShare = (usize, ServiceTime);
 
-/// The inputs that a host was given and has not said to be done with, by their numbers.
+/// Inputs that a host was sent and has not acknowledged, by number.
 #[derive(Debug)]
 pub struct InflightInputs<I> {
     inputs: BTreeMap<u64, (Instant, I, Option<LoadShare>)>,
-    /// Those that are under way no longer.
+    /// Load shares of inputs that have left the queue, until `ended` drains them.
     ended: Vec<LoadShare>,
 }
 
@@ -31,10 +34,10 @@ impl<I> Default for InflightInputs<I> {
 }
 
 impl<I> InflightInputs<I> {
-    /// The host is given an input.
+    /// Adds an input that is sent to the host.
     pub fn add(&mut self, number: u64, input: I, counted: Option<LoadShare>, now: Instant) {
         self.inputs.insert(number, (now, input, counted));
-        // Two at a time: it shrinks as long as there is something to let go.
+        // Two at a time, so that the queue shrinks while there are inputs to drop.
         for _ in 0..2 {
             let over = self.inputs.len() > MOST;
             match self.inputs.first_entry() {
@@ -47,29 +50,29 @@ impl<I> InflightInputs<I> {
         }
     }
 
-    /// It is done with one.
+    /// Removes an input that the host has acknowledged.
     pub fn acknowledge(&mut self, number: u64) {
         self.returned(number);
     }
 
-    /// It has given one back.
+    /// Removes and returns an input that the host has returned.
     pub fn returned(&mut self, number: u64) -> Option<I> {
         let (_, input, counted) = self.inputs.remove(&number)?;
         self.ended.extend(counted);
         Some(input)
     }
 
-    /// What has ended since this was asked last.
+    /// Drains the load shares of inputs that have ended since the last call.
     pub fn ended(&mut self) -> impl Iterator<Item = LoadShare> {
         self.ended.drain(..)
     }
 
-    /// All that it has not, in their order, with when they were given.
+    /// Returns all unacknowledged inputs in order of their numbers, with the time they were sent.
     pub fn iter(&self) -> impl Iterator<Item = (u64, Instant, &I)> {
         self.inputs.iter().map(|(number, (at, input, _))| (*number, *at, input))
     }
 
-    /// Those that are not, in their order.
+    /// Returns the recent unacknowledged inputs in order of their numbers.
     pub fn into_unfinished(self, now: Instant) -> Vec<(u64, I)> {
         let late = |at: Instant| now.since(at) > KEPT;
         let recent = self.inputs.into_iter().filter(|(_, (at, ..))| !late(*at));
@@ -77,12 +80,12 @@ impl<I> InflightInputs<I> {
     }
 }
 
-/// The names of the effects that a host has had sent lately.
+/// Keys of the effects that a host has sent recently.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RecentEffects(VecDeque<(Instant, u64)>);
 
 impl RecentEffects {
-    /// It has had an effect of this name sent; 0 is none.
+    /// Adds the key of a sent effect; 0 means no key.
     pub fn add(&mut self, key: u64, now: Instant) {
         if key != 0 {
             self.0.push_back((now, key));
@@ -93,7 +96,7 @@ impl RecentEffects {
     }
 }
 
-/// The names of what dead hosts have had sent.
+/// Keys of the effects that dead hosts have sent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct EffectDedup {
     keys: FxHashSet<u64>,
@@ -101,18 +104,18 @@ pub struct EffectDedup {
 }
 
 impl EffectDedup {
-    /// A host is dead.
+    /// Adds the keys of a host that died.
     pub fn add(&mut self, emitted: RecentEffects, now: Instant) {
         self.keys.extend(emitted.0.into_iter().map(|(_, key)| key));
         self.until = now + KEPT;
     }
 
-    /// Whether this was sent.
+    /// Returns true if the effect was sent by a dead host.
     pub fn has(&self, key: u64) -> bool {
         !self.keys.is_empty() && self.keys.contains(&key)
     }
 
-    /// Time passes.
+    /// Drops all keys when the retention time is over.
     pub fn forget(&mut self, now: Instant) {
         if now > self.until && !self.keys.is_empty() {
             self.keys = FxHashSet::default();

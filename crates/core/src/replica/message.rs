@@ -1,36 +1,37 @@
-//! What an owner tells those who keep copies.
+//! Message from an owner to a replica.
 
 use serde::{Deserialize, Serialize};
 use vireo_types::{AssocId, Ltmsi};
 
-/// The associations by which a UE's effects go, each with the node that it is of. A UE has to do with two nodes at the most.
+/// Associations that the effects of a UE use, each with the association ID of its RAN node. A UE
+/// uses at most two RAN nodes.
 pub type EffectAssociations = [Option<(AssocId, AssocId)>; 2];
 
-/// A UE as a commit has left it.
+/// State of one UE after a commit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReplicaUpdate<'a> {
-    /// The number of the copy on this connection's way: what was received is acknowledged by it. It grows.
+    /// Number of the copy on this connection; it grows. The receiver acknowledges by it.
     pub number: u64,
-    /// The UE.
     pub ltmsi: Ltmsi,
-    /// The number that it had until this commit, if that was another.
+    /// LTMSI until this commit, if it was a different one.
     pub before: Option<Ltmsi>,
-    /// The input that was carried out last, 0 if it was none of the balancer's.
+    /// Last input executed; 0 if the commit has no input of a balancer.
     pub input: u64,
-    /// The version of the perpetual part of its context.
+    /// Version of the perpetual part of the context.
     pub perpetual_version: u32,
-    /// That of the ephemeral part; it grows with each commit.
+    /// Version of the ephemeral part; it grows with each commit.
     pub ephemeral_version: u32,
-    /// The perpetual part, unless the replica has this version.
+    /// Perpetual part; `None` if the replica has this version.
     #[serde(borrow, with = "optional_octets")]
     pub perpetual: Option<&'a [u8]>,
-    /// The ephemeral part; empty: the context is gone.
+    /// Ephemeral part; empty: the context is deleted.
     #[serde(borrow, with = "serde_bytes")]
     pub ephemeral: &'a [u8],
-    /// What the commit wants done; empty if that was done long ago.
+    /// Effects of the commit; empty if they were executed long ago.
     #[serde(borrow, with = "serde_bytes")]
     pub outbox: &'a [u8],
-    /// By which associations that goes to the RAN: who has it done again asks the same balancers, which know what they have sent.
+    /// Associations of the effects towards the RAN. A new owner uses the same balancers when it
+    /// re-executes the effects, because these know what they have sent.
     pub ways: EffectAssociations,
 }
 

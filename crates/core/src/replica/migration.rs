@@ -1,10 +1,12 @@
-//! Buckets on their way between hosts that live: out of one, and into the next owner.
+//! Migration of buckets between live hosts, at the old and the new owner.
 //!
-//! A host that another one is to follow goes on as the owner until the balancers have said that all that they give it from now
-//! on is by the new map. Then it ends what it has begun, waits until all copies are kept and all effects are with the
-//! balancers, keeps copies of its own, and tells the next owner that the UEs are its. That one has kept back what came for
-//! them meanwhile. Nothing is done twice, and nothing overtakes anything. If the old owner dies on the way, the next one goes
-//! on as from a dead host; if the next one dies, the old one goes on, with what it has or with its copies.
+//! The old owner stays the owner until the balancers have answered a barrier: from then on they
+//! route all inputs by the new map. It then ends the procedures in progress and waits until all
+//! copies are acknowledged and all effects are with the balancers. It keeps copies of its UEs and
+//! sends the handoff to the next owner, which has held back the inputs that arrived meanwhile. No
+//! step is executed twice, and no input overtakes another. If the old owner dies during the
+//! migration, the next owner takes over as from any dead host. If the next owner dies, the old one
+//! continues with its own state or with its copies.
 
 use super::owner::{BucketOwner, ReplicaAcks, SlotKey};
 use crate::balance::HostId;
@@ -12,78 +14,81 @@ use crate::balance::map::{BucketMap, BucketPlacement};
 use rustc_hash::FxHashMap;
 use vireo_types::Bucket;
 
-/// Buckets that go to other hosts.
+/// Buckets that migrate to other hosts.
 #[derive(Debug)]
 pub(super) struct OutgoingBuckets<S> {
-    /// Their hosts until now.
+    /// Placement before the migration.
     pub(super) owners: FxHashMap<Bucket, BucketPlacement>,
-    /// The epoch by which they go.
+    /// Epoch whose map moves the buckets.
     epoch: u64,
     stage: MigrationStage<S>,
 }
 
-/// How far that is.
+/// Stage of a migration.
 #[derive(Debug)]
 enum MigrationStage<S> {
-    /// The balancers may have given inputs by the last map until they answer this question.
+    /// The balancers may have routed inputs by the old map until they answer this barrier.
     Asked(u64),
-    /// These have something under way.
+    /// UEs with a procedure in progress.
     Ending(Vec<S>),
-    /// Nothing is under way, and nothing is begun. The balancers have all that was wanted sent when they answer.
+    /// No procedure is in progress and none is started. When the balancers answer this barrier,
+    /// they have all effects.
     Quiesced(u64),
 }
 
-/// What to do with an input.
+/// Treatment of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputDisposition {
-    /// It is dealt with.
+    /// The input is processed.
     Process,
-    /// It is kept back until its UE is here.
+    /// The input is held back until its UE is here.
     HoldBack,
-    /// It is given back: it is for another host's UE.
+    /// The input is returned to the balancer: its UE belongs to another host.
     Return,
 }
 
-/// What was handed over.
+/// Result of a completed migration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MigratedBuckets {
-    /// The epoch by which it went.
+    /// Epoch whose map moved the buckets.
     pub epoch: u64,
-    /// To whom: each is told so, behind its last copy.
+    /// New owners. Each receives a handoff after its last copy.
     pub to: Vec<HostId>,
 }
 
-/// What the balancers' answer lets a host do.
+/// Action that becomes possible when the balancers answer a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BarrierResult {
-    /// Nothing.
+    /// The barrier enables nothing.
     Nothing,
-    /// All that is given by the old map has come: UEs of these buckets get no numbers here any more.
+    /// All inputs routed by the old map have arrived: UEs of these buckets get no LTMSI from this
+    /// host from here on.
     Ends,
-    /// All effects have left: what goes is to be handed over ([`BucketOwner::finish_migration`]).
+    /// All effects have left: the caller completes the migration
+    /// ([`BucketOwner::finish_migration`]).
     HandsOver,
 }
 
 impl<S: SlotKey, P> BucketOwner<S, P> {
-    /// Whether nothing is begun for a bucket's UEs any more, which go to another host.
+    /// Returns true if the bucket migrates and no procedure of its UEs is started.
     pub fn is_quiesced(&self, bucket: Bucket) -> bool {
         let asleep = |leaving: &&OutgoingBuckets<S>| matches!(leaving.stage, MigrationStage::Quiesced(_));
         self.leaving.as_ref().filter(asleep).is_some_and(|leaving| leaving.owners.contains_key(&bucket))
     }
 
-    /// Whether inputs for a bucket's UEs are carried out here.
+    /// Returns true if this host processes inputs for the UEs of a bucket.
     pub fn takes(&self, bucket: Bucket) -> bool {
         let asked = |leaving: &OutgoingBuckets<S>| matches!(leaving.stage, MigrationStage::Asked(_));
         let leaves = self.leaving.as_ref().is_some_and(|l| !asked(l) && l.owners.contains_key(&bucket));
         self.owns(bucket) && !leaves
     }
 
-    /// Whether a bucket's UEs go to another host, or are to.
+    /// Returns true if a bucket migrates to another host, or is about to.
     pub fn leaves(&self, bucket: Bucket) -> bool {
         self.leaving.as_ref().is_some_and(|leaving| leaving.owners.contains_key(&bucket))
     }
 
-    /// How many buckets do.
+    /// Returns the number of buckets that migrate away.
     pub fn leaving(&self) -> usize {
         self.leaving.as_ref().map_or(0, |leaving| leaving.owners.len())
     }
@@ -92,8 +97,9 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         self.map.as_ref()?.owners(bucket).owner()
     }
 
-    /// What to do with an input for a bucket's UE (`None`: for nobody in particular), where `room` says whether more may be
-    /// kept back. One of a node or UPF, which all hosts hear, stalls all that follows it.
+    /// Classifies an input for a UE of a bucket (`None`: for no particular UE). `room` is true if
+    /// more inputs may be held back. An input of a RAN node or UPF (`of_node`), which all hosts
+    /// receive, stalls all inputs behind it.
     pub fn classify_input(
         &mut self,
         bucket: Option<Bucket>,
@@ -103,7 +109,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     ) -> InputDisposition {
         let waits = bucket.is_some_and(|bucket| self.incoming_buckets.contains(&bucket));
         if self.stalled || waits || of_node && !self.incoming_buckets.is_empty() {
-            // What all hosts hear is not given again to all of them.
+            // An input that all hosts receive is not redelivered to all of them.
             if of_node || !numbered || room {
                 self.stalled |= of_node;
                 return InputDisposition::HoldBack;
@@ -116,13 +122,14 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         }
     }
 
-    /// What was kept back is sorted again.
+    /// Starts a new classification of the inputs that were held back.
     pub fn sorts_again(&mut self) {
         self.stalled = false;
     }
 
-    /// By the new map some buckets go to other hosts, or stay after all because those have died. `before` is the map that
-    /// held until now. The number of the question that is to be asked.
+    /// Starts or changes the migration after a new map: more buckets move to other hosts, or some
+    /// stay because their next owner has died. `before` is the previous map. Returns the number of
+    /// a barrier to send to the balancers, if one is needed.
     pub(super) fn begin_migration(&mut self, before: Option<BucketMap>) -> Option<u64> {
         let (Some(before), Some(map)) = (before, &self.map) else { return None };
         let own = self.own();
@@ -149,7 +156,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         question
     }
 
-    /// The balancers have done all that was said before a question.
+    /// Handles that the balancers have answered a barrier.
     pub fn on_barrier(&mut self, number: u64) -> BarrierResult {
         let Some(leaving) = &mut self.leaving else { return BarrierResult::Nothing };
         match leaving.stage {
@@ -162,7 +169,8 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         }
     }
 
-    /// The UEs that were busy when it was looked last whether all has ended of those that go; `None` if that is not waited for.
+    /// Returns the UEs that had a procedure in progress at the last check; `None` if the migration
+    /// is not in that stage.
     pub fn take_ending(&mut self) -> Option<Vec<S>> {
         match self.leaving.as_mut().map(|leaving| &mut leaving.stage) {
             Some(MigrationStage::Ending(busy)) => Some(std::mem::take(busy)),
@@ -170,14 +178,15 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         }
     }
 
-    /// These are busy still.
+    /// Stores the UEs that still have a procedure in progress.
     pub fn still_ends(&mut self, busy: Vec<S>) {
         if let Some(leaving) = &mut self.leaving {
             leaving.stage = MigrationStage::Ending(busy);
         }
     }
 
-    /// All has ended, and the last copies are sent: nothing is begun from here on. The number of the question to the balancers.
+    /// Stops starting procedures: all have ended, and the last copies are sent. Returns the number
+    /// of the barrier to send to the balancers.
     pub fn quiesce(&mut self) -> u64 {
         let number = self.ask();
         if let Some(leaving) = &mut self.leaving {
@@ -186,15 +195,15 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         number
     }
 
-    /// Whether a host that is to have UEs is so far behind that they are not handed over yet.
+    /// Returns true if a next owner has so many unacknowledged copies that the handoff must wait.
     pub fn is_next_far_behind(&self, acknowledged: &impl ReplicaAcks) -> bool {
         let buckets = self.leaving.iter().flat_map(|leaving| leaving.owners.keys());
         let mut next = buckets.filter_map(|bucket| self.next_owner(*bucket));
         next.any(|host| self.is_far_behind(host, acknowledged))
     }
 
-    /// All has been done that this host's UEs have wanted done which go to other hosts: they are theirs now. The caller has kept
-    /// copies of those of which this host is to have one.
+    /// Ends the migration: all effects of the UEs that migrate have left, and other hosts own them.
+    /// The caller has kept copies of those of which this host is a replica.
     pub fn finish_migration(&mut self) -> Option<MigratedBuckets> {
         let leaving = self.leaving.take()?;
         let own = self.own();

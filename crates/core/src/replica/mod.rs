@@ -1,24 +1,36 @@
-//! Copies of UEs' contexts on several hosts, and who speaks for a UE: what makes a host's death, stop or cut-off lose nothing
-//! and lets no two hosts be heard (DESIGN decisions 4 to 6). Pure: connections, records, threads and time are the caller's,
-//! which is `node::host` in a running cluster and the fault campaign in the simulator.
+//! Replication of UE contexts between hosts, bucket ownership and takeover.
 //!
-//! By the map of an epoch ([`crate::balance::map`]) a bucket has one owner, which carries out its UEs' procedures, and hosts
-//! that keep copies.
+//! A host failure, stop or network partition loses no acknowledged commit, and at most one host
+//! emits the effects of a UE. DESIGN decisions 4 to 6 define this. The Rust module is pure:
+//! connections, stored commits, threads and time belong to the caller. The caller is `node::host`
+//! in a running cluster and the fault campaign in the simulator.
 //!
-//! 1. [`BucketOwner`] is an owner's side. A commit goes to those who keep copies ([`ReplicaUpdate`], the parts that they have not), numbered by
-//!    receiver, on connections that keep the order and send again what was not received. Its effects leave when those that
-//!    [`Ack`] says have it, and after those of all commits before ([`BucketOwner::on_commit`], [`BucketOwner::next_released`]). A slice
-//!    may have fewer copies than others, or none; a UE that has come to it is taken back from who keeps none there.
-//! 2. [`ReplicaStore`] is the other side: copies as they came, undecoded, and what they want done. Who is not in the map is refused.
-//! 3. By the next map who has a dead host's buckets takes its shadows ([`ReplicaStore::adopt`]), does once more what may not have left,
-//!    under the same names, and is given again what the dead host was not done with ([`InflightInputs`]). Who emits drops what it
-//!    has sent ([`EffectDedup`]); who took over drops inputs whose result it has ([`TakeoverSet::inputs`]).
-//! 4. A bucket goes from a host that lives in order: [`BucketOwner::adopt`] asks for a mark behind all that is given by the old map,
-//!    what was begun is ended, nothing is begun, all effects have left, and then it is handed over ([`ReplicaStore::on_handoff`]).
-//! 5. What a dead host's last copies have left at one host alone, which nobody acknowledged, goes when the next owner has sent all
-//!    that it has ([`ReconcileRequest`]).
-//! 6. Which of two contexts of a subscriber counts, all hosts know for a while ([`Claims`]).
-//! 7. Nobody owns a UE whose RAN node it does not know ([`BucketOwner::asks_for_nodes`]).
+//! The cluster map of an epoch ([`crate::balance::map`]) assigns each bucket one owner, which
+//! executes the procedures of its UEs, and replicas, which store copies.
+//!
+//! 1. [`BucketOwner`] is the owner side. It sends each commit to the replicas as a
+//!    [`ReplicaUpdate`] with the parts that the replica lacks. Copies are numbered per receiver;
+//!    the connections keep the order and resend what was not received. The effects of a commit
+//!    leave when the replicas that [`Ack`] selects have acknowledged it, after the effects of all
+//!    earlier commits ([`BucketOwner::on_commit`], [`BucketOwner::next_released`]). A slice may
+//!    have fewer replicas than others, or none. When a UE moves to such a slice, its copies are
+//!    retracted from hosts that are not replicas there.
+//! 2. [`ReplicaStore`] is the replica side: copies as received, not decoded, with their outboxes.
+//!    Copies of hosts that are not in the cluster map are refused.
+//! 3. After a host failure, the new owner of each bucket takes over its replica entries
+//!    ([`ReplicaStore::adopt`]). It re-executes effects that may not have been sent, under the same
+//!    keys, and receives the unacknowledged inputs of the dead host again ([`InflightInputs`]). The
+//!    balancer drops effects that it has already sent ([`EffectDedup`]); the new owner drops inputs
+//!    whose result it has ([`TakeoverSet::inputs`]).
+//! 4. Between live hosts a bucket migrates in order. [`BucketOwner::adopt`] requests a barrier
+//!    behind all inputs that were routed by the old map. The old owner completes the procedures in
+//!    progress and starts none. When all effects have left, it hands the bucket off
+//!    ([`ReplicaStore::on_handoff`]).
+//! 5. The last copies of a dead host may exist at one replica only, unacknowledged. That replica
+//!    removes them when the new owner has sent all that it has ([`ReconcileRequest`]).
+//! 6. All hosts remember for a limited time which of two contexts of a subscriber is valid
+//!    ([`Claims`]).
+//! 7. No host owns a UE whose RAN node it does not know ([`BucketOwner::asks_for_nodes`]).
 
 mod claims;
 mod effect_watermark;
@@ -44,28 +56,30 @@ pub use store::{ApplyResult, DONE_AGAIN, Fenced, ReplicaEntry, ReplicaStore, Tak
 
 use crate::context::UeContext;
 
-/// Steps that a host may have done beyond its last copy, where copies may lag: what it has had sent has their names.
+/// Number of steps that the new owner skips where copies may lag. The dead host may have executed
+/// them beyond its last copy. The keys of its sent effects derive from their sequence numbers and
+/// must not be used again.
 pub const SKIPPED_STEPS: u64 = 1 << 12;
-/// COUNTs that it may have used beyond (DESIGN decision 5).
+/// Number of NAS COUNTs that the new owner skips for the same reason (DESIGN decision 5).
 const SKIPPED_COUNTS: u32 = 32;
 
-/// Which commits are copied, to how many hosts, and what waits for that.
+/// Replication settings: which commits are copied, to how many hosts, and which acknowledgements
+/// effects wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicationConfig {
-    /// Which commits.
     pub mode: Mode,
     /// Hosts besides the owner: 0 to 2.
     pub replicas: usize,
-    /// What effects wait for.
     pub ack: Ack,
 }
 
 impl ReplicationConfig {
-    /// Hosts besides the owner at the most.
+    /// Maximum number of hosts besides the owner.
     pub const MOST: usize = 2;
 
-    /// How many hosts besides the owner keep copies of UEs whose slice is not known yet, and of each slice's, by how many each
-    /// asks for: of the former as many as of any slice that they may turn out to be of.
+    /// Returns the number of replicas per slice, given the number that each slice requests
+    /// (`wanted`). Element 0 is for UEs whose slice is not known yet. It is the maximum of all
+    /// slices, because the UE may belong to any of them.
     pub fn of_slices(&self, wanted: impl IntoIterator<Item = usize>) -> Vec<usize> {
         let most = if self.is_on() { self.replicas } else { 0 };
         let mut replicas = vec![0];
@@ -74,49 +88,50 @@ impl ReplicationConfig {
         replicas
     }
 
-    /// Whether nothing of any slice's UEs is lost with a host that dies, as long as there are copies: each commit has one before
-    /// anybody is told of it.
+    /// Returns true if a host failure loses nothing of any slice's UEs as long as there are copies.
+    /// In that case each commit has a copy before any effect of it leaves.
     pub fn is_lossless(&self, wanted: impl IntoIterator<Item = usize>) -> bool {
         !self.may_lag() && self.of_slices(wanted).iter().all(|replicas| *replicas > 0)
     }
 
-    /// Whether there are copies at all.
+    /// Returns true if commits are copied at all.
     pub fn is_on(&self) -> bool {
         self.mode != Mode::None && self.replicas > 0
     }
 
-    /// Whether a host may use COUNTs that no copy knows of.
+    /// Returns true if a host may use NAS COUNTs that no copy contains.
     pub fn may_lag(&self) -> bool {
         self.mode == Mode::Cold || self.ack == Ack::None
     }
 }
 
-/// Which commits are copied.
+/// Selection of the commits that are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// None.
+    /// No commit is copied.
     #[default]
     None,
-    /// Those that end a procedure.
+    /// Commits that end a procedure.
     Cold,
-    /// Each.
+    /// Every commit is copied.
     Hot,
 }
 
-/// What the effects of a commit wait for.
+/// Acknowledgements that the effects of a commit wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ack {
-    /// Nothing.
+    /// Effects wait for no acknowledgement.
     None,
-    /// The host that takes over first; at the end of a procedure all that have copies.
+    /// The first replica in takeover order; at the end of a procedure, all replicas.
     #[default]
     One,
-    /// All hosts that have copies.
+    /// Effects wait for all replicas.
     All,
 }
 
 impl Ack {
-    /// Whether the effects of a commit, which may end a procedure, wait for a host, which may be the one that takes over first.
+    /// Returns true if the effects of a commit wait for a replica. `first`: the replica is the
+    /// first in takeover order; `ended`: the commit ends a procedure.
     pub fn waits(self, first: bool, ended: bool) -> bool {
         match self {
             Ack::None => false,
@@ -125,10 +140,10 @@ impl Ack {
         }
     }
 
-    /// All of them.
+    /// All values, from the weakest to the strongest.
     pub const ALL: [Ack; 3] = [Ack::None, Ack::One, Ack::All];
 
-    /// Its name in the configuration.
+    /// Returns the name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Ack::None => "none",
@@ -137,13 +152,14 @@ impl Ack {
         }
     }
 
-    /// That of a name.
+    /// Returns the value with a configuration name.
     pub fn from_name(name: &str) -> Option<Self> {
         Ack::ALL.into_iter().find(|ack| ack.name() == name)
     }
 }
 
-/// Goes beyond what a dead host may have done and no copy knows of.
+/// Advances sequence number and NAS COUNTs beyond all that a dead host may have used without a
+/// copy.
 pub fn skip(ue: &mut UeContext) {
     ue.sequence += SKIPPED_STEPS;
     if let Some(security) = &mut ue.security {

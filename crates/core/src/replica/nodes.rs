@@ -1,16 +1,21 @@
-//! RAN nodes that an owner has to know before it goes on with a UE.
+//! RAN nodes that an owner must know before it continues a UE.
 //!
-//! A UE's context names the RAN node that it is connected by. Hosts learn of nodes from balancers, and of UEs from other hosts:
-//! on other connections, so that a UE may come first. A context of an unknown node would become idle while the UE stays connected.
+//! The context of a UE names the RAN node that the UE is connected by. Hosts learn RAN nodes from
+//! balancers and UEs from other hosts. The connections differ, so a UE may arrive first. A context
+//! with an unknown RAN node would become idle while the UE stays connected.
 //!
-//! 1. After each map a host asks all balancers of it to answer when they have sent all that they know ([`BucketOwner::asks_for_nodes`]).
-//!    Until all have, the host does not say that it has what the map gives to it ([`BucketOwner::caught_up`]), and the controller
-//!    gives it nothing more: a host that joins owns nothing before it knows the nodes.
-//! 2. A UE of a node that is unknown when the UE comes is kept back ([`BucketOwner::keep_back`]), and inputs for its bucket wait,
-//!    until all balancers have answered a question that was asked later ([`BucketOwner::introduced`]). What is unknown then is gone.
+//! 1. After each cluster map a host sends all balancers of the map a barrier
+//!    ([`BucketOwner::asks_for_nodes`]). A balancer answers it when it has sent all that it knows.
+//!    Until all have answered, the host does not report that it has caught up
+//!    ([`BucketOwner::caught_up`]), and the controller assigns it no further buckets. A joining
+//!    host owns nothing before it knows the RAN nodes.
+//! 2. A UE that arrives before its RAN node is known is held back ([`BucketOwner::keep_back`]), and
+//!    inputs for its bucket wait. It is released when all balancers have answered a later barrier
+//!    ([`BucketOwner::introduced`]). A RAN node that is unknown then does not exist.
 //!
-//! The answer of a balancer is behind all that it sent before on that connection. Whoever sent the UE may go by a later map,
-//! with balancers that this host does not know: the question is asked when this host has that map.
+//! The answer of a balancer arrives after all that it sent before on that connection. The sender of
+//! the UE may use a later map with balancers that this host does not know. The barrier is therefore
+//! sent when this host has that map.
 
 use super::owner::{BucketOwner, SlotKey};
 use super::{ReplicaEntry, TakeoverSet};
@@ -18,51 +23,53 @@ use crate::balance::HostId;
 use crate::balance::map::BucketMap;
 use vireo_types::{Bucket, Ltmsi};
 
-/// How a UE has come to its owner.
+/// How a UE arrived at its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Its last owner is dead.
+    /// Takeover: the previous owner is dead.
     Dead,
-    /// Its last owner has handed it over; see [`TakeoverSet::handed`].
+    /// Migration: the previous owner has handed the UE off; see [`TakeoverSet::handed`].
     Handed(Option<HostId>),
 }
 
-/// A UE that is kept back.
+/// UE that is held back.
 #[derive(Debug)]
 struct Kept {
     ltmsi: Ltmsi,
     shadow: ReplicaEntry,
     origin: Origin,
-    /// The question that was asked since.
+    /// Number of the barrier sent since the UE arrived.
     question: Option<u64>,
 }
 
-/// What is asked and kept back.
+/// Pending barriers and UEs that are held back.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
-    /// Questions that not all balancers have answered, each with the epoch whose balancers were asked.
+    /// Barriers that not all balancers have answered, each with the epoch whose balancers received
+    /// it.
     asked: Vec<(u64, u64)>,
-    /// The last epoch whose balancers have all answered.
+    /// Last epoch whose balancers have all answered.
     known: u64,
     kept: Vec<Kept>,
 }
 
 impl Nodes {
-    /// The buckets of UEs that are kept back.
+    /// Returns the buckets of UEs that are held back.
     pub(super) fn buckets(&self) -> impl Iterator<Item = Bucket> {
         self.kept.iter().map(|kept| kept.ltmsi.bucket())
     }
 }
 
 impl<S: SlotKey, P> BucketOwner<S, P> {
-    /// Keeps a UE back whose RAN node is unknown. Inputs for its bucket wait.
+    /// Holds back a UE whose RAN node is unknown. Inputs for its bucket wait.
     pub fn keep_back(&mut self, ltmsi: Ltmsi, shadow: ReplicaEntry, origin: Origin) {
         self.incoming_buckets.insert(ltmsi.bucket());
         self.nodes.kept.push(Kept { ltmsi, shadow, origin, question: None });
     }
 
-    /// Returns the number of a question that all balancers of the map are to be asked, if one is: those that are not connected
-    /// when they are. It is asked of what is in the map now, so the caller asks before it takes another.
+    /// Returns the number of a barrier to send to all balancers of the map, if one is needed.
+    /// Balancers that are not connected receive it when they connect. The barrier refers to the
+    /// current map, so the caller sends it before it adopts another map.
     pub fn asks_for_nodes(&mut self) -> Option<u64> {
         let epoch = self.map.as_ref().map(BucketMap::epoch)?;
         let is_new = self.nodes.known < epoch && !self.nodes.asked.iter().any(|(_, of)| *of == epoch);
@@ -77,8 +84,8 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         Some(number)
     }
 
-    /// All balancers that were asked have answered. Returns the UEs to go on with, whether their nodes are known or not;
-    /// `None` if this was no such question.
+    /// Handles that all balancers have answered a barrier. Returns the UEs to continue, whether
+    /// their RAN nodes are known or not; `None` if the barrier is not one of these.
     pub fn introduced(&mut self, question: u64) -> Option<TakeoverSet> {
         let at = self.nodes.asked.iter().position(|(number, _)| *number == question)?;
         let (_, epoch) = self.nodes.asked.remove(at);
@@ -100,7 +107,8 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         Some(taken)
     }
 
-    /// Returns true if all balancers of the map have sent all that they knew when this host took it.
+    /// Returns true if all balancers of the map have sent all that they knew when this host adopted
+    /// the map.
     pub(super) fn knows_nodes(&self) -> bool {
         self.map.as_ref().is_some_and(|map| self.nodes.known >= map.epoch())
     }
@@ -115,7 +123,7 @@ mod tests {
     #[test]
     fn host_has_caught_up_when_it_knows_the_nodes() {
         let world = World::new();
-        // It owns nothing by the first map that it has.
+        // The host owns nothing by its first map.
         let own = HostId(9);
         let replication = ReplicationConfig { mode: Mode::Hot, replicas: 2, ack: Ack::One };
         let mut primary: BucketOwner<u32, ()> = BucketOwner::new(own, replication, vec![2]);
@@ -152,7 +160,7 @@ mod tests {
         primary.keep_back(first, shadow(1), Origin::Handed(None));
         let before = primary.asks_for_nodes().expect("a question");
         primary.keep_back(ue, shadow(2), Origin::Dead);
-        // Its last owner goes by a map that this host has not.
+        // The previous owner of this UE uses a map that this host does not have.
         primary.keep_back(other, shadow(3), Origin::Handed(Some(dead)));
         let later = primary.asks_for_nodes().expect("another question");
         assert!(primary.asks_for_nodes().is_none() && later > before);

@@ -1,4 +1,7 @@
-//! An owner's side: which copies go to whom, and when effects may leave.
+//! Owner side of replication: copies to replicas, and release of effects.
+//!
+//! [`BucketOwner`] decides which copies each replica receives and when the effects of a commit may
+//! leave.
 
 use super::effect_watermark::EffectWatermark;
 use super::migration::OutgoingBuckets;
@@ -14,102 +17,104 @@ use std::collections::VecDeque;
 use std::hash::Hash;
 use vireo_types::{Bucket, Ltmsi};
 
-/// Copies that a host may be behind by before it gets no more, but all UEs as they are then.
+/// Maximum number of unacknowledged copies. Beyond it a replica receives no more copies, but later
+/// all UEs in their state at that time.
 const BEHIND: u64 = 65_536;
-/// And by how many it may be for more UEs to be sent to it that it has no copy of.
+/// Maximum number of unacknowledged copies at which a replica receives further UEs that it lacks.
 const CATCHES_UP: u64 = 4096;
 
-/// What other hosts have said to have.
+/// Acknowledgements received from replicas.
 pub trait ReplicaAcks {
-    /// The number of the last copy that a host has said to have.
+    /// Returns the number of the last copy that a host has acknowledged.
     fn acked_up_to(&self, host: HostId) -> u64;
 }
 
-/// A commit as it is copied.
+/// Commit in the form in which it is copied.
 #[derive(Clone, Copy, Debug)]
 pub struct Commit<'a, S> {
-    /// Where the UE is here.
+    /// Key of the UE at this host.
     pub slot: S,
-    /// The UE.
     pub ltmsi: Ltmsi,
-    /// The number that it had until this commit, if that was another.
+    /// LTMSI until this commit, if it was a different one.
     pub before: Option<Ltmsi>,
-    /// The input that was carried out, 0 if it was none of a balancer's.
+    /// Input that was executed; 0 if it is not a balancer's.
     pub input: u64,
-    /// The context in its stored form; empty: it is gone.
+    /// Encoded context; empty: deleted.
     pub context: &'a [u8],
-    /// What the commit wants done; empty if that was done long ago.
+    /// Effects of the commit; empty if they were executed long ago.
     pub outbox: &'a [u8],
-    /// By which associations.
+    /// Associations that the effects use.
     pub ways: EffectAssociations,
 }
 
-/// A commit that is copied once more, to a host that follows one which is gone.
+/// Commit that is copied again, to a replica that replaces a dead one.
 #[derive(Clone, Debug)]
 pub struct ResentCommit<S> {
-    /// Where the UE is here.
+    /// Key of the UE at this host.
     pub slot: S,
-    /// The UE.
     pub ltmsi: Ltmsi,
-    /// The number that it has outside, if that is another: it had it before this commit or one that waits, too.
+    /// Former LTMSI, if it differs: the UE had it before this commit or before another one that
+    /// still waits.
     pub before: Option<Ltmsi>,
-    /// The input that was carried out.
+    /// Input that was executed; 0 if it is not a balancer's.
     pub input: u64,
-    /// The context in its stored form.
+    /// Context in its stored form.
     pub context: Vec<u8>,
-    /// What it wants done.
+    /// Effects of the commit.
     pub outbox: Vec<u8>,
-    /// By which associations.
+    /// Associations that the effects use.
     pub ways: EffectAssociations,
 }
 
-/// Hosts that have to have a copy, or a later one.
+/// Hosts that must acknowledge this copy number or a later one.
 type RequiredAcks = SmallVec<[(HostId, u64); 2]>;
 
-/// A record whose effects wait for copies.
+/// Commit whose effects wait for acknowledgements.
 #[derive(Debug)]
 pub(super) struct AwaitingCommit<P> {
     record: P,
-    /// It ends a procedure.
+    /// True if the commit ends a procedure.
     ended: bool,
     needs: RequiredAcks,
-    /// All copies of it.
+    /// All copies of the commit, required or not.
     pub(super) sent: RequiredAcks,
 }
 
-/// What a host has of its own UEs at others. `S` is where a UE is, `P` a record whose effects wait.
+/// Owner side of a host's replication. `S` is the key of a UE, `P` a commit whose effects wait.
 #[derive(Debug)]
 pub struct BucketOwner<S, P> {
     own: HostId,
     replication: ReplicationConfig,
-    /// Of UEs whose slice is not known and of each slice: how many hosts keep copies besides the owner.
+    /// Number of replicas for UEs of unknown slice (element 0) and for each slice.
     replicas: Vec<usize>,
     pub(super) map: Option<BucketMap>,
-    /// The hosts that there are.
+    /// Hosts of the current map.
     hosts: Vec<HostId>,
-    /// The number of the last copy to each host.
+    /// Number of the last copy sent to each host.
     numbers: FxHashMap<HostId, u64>,
     pub(super) awaiting: VecDeque<AwaitingCommit<P>>,
-    /// Of each host that has copies: the UE and the version of the perpetual part that it has of each slot.
+    /// Per replica and slot: LTMSI and version of the perpetual part that the replica has.
     pub(super) replica_versions: FxHashMap<HostId, FxHashMap<S, (Ltmsi, u32)>>,
-    /// Hosts that are to have copies of all UEs of some buckets, and how far they have.
+    /// Replicas that must receive all UEs of some buckets, and the slot from which the scan
+    /// continues.
     lagging: VecDeque<(HostId, u32)>,
-    /// Hosts of which the controller was not told that they have all copies, and how far each is.
+    /// Replicas whose completion was not yet reported to the controller, with their progress.
     pub(super) catching_up: Vec<(HostId, ReplicaProgress)>,
-    /// Buckets that go to hosts that live.
+    /// Buckets that migrate to live hosts.
     pub(super) leaving: Option<OutgoingBuckets<S>>,
-    /// Buckets that are this host's as soon as who had them hands them over.
+    /// Buckets that this host owns once their previous owner hands them off.
     pub(super) incoming_buckets: FxHashSet<Bucket>,
-    /// Whether all inputs wait behind some that wait for that.
+    /// True if all inputs wait behind one that waits for such a handoff.
     pub(super) stalled: bool,
-    /// The number of the last question whether the balancers have done all.
+    /// Number of the last barrier to the balancers.
     barriers: u64,
     pub(super) left: EffectWatermark,
     pub(super) nodes: Nodes,
 }
 
 impl<S: SlotKey, P> BucketOwner<S, P> {
-    /// A host that is in no map yet, with what is copied of which slice ([`ReplicationConfig::of_slices`]).
+    /// Creates the owner side of a host that is in no map yet. `replicas` comes from
+    /// [`ReplicationConfig::of_slices`].
     pub fn new(own: HostId, replication: ReplicationConfig, replicas: Vec<usize>) -> Self {
         BucketOwner {
             own,
@@ -131,61 +136,64 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         }
     }
 
-    /// Its number.
+    /// Returns the ID of this host.
     pub fn own(&self) -> HostId {
         self.own
     }
 
-    /// Which commits are copied.
+    /// Returns the replication settings.
     pub fn replication(&self) -> ReplicationConfig {
         self.replication
     }
 
-    /// Whether commits are copied.
+    /// Returns true if any commits are copied.
     pub fn copies(&self) -> bool {
         self.replicas.iter().any(|replicas| *replicas > 0)
     }
 
-    /// Whether those of a bucket's UEs are: buckets are dealt to slice 0 and the slices in turn.
+    /// Returns true if the UEs of a bucket are copied. Buckets belong to slice 0 and the other
+    /// slices in turn.
     pub fn is_copied(&self, bucket: Bucket) -> bool {
         let slices = self.replicas.len().max(1);
         self.replicas.get(usize::from(bucket.get()) % slices).is_some_and(|replicas| *replicas > 0)
     }
 
-    /// The epoch, if no UEs are on their way to this host or from it.
+    /// Returns the epoch, if no bucket migrates to this host or from it.
     pub fn settled(&self) -> Option<u64> {
         let settled = self.incoming_buckets.is_empty() && self.leaving.is_none();
         self.map.as_ref().filter(|_| settled).map(BucketMap::epoch)
     }
 
-    /// The map that it goes by.
+    /// Returns the current bucket map.
     pub fn map(&self) -> Option<&BucketMap> {
         self.map.as_ref()
     }
 
-    /// The hosts that there are.
+    /// Returns the hosts of the current map.
     pub fn hosts(&self) -> &[HostId] {
         &self.hosts
     }
 
-    /// Buckets that are this host's as soon as who had them hands them over.
+    /// Returns the buckets that this host owns once their previous owner hands them off.
     pub fn coming(&self) -> &FxHashSet<Bucket> {
         &self.incoming_buckets
     }
 
-    /// Records whose effects wait.
+    /// Returns the number of commits whose effects wait.
     pub fn waiting(&self) -> usize {
         self.awaiting.len()
     }
 
-    /// Whether effects may leave that have waited, or somebody has all copies of which that was not said.
+    /// Returns true if effects became sendable, or a replica has caught up and that was not
+    /// reported.
     pub fn has_released_effects(&self, acknowledged: &impl ReplicaAcks) -> bool {
         let caught_up =
             || self.incoming_buckets.is_empty() && self.catching_up.iter().any(|u| self.has_caught_up(u, acknowledged));
         self.is_next_there(acknowledged) || caught_up()
     }
 
-    /// Whether there is more to do of what is done a little at a time, or is looked at again and again.
+    /// Returns true if incremental work or a check remains to be done: a migration, or a scan for
+    /// missing copies.
     pub fn is_moving(&self, acknowledged: &impl ReplicaAcks) -> bool {
         let more = || self.lagging.front().is_some_and(|(to, _)| !self.is_far_behind(*to, acknowledged));
         self.leaving.is_some() || more()
@@ -196,71 +204,75 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         self.awaiting.front().is_some_and(|first| first.needs.iter().all(is_there))
     }
 
-    /// How many copies a host has not said to have.
+    /// Returns the number of copies that a host has not acknowledged.
     fn lag(&self, host: HostId, acknowledged: &impl ReplicaAcks) -> u64 {
         self.last_number(host).saturating_sub(acknowledged.acked_up_to(host))
     }
 
-    /// Whether a host is so far behind that it is not sent more than it must be.
+    /// Returns true if a host has so many unacknowledged copies that it receives only mandatory
+    /// ones.
     pub fn is_far_behind(&self, host: HostId, acknowledged: &impl ReplicaAcks) -> bool {
         self.lag(host, acknowledged) > CATCHES_UP
     }
 
-    /// The hosts of a bucket, by the map by which this host works for it.
+    /// Returns the placement of a bucket, by the map that this host applies to it.
     pub(super) fn owners(&self, bucket: Bucket) -> BucketPlacement {
         let before = self.leaving.as_ref().and_then(|leaving| leaving.owners.get(&bucket)).copied();
         before.or_else(|| Some(self.map.as_ref()?.owners(bucket))).unwrap_or_default()
     }
 
-    /// The hosts that keep copies of a bucket's UEs, and whether each is waited for where one is.
+    /// Returns the replicas of a bucket; true if it is one whose acknowledgement `ack = one` waits
+    /// for.
     fn replicas(&self, bucket: Bucket) -> SmallVec<[(HostId, bool); 4]> {
         let owners = self.owners(bucket);
         let there = owners.replicas().filter(|host| self.is_copied(bucket) && self.hosts.contains(host));
         there.map(|host| (host, owners.first_replica().any(|first| first == host))).collect()
     }
 
-    /// Whether this host carries out the steps of a bucket's UEs.
+    /// Returns true if this host executes the steps of a bucket's UEs.
     pub fn owns(&self, bucket: Bucket) -> bool {
         self.owners(bucket).owner() == Some(self.own) && !self.incoming_buckets.contains(&bucket)
     }
 
-    /// Whether a host has copies of a bucket's UEs at each commit.
+    /// Returns true if a host receives a copy of the bucket's UEs at each commit.
     pub fn keeps_copies(&self, host: HostId, bucket: Bucket) -> bool {
         self.owners(bucket).keeps_copies(host) && self.is_copied(bucket) && self.hosts.contains(&host)
     }
 
-    /// The number of something that is sent to a host in its order among the copies.
+    /// Allocates the number of a message to a host in the sequence of copies.
     pub fn number(&mut self, to: HostId) -> u64 {
         let last = self.numbers.entry(to).or_default();
         *last += 1;
         *last
     }
 
-    /// The number of what was sent to a host last.
+    /// Returns the number of the last message to a host.
     pub(super) fn last_number(&self, to: HostId) -> u64 {
         self.numbers.get(&to).copied().unwrap_or_default()
     }
 
-    /// The number of a question to the balancers, to say when all is done that was said so far.
+    /// Allocates the number of a barrier to the balancers. Its answer means that everything sent
+    /// before is done.
     pub fn ask(&mut self) -> u64 {
         self.barriers += 1;
         self.barriers
     }
 
-    /// A host has a UE with this version of the perpetual part.
+    /// Records that a host has a UE with this version of the perpetual part.
     pub fn knows(&mut self, host: HostId, slot: S, ltmsi: Ltmsi, perpetual: u32) {
         self.replica_versions.entry(host).or_default().insert(slot, (ltmsi, perpetual));
     }
 
-    /// A slot is nobody's any more.
+    /// Removes a slot that holds no UE.
     pub fn forget(&mut self, slot: S) {
         for known in self.replica_versions.values_mut() {
             known.remove(&slot);
         }
     }
 
-    /// A commit, whose procedure has ended with it or not: `send` is given the copies of it. The record, if its effects may
-    /// leave now; else it waits here, behind all that wait already: a UE's effects leave in the order of its commits.
+    /// Handles a commit; `ended`: it ends a procedure. Passes the copies to `send`. Returns the
+    /// commit if its effects may leave immediately. Else the commit waits here behind all that wait
+    /// already, so that the effects of a UE leave in commit order.
     pub fn on_commit(
         &mut self,
         (commit, ended): (&Commit<'_, S>, bool),
@@ -279,7 +291,8 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         None
     }
 
-    /// Sends a UE as a commit has left it to all who keep copies of it. Who is waited for, and all copies.
+    /// Sends the state of a UE after a commit to all its replicas. Returns the required
+    /// acknowledgements and all copies.
     pub(super) fn replicate(
         &mut self,
         (commit, ended): (&Commit<'_, S>, bool),
@@ -302,8 +315,8 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         (needs, sent)
     }
 
-    /// A UE has got another number, of a slice that may have fewer copies: hosts that had copies and are to have none any more
-    /// are told that it is gone.
+    /// Handles a new LTMSI, of a slice that may have fewer replicas. Hosts that had copies and are
+    /// not replicas any longer receive a deletion.
     fn retract_copies(
         &mut self,
         slot: S,
@@ -321,7 +334,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         }
     }
 
-    /// The next record whose effects may leave.
+    /// Returns the next commit whose effects may leave.
     pub fn next_released(&mut self, acknowledged: &impl ReplicaAcks) -> Option<P> {
         if !self.is_next_there(acknowledged) {
             return None;
@@ -329,7 +342,8 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         self.awaiting.pop_front().map(|pending| pending.record)
     }
 
-    /// Sends a UE as a commit has it to a host; the number of the copy. `None` if it is too far behind, and gets all later.
+    /// Sends the state of a UE after a commit to a host. Returns the number of the copy; `None` if
+    /// the host has too many unacknowledged copies. It then receives all UEs later.
     pub fn send(
         &mut self,
         to: HostId,
@@ -338,7 +352,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         send: &mut impl FnMut(HostId, ReplicaUpdate<'_>),
     ) -> Option<u64> {
         if self.lag(to, acknowledged) > BEHIND && self.awaiting.is_empty() {
-            // Nothing waits for it, or nothing more than this would be sent.
+            // No effects wait for this host, or only this copy would be sent.
             self.replica_versions.entry(to).or_default().clear();
             if !self.lagging.iter().any(|(host, _)| *host == to) {
                 self.lagging.push_back((to, 0));
@@ -352,7 +366,8 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         self.send_now(to, commit, send)
     }
 
-    /// The same, however many it has not said to have. `None` if what is stored has no parts.
+    /// Sends a copy, whatever number the host has not acknowledged. Returns `None` if the stored
+    /// context has no parts.
     pub fn send_now(
         &mut self,
         to: HostId,
@@ -382,9 +397,10 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         Some(number)
     }
 
-    /// Records that wait for a host that is gone wait for the one that takes over in its place, which is sent them as `read`
-    /// finds them. The UE may have gone on since, by commits that the host is not waited for with: it is looked through again for
-    /// what it is now ([`BucketOwner::rescan`]).
+    /// Replaces acknowledgements of dead hosts by those of their successors, to which the commits
+    /// are sent again in the state that `read` returns. A UE may have advanced since by commits
+    /// that do not require the successor's acknowledgement. It is therefore scanned again for its
+    /// current state ([`BucketOwner::rescan`]).
     pub fn reassign_acks(
         &mut self,
         mut read: impl FnMut(&P) -> Option<ResentCommit<S>>,
@@ -412,16 +428,18 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         self.awaiting = awaiting;
     }
 
-    /// The map of the next epoch, in the order of epochs; the caller has its shadows adopt it before, and tells the balancers
-    /// first. The number of a question to the balancers that is to be asked, if buckets go to hosts that live.
+    /// Adopts the map of the next epoch, in order of epochs. Before this call, the caller passes
+    /// the map to its [`super::ReplicaStore`] and sends it to the balancers. Returns the number of
+    /// a barrier to the balancers if buckets migrate to live hosts.
     pub fn adopt(&mut self, map: BucketMap, hosts: Vec<HostId>) -> Option<u64> {
         self.hosts = hosts;
         let before = self.map.replace(map);
         self.begin_migration(before)
     }
 
-    /// What is this host's but for what others have to hand over first ([`super::TakeoverSet::awaited`]). Who is to have nothing of a
-    /// bucket any more, or has it of another owner, has nothing of it.
+    /// Takes ownership of all buckets of this host except `awaited` ones
+    /// ([`super::TakeoverSet::awaited`]). Recorded replica versions stay only for buckets that this
+    /// host owns and for hosts in their placement.
     pub fn entered(&mut self, awaited: FxHashSet<Bucket>) {
         self.incoming_buckets = awaited;
         self.incoming_buckets.extend(self.nodes.buckets());
@@ -434,22 +452,22 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         self.replica_versions = known;
     }
 
-    /// All that other hosts are to have of this one's UEs is looked through, for what they have not.
+    /// Restarts the scan for UEs that replicas must have and lack.
     pub fn rescan(&mut self) {
         let Some(map) = &self.map else { return };
         let (own, copies) = (self.own, self.copies());
         let replicas = map.pairs_of(own).into_iter().map(|(_, host)| host);
-        // Without copies, all that another host is to have it gets when a bucket is handed over.
+        // Without replication, the next host receives everything in the handoff.
         let until = |host| if !copies || host == own { ReplicaProgress::Kept(0) } else { ReplicaProgress::Looked };
-        // It knows the RAN nodes, whether it owns anything or not.
+        // This host must learn the RAN nodes, whether it owns buckets or not.
         let others = replicas.filter(|host| *host != own).map(|host| (host, until(host)));
         self.catching_up = others.chain([(own, until(own))]).collect();
         let to = self.hosts.iter().filter(|host| copies && **host != own);
         self.lagging = to.map(|host| (*host, 0)).collect();
     }
 
-    /// A host that is to have copies from now on, and from which slot on it is to be looked what it has not; what was looked
-    /// through is said by [`BucketOwner::looked`].
+    /// Returns a host that must receive more copies and the slot from which to scan for those that
+    /// it lacks. The caller reports the result to [`BucketOwner::looked`].
     pub fn next_lagging_replica(&mut self, acknowledged: &impl ReplicaAcks) -> Option<(HostId, u32)> {
         let (to, from) = self.lagging.pop_front()?;
         if self.is_far_behind(to, acknowledged) {
@@ -459,14 +477,14 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         Some((to, from))
     }
 
-    /// Whether a host is to have a copy of a UE, and has none.
+    /// Returns true if a host must have a copy of a UE and has none.
     pub fn lacks(&self, to: HostId, slot: S, ltmsi: Ltmsi) -> bool {
         let has = || self.replica_versions.get(&to).is_some_and(|known| known.contains_key(&slot));
         self.keeps_copies(to, ltmsi.bucket()) && !has()
     }
 
-    /// All that a host lacked has been sent, up to the slot of a number, or of all (`None`): then it is to be asked what it has of
-    /// others.
+    /// Handles that all missing copies were sent, up to slot `next` or of all slots (`None`). In
+    /// the second case it returns the reconcile request.
     pub fn looked(&mut self, to: HostId, next: Option<u32>) -> Option<ReconcileRequest> {
         if let Some(next) = next {
             self.lagging.push_front((to, next));
@@ -475,8 +493,9 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         self.request_reconcile(to)
     }
 
-    /// Hosts that have all copies since this was asked last: the controller is told, with the epoch. Of this host itself:
-    /// it has what was handed over to it, and knows the RAN nodes of the map's balancers.
+    /// Returns the hosts that have received all copies since the last call, for a report to the
+    /// controller with the epoch. This host itself counts when it has received its handoffs and
+    /// knows the RAN nodes of the map's balancers.
     pub fn caught_up(&mut self, acknowledged: &impl ReplicaAcks) -> SmallVec<[HostId; 2]> {
         if !self.incoming_buckets.is_empty() || self.catching_up.is_empty() {
             return SmallVec::new();
@@ -493,8 +512,9 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         knows && matches!(until, ReplicaProgress::Kept(until) if acknowledged.acked_up_to(*host) >= *until)
     }
 
-    /// The host to which a UE that goes is to be sent once more before it is handed over: one that is not copied at each
-    /// commit, or that waits for an answer (`asks`) which the next owner has to ask for again.
+    /// Returns the host that must receive a migrating UE once more before the handoff. This is so
+    /// for a UE that is not copied at each commit, or that waits for an answer (`asks`) which the
+    /// next owner must request again.
     pub fn last_copy(&self, slot: S, ltmsi: Ltmsi, asks: bool) -> Option<HostId> {
         let to = self.next_owner(ltmsi.bucket())?;
         let each = self.replication.mode == Mode::Hot && self.is_copied(ltmsi.bucket());
@@ -503,7 +523,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     }
 }
 
-/// Where a UE is at its host: a small key.
+/// Key of a UE at its host; small and copyable.
 pub trait SlotKey: std::marker::Copy + Eq + Hash {}
 
 impl<S: std::marker::Copy + Eq + Hash> SlotKey for S {}

@@ -1,46 +1,51 @@
-//! Copies that nobody acknowledged, left where they came to.
+//! Removal of replica entries that the owner does not confirm.
 //!
-//! A host that dies may have sent a copy to two others of which one alone has got it, and that need not be the one that goes on.
-//! Nothing of such a commit has left, and its input is carried out anew by who goes on; but if that one dies too, the other
-//! would go on with it: with a step beside the one that was carried out in its place, or with a UE that is not there.
+//! A dying host may have sent a copy to two replicas of which only one received it, and that one
+//! need not be the new owner. No effect of such a commit has left, and the new owner executes its
+//! input anew. If the new owner dies too, the other replica would continue from the unacknowledged
+//! copy. It would then have a step besides the one executed in its place, or a UE that does not
+//! exist.
 //!
-//! What the next owner has, it copies anew to all, and a copy of another owner goes back to that ([`ReplicaStore::apply`]). Of what it has
-//! not, nothing would be said. So behind its last copy it asks which UEs of its buckets a host has of others ([`ReconcileRequest`]), and says
-//! which of these are gone ([`ReplicaStore::remove_orphans`]); the others are sent once more. Only then has that host all copies. That the owner
-//! decides, and not who keeps the copy, is on purpose: from whom one has come says nothing for sure where messages of several
-//! hosts overtake each other, but the owner knows what there is.
+//! The new owner copies all its UEs to all replicas, and those copies replace entries of another
+//! owner ([`ReplicaStore::apply`]). It sends no copy of UEs that it does not have. Behind its last
+//! copy it therefore asks which UEs of its buckets the replica has from other hosts
+//! ([`ReconcileRequest`]). It then names those that do not exist ([`ReplicaStore::remove_orphans`])
+//! and sends the others again. Only then does that replica have all copies.
+//!
+//! The owner decides, not the replica. The sender of a copy proves nothing where messages of
+//! several hosts overtake each other, but the owner knows which UEs exist.
 
 use super::owner::{BucketOwner, SlotKey};
 use super::{Fenced, ReplicaEntry, ReplicaStore};
 use crate::balance::HostId;
 use vireo_types::{Bucket, Ltmsi};
 
-/// UEs that are named in one answer: more are asked for again.
+/// Maximum number of UEs named in one answer. For more, the owner asks again.
 pub const NAMED: usize = 4096;
 
-/// How far a host is that is to have copies of all UEs of some buckets.
+/// Progress of a replica towards having copies of all UEs of some buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplicaProgress {
-    /// They are looked through.
+    /// The owner scans its UEs for missing copies.
     Looked,
-    /// All were sent, and it is asked what it has of others, by this number.
+    /// All copies were sent, and the reconcile request with this number is pending.
     Asked(u64),
-    /// It has all when it has said to have this.
+    /// The replica has everything once it has acknowledged this number.
     Kept(u64),
 }
 
-/// A question behind the last copy: all UEs of these buckets were sent that the asking host has. Which does the other one have of
-/// others?
+/// Request behind the last copy: the owner has sent all its UEs of these buckets. Which UEs does
+/// the replica have from other hosts?
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReconcileRequest {
-    /// Its number, as that of a copy.
+    /// Number of the request in the sequence of copies.
     pub number: u64,
-    /// The buckets, of which the host that asks is the owner, and keeps copies with the other one.
+    /// Buckets that the sender owns and of which the receiver is a replica.
     pub buckets: Vec<Bucket>,
 }
 
 impl<S: SlotKey, P> BucketOwner<S, P> {
-    /// Asks a host that was sent all copies; `None` if it is to have none.
+    /// Returns the request to a replica that was sent all copies; `None` if it is not a replica.
     pub(super) fn request_reconcile(&mut self, to: HostId) -> Option<ReconcileRequest> {
         let at = self.catching_up.iter().position(|(host, _)| *host == to)?;
         let all = (0..Bucket::COUNT).map(Bucket::new);
@@ -50,18 +55,19 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         Some(ReconcileRequest { number, buckets })
     }
 
-    /// Whether a host was asked last by this question what it has of others. The caller then sends it what of that is here
-    /// ([`BucketOwner::resend_full`]), and tells it what is not.
+    /// Returns true if the last request to a host has this number. The caller then sends the host
+    /// the named UEs that exist here ([`BucketOwner::resend_full`]), and names those that do not.
     pub fn is_asked(&self, host: HostId, question: u64) -> bool {
         self.catching_up.contains(&(host, ReplicaProgress::Asked(question)))
     }
 
-    /// The UE of a slot is sent as if the host had nothing of it.
+    /// Makes the next copy of the UE in a slot a full one.
     pub fn resend_full(&mut self, to: HostId, slot: S) {
         self.replica_versions.entry(to).or_default().remove(&slot);
     }
 
-    /// A host was sent, or told, all of so many UEs that it had of others. The next question, if there may be more.
+    /// Handles that all `named` foreign UEs of a host were sent or declared nonexistent. Returns
+    /// the next request, if there may be more.
     pub fn answered(&mut self, host: HostId, named: usize) -> Option<ReconcileRequest> {
         if named >= NAMED {
             return self.request_reconcile(host);
@@ -74,12 +80,12 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
 }
 
 impl ReplicaStore {
-    /// A host has sent all that it has of these buckets, and asks which of their UEs are here that others have sent. As often as
-    /// it asks, it is answered.
+    /// Handles a reconcile request: a host has sent all that it has of these buckets. Returns UEs
+    /// of these buckets that this host has from other hosts. A repeated request is answered again.
     ///
     /// # Errors
     ///
-    /// When the sender is in the map no longer.
+    /// Returns an error if the sender is not in the cluster map.
     pub fn foreign_entries(
         &mut self,
         (from, epoch): (HostId, u64),
@@ -94,12 +100,12 @@ impl ReplicaStore {
         Ok(others.take(NAMED).collect())
     }
 
-    /// Of these UEs their owner has nothing: what is here of them was never acknowledged, and what it is the result of was not
-    /// carried out.
+    /// Removes UEs that their owner does not have. The entries were never acknowledged, and their
+    /// inputs are treated as not executed.
     ///
     /// # Errors
     ///
-    /// When the sender is in the map no longer.
+    /// Returns an error if the sender is not in the cluster map.
     pub fn remove_orphans(&mut self, (from, epoch): (HostId, u64), number: u64, gone: &[Ltmsi]) -> Result<(), Fenced> {
         self.check(from, epoch)?;
         if self.is_repeat(from, number) {
@@ -107,7 +113,7 @@ impl ReplicaStore {
         }
         for ltmsi in gone.iter().filter(|ltmsi| self.is_owner((from, epoch), ltmsi.bucket())).collect::<Vec<_>>() {
             let Some(ues) = self.ues.get_mut(&ltmsi.bucket()) else { continue };
-            // Not what an owner after this one has sent.
+            // Entries that a later owner has sent stay.
             if ues.get(ltmsi).is_some_and(|shadow| shadow.is_of_another(from) && shadow.epoch <= epoch) {
                 let shadow = ues.remove(ltmsi);
                 self.void.extend(shadow.iter().flat_map(|shadow| &shadow.outboxes).map(|wanted| wanted.input));
@@ -116,7 +122,7 @@ impl ReplicaStore {
         Ok(())
     }
 
-    /// Whether a host speaks for a bucket, as far as is known here.
+    /// Returns true if a host owns a bucket, as far as this host knows.
     fn is_owner(&self, (from, epoch): (HostId, u64), bucket: Bucket) -> bool {
         let Some(map) = self.map.as_ref().filter(|map| epoch <= map.epoch()) else { return true };
         let awaited = self.awaited_buckets.get(&bucket).is_some_and(|(who, _)| *who == from);
@@ -125,7 +131,7 @@ impl ReplicaStore {
 }
 
 impl ReplicaEntry {
-    /// Whether the UE is there, and not by a copy of this host.
+    /// Returns true if the UE exists and the entry was not sent by `host`.
     fn is_of_another(&self, host: HostId) -> bool {
         self.from != Some(host) && !self.ephemeral.is_empty()
     }
@@ -157,8 +163,8 @@ pub(super) mod tests {
         vec![SliceBuckets { weight: 1.0, replicas: 2, hosts }]
     }
 
-    /// Three hosts: the owner of a bucket, who goes on when it dies, and who keeps the other copy. The map, and the one by which the
-    /// second goes on.
+    /// Owner of a bucket, its first and its second replica (`hosts`). `maps`: the first map, and
+    /// the map in which the first replica is the owner.
     pub(in super::super) struct World {
         pub(in super::super) bucket: Bucket,
         pub(in super::super) hosts: [HostId; 3],
@@ -176,14 +182,14 @@ pub(super) mod tests {
             World { bucket, hosts: [owners[0], owners[1], owners[2]], maps: [first, second] }
         }
 
-        /// Who keeps the other copy, by the first map.
+        /// The second replica, by the first map.
         pub(in super::super) fn keeper(&self) -> ReplicaStore {
             let mut shadows = ReplicaStore::new(self.hosts[2]);
             shadows.adopt(&self.maps[0], &self.hosts);
             shadows
         }
 
-        /// The second host, which is the owner by now, and has looked through all that it is to copy.
+        /// The first replica as the new owner, after it has scanned all UEs that it must copy.
         pub(in super::super) fn next_owner(&self) -> BucketOwner<u32, ()> {
             let replication = ReplicationConfig { mode: Mode::Hot, replicas: 2, ack: Ack::One };
             let mut primary = BucketOwner::new(self.hosts[1], replication, vec![2]);
@@ -216,8 +222,8 @@ pub(super) mod tests {
         shadow.unsent_outboxes(NOW).map(|undone| undone.outbox).collect()
     }
 
-    /// What the fault campaign's seed 2637 has found: the first replica never got the first commit of a UE, the second one did, and
-    /// both owners die within a moment.
+    /// Regression test for seed 2637 of the fault campaign. The first replica never received the
+    /// first commit of a UE, the second one did, and both owners die within a moment.
     #[test]
     fn a_ue_that_was_never_acknowledged_is_not_gone_on_with_by_the_second_who_takes_over() {
         let world = World::new();
@@ -227,7 +233,7 @@ pub(super) mod tests {
         keeper.apply((dead, 1), &copy(1, real, 1, b"real"), NOW).unwrap();
         keeper.apply((dead, 1), &copy(2, phantom, 2, b"phantom"), NOW).unwrap();
         keeper.adopt(&world.maps[1], &world.hosts[1..]);
-        // It has the one alone, and copies it.
+        // The new owner has only the real UE, and copies it.
         let context = context::encode(&UeContext::new(real), Vec::new()).unwrap();
         let commit =
             Commit { slot: 7, ltmsi: real, before: None, input: 0, context: &context, outbox: b"", ways: [None; 2] };
@@ -264,7 +270,7 @@ pub(super) mod tests {
                 keeper.apply((dead, 1), &copy(number, ue, number as u32, outbox), NOW).unwrap();
             }
             keeper.adopt(&world.maps[1], &world.hosts[1..]);
-            // The next owner has the first step; the second is another one there.
+            // The new owner has the first step; its second step differs.
             if as_it_is {
                 assert_eq!(keeper.apply((next, 2), &copy(1, ue, 1, b""), NOW), Ok(ApplyResult::Applied));
                 assert_eq!(outboxes(&keeper.ues[&world.bucket][&ue]), [b"one"]);
@@ -278,7 +284,8 @@ pub(super) mod tests {
         }
     }
 
-    /// Whoever is not the owner, or is not any more, lets nothing go, and nothing that an owner has sent goes.
+    /// Requests of hosts that are not the owner, or were it before, remove nothing. Entries that
+    /// the owner has sent stay.
     #[test]
     fn nothing_goes_by_the_word_of_who_does_not_own_it() {
         let world = World::new();
@@ -290,10 +297,10 @@ pub(super) mod tests {
         keeper.remove_orphans((next, 1), 2, &[ue]).unwrap();
         keeper.remove_orphans((dead, 1), 2, &[ue]).unwrap();
         assert_eq!(keeper.len(), 1, "the one has not sent it, the other one has");
-        // A later map makes it the owner, which is not known here yet.
+        // A later map, which is not known here yet, makes `next` the owner.
         keeper.apply((next, 2), &copy(3, other, 1, b""), NOW).unwrap();
         assert_eq!(keeper.foreign_entries((next, 2), 4, &[world.bucket]), Ok(vec![ue]));
-        // Meanwhile somebody follows it.
+        // Meanwhile a later owner follows it.
         keeper.apply((dead, 3), &copy(3, ue, 2, b"two"), NOW).unwrap();
         keeper.remove_orphans((next, 2), 5, &[ue, other]).unwrap();
         assert_eq!(keeper.len(), 2);
@@ -306,7 +313,8 @@ pub(super) mod tests {
         assert_eq!(keeper.foreign_entries((dead, 1), 9, &[world.bucket]), Err(Fenced { epoch: 3 }));
     }
 
-    /// What nobody has carried out is known as long as it could be taken for carried out, and not for good.
+    /// Inputs that were not executed are remembered only as long as they could be taken for
+    /// executed.
     #[test]
     fn of_inputs_that_are_remembered_no_more_nothing_is_kept() {
         let world = World::new();
@@ -323,7 +331,7 @@ pub(super) mod tests {
         assert_eq!(keeper.void.iter().collect::<Vec<_>>(), [&101], "it may be given again");
         let later = NOW + Duration::from_secs(11);
         keeper.apply((next, 3), &ReplicaUpdate { input: 0, ..copy(2, ue, 2, b"two") }, later).unwrap();
-        // It is heard of late: a copy of what was remembered no more is let go by an owner after that one.
+        // A later owner removes an entry whose input is already forgotten.
         keeper.void.insert(101);
         let taken = keeper.adopt(&third.next(&parts(&[last])), &[last]);
         assert!(taken.inputs.is_empty() && keeper.void.is_empty());

@@ -1,5 +1,6 @@
-//! Copies of other hosts' UEs: what this host goes on from when it takes over. Kept as they came; nothing is decoded
-//! before that.
+//! Replica entries of other hosts' UEs, from which this host continues after a takeover.
+//!
+//! Entries are stored as received; nothing is decoded before a takeover.
 
 use super::{EffectAssociations, ReplicaUpdate};
 use crate::balance::HostId;
@@ -9,55 +10,55 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use vireo_types::{Bucket, Duration, Instant, Ltmsi};
 
-/// How long it is known which inputs copies are the result of, and which UEs have gone: longer than the balancer gives
-/// them again.
+/// How long it is remembered which inputs led to copies and which UEs were deleted. Longer than the
+/// period in which a balancer redelivers inputs.
 const REMEMBERED: Duration = Duration::from_secs(10);
-/// How long what a commit wants done is kept, to be done again: longer than it takes to find out that a host is dead, and
-/// less than the balancer knows what it has sent for it.
+/// How long the effects of a commit are kept for re-execution. Longer than detection of a host
+/// failure, and shorter than balancers remember the effects that they have sent.
 pub const DONE_AGAIN: Duration = Duration::from_secs(3);
 
-/// A UE's copy.
+/// Copy of one UE at a replica, not decoded.
 #[derive(Clone, Debug)]
 pub struct ReplicaEntry {
     versions: Versions,
-    /// Who has sent it, or has it since this host has handed it over.
+    /// Sender of the entry; after a handoff by this host, the new owner.
     pub(super) from: Option<HostId>,
-    /// The epoch by which it was sent.
+    /// Epoch in which the entry was sent.
     pub(super) epoch: u64,
     perpetual: Vec<u8>,
-    /// Empty: the context is gone.
+    /// Empty: the context is deleted.
     pub ephemeral: Vec<u8>,
-    /// What the last commits want done. Several may have come before the first one's effects left.
+    /// Effects of the last commits. Several may arrive before the effects of the first have left.
     pub(super) outboxes: VecDeque<OutboxEntry>,
 }
 
-/// What a commit wants done.
+/// Effects of one commit.
 #[derive(Clone, Debug)]
 pub(super) struct OutboxEntry {
-    /// When it came, and of whom.
+    /// Time of arrival and sender.
     at: Instant,
     from: HostId,
-    /// It has left, or that host lives, and has it done itself.
+    /// True if the effects have left, or if their host is alive and executes them itself.
     left: bool,
-    /// The number of the last copy that has said so, the version of the UE that it is the effect of, and the input that was carried
-    /// out, 0 if none.
+    /// Number of the last copy with these effects, version of the UE after the commit, and input
+    /// that was executed (0 if none).
     number: u64,
     version: u32,
     pub(super) input: u64,
     outbox: Vec<u8>,
-    /// By which associations.
     ways: EffectAssociations,
 }
 
-/// What may not have been done of what a commit wants.
+/// Effects of one commit that may not have been executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsentOutbox<'a> {
-    /// What the commit wants done.
+    /// Encoded effects of the commit.
     pub outbox: &'a [u8],
-    /// By which associations.
+    /// Associations that the effects use.
     pub ways: EffectAssociations,
-    /// What was to leave has left: the dead host has said so, or another one has committed it, which had the UE before and lives.
-    /// Only what it has asked is to be asked again: the answer may have come to nobody.
+    /// True if the messages have left: the dead host has reported it, or a live previous owner has
+    /// committed the effects. Only requests are then sent again, because their answers may have
+    /// been lost.
     pub sent: bool,
 }
 
@@ -66,18 +67,18 @@ impl ReplicaEntry {
         EncodedContext { versions: self.versions, perpetual: &self.perpetual, ephemeral: &self.ephemeral }
     }
 
-    /// The context.
+    /// Decodes the context; `None` if the entry is invalid.
     pub fn decode(&self) -> Option<UeContext> {
         self.parts().decode().ok()
     }
 
-    /// What may not have been done, in order.
+    /// Returns the effects that may not have been executed, in order.
     pub fn unsent_outboxes(&self, now: Instant) -> impl Iterator<Item = UnsentOutbox<'_>> {
         let recent = self.outboxes.iter().filter(move |wanted| now.since(wanted.at) <= DONE_AGAIN);
         recent.map(|wanted| UnsentOutbox { outbox: &wanted.outbox, ways: wanted.ways, sent: wanted.left })
     }
 
-    /// What a commit wants done, if anything.
+    /// Appends the effects of a commit, if it has any.
     fn wants(&mut self, from: HostId, copy: &ReplicaUpdate<'_>, now: Instant) {
         if !copy.outbox.is_empty() {
             let (number, version, input) = (copy.number, copy.ephemeral_version, copy.input);
@@ -86,31 +87,32 @@ impl ReplicaEntry {
         }
     }
 
-    /// What was done long ago is let go.
+    /// Drops effects that are too old for re-execution.
     fn forget(&mut self, now: Instant) {
         while self.outboxes.front().is_some_and(|wanted| now.since(wanted.at) > DONE_AGAIN) {
             self.outboxes.pop_front();
         }
     }
 
-    /// What the last commit wants done.
+    /// Returns the effects of the last commit.
     pub fn last_outbox(&self) -> Option<&[u8]> {
         self.outboxes.back().map(|wanted| &wanted.outbox[..])
     }
 
-    /// The version of its perpetual part.
+    /// Returns the version of the perpetual part.
     pub fn perpetual_version(&self) -> u32 {
         self.versions.perpetual
     }
 
-    /// Its octets as they are stored.
+    /// Returns the context in its stored form.
     pub fn record(&self) -> Option<Vec<u8>> {
         let mut octets = Vec::new();
         self.parts().put(&mut octets).ok()?;
         Some(octets)
     }
 
-    /// Those of what has come of it since: the versions grow on.
+    /// Returns the stored form of a later state of the UE; its versions continue those of the
+    /// entry.
     pub fn next_version(&self, ue: &UeContext) -> Option<Vec<u8>> {
         let mut octets = Vec::new();
         context::encode_after(ue, &self.record()?, &mut octets).ok()?;
@@ -118,64 +120,66 @@ impl ReplicaEntry {
     }
 }
 
-/// What a host takes over.
+/// UEs, inputs and buckets that a host takes over.
 #[derive(Debug, Default)]
 pub struct TakeoverSet {
-    /// UEs of dead hosts whose owner it is now.
+    /// UEs of dead hosts that this host owns from here on.
     pub ues: Vec<(Ltmsi, ReplicaEntry)>,
-    /// UEs that hosts which live have handed over, all done that they have wanted done; with who that was, if it went by the
-    /// same map then: what copies it keeps is told by that.
+    /// UEs that live hosts have handed off, with all effects executed. The host is present if it
+    /// used the same map as this host: its own replica entries are then known from that map.
     pub handed: Vec<(Option<HostId>, Ltmsi, ReplicaEntry)>,
-    /// Inputs that copies are the result of, if a host has died.
+    /// Inputs whose results the copies contain; filled if a host has died.
     pub inputs: Vec<u64>,
-    /// Buckets that it owns and that have not been handed over yet.
+    /// Buckets that this host owns and that have not been handed off yet.
     pub awaited: FxHashSet<Bucket>,
 }
 
-/// The sender is in the cluster no longer.
+/// Error: the sender is not a member of the cluster map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fenced {
-    /// The epoch that holds.
+    /// Epoch of the receiver's map.
     pub epoch: u64,
 }
 
-/// What becomes of a copy.
+/// Result of applying a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyResult {
-    /// It is kept.
+    /// The copy is stored.
     Applied,
-    /// It changes nothing: it, or something newer, was kept already.
+    /// The copy changes nothing: it, or a newer one, was stored before.
     Stale,
-    /// It leaves a part out that was never here: a fault of who has sent it, and the UE cannot be taken over.
+    /// The copy lacks a part that was never received. This is a fault of the sender, and the UE
+    /// cannot be taken over.
     MissingBase,
 }
 
-/// All copies.
+/// Replica entries of all UEs at this host, and the order of messages from owners.
 #[derive(Debug)]
 pub struct ReplicaStore {
     own: HostId,
     pub(super) map: Option<BucketMap>,
     hosts: Vec<HostId>,
     pub(super) ues: FxHashMap<Bucket, FxHashMap<Ltmsi, ReplicaEntry>>,
-    /// Inputs that copies are the result of, with when those came.
+    /// Inputs whose results the copies contain, with the arrival times of the copies.
     inputs: VecDeque<(Instant, u64)>,
-    /// Those of which nobody has acknowledged the result, and which were carried out by nobody.
+    /// Inputs whose results were not acknowledged and count as not executed.
     pub(super) void: FxHashSet<u64>,
-    /// UEs whose copies want something done, or that have gone.
+    /// UEs whose copies have effects, or that were deleted.
     recent: VecDeque<(Instant, Ltmsi)>,
-    /// The number of the last copy of each host.
+    /// Number of the last copy per sender.
     last: FxHashMap<HostId, u64>,
-    /// Buckets that are this host's as soon as who had them before has handed them over, which lives: who, and since which
-    /// epoch.
+    /// Buckets that this host owns once their live previous owner has handed them off: that host,
+    /// and the epoch since which this is so.
     pub(super) awaited_buckets: FxHashMap<Bucket, (HostId, u64)>,
-    /// Up to which of its copies all has left that they want done, as far as each host has said.
+    /// Effect watermark per sender: number of the last copy whose effects have all left.
     pub(super) left: FxHashMap<HostId, u64>,
-    /// Up to which epoch each host has handed over what it was to, and an epoch that it had got to when it was said.
+    /// Per sender, the last epoch whose migrations it has completed, and the epoch of its map at
+    /// that time.
     handed: FxHashMap<HostId, (u64, u64)>,
 }
 
 impl ReplicaStore {
-    /// None yet, at this host.
+    /// Creates an empty store for a host.
     pub fn new(own: HostId) -> Self {
         ReplicaStore {
             own,
@@ -192,22 +196,23 @@ impl ReplicaStore {
         }
     }
 
-    /// How many UEs there are copies of.
+    /// Returns the number of UEs with an entry.
     pub fn len(&self) -> usize {
         self.ues.values().map(FxHashMap::len).sum()
     }
 
-    /// Whether there are none.
+    /// Returns true if there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Keeps a copy of a host whose map is of an epoch. One that has been kept already changes nothing, nor does one of a
-    /// host that was the owner before and does not know of it yet, unless it is newer than what is here.
+    /// Applies a copy of a host that has the map of `epoch`. A repeated copy changes nothing. A
+    /// copy of a previous owner that does not know about its replacement changes nothing unless it
+    /// is newer than the entry.
     ///
     /// # Errors
     ///
-    /// When the sender is in the map no longer.
+    /// Returns an error if the sender is not in the cluster map.
     pub fn apply(
         &mut self,
         (from, epoch): (HostId, u64),
@@ -235,11 +240,12 @@ impl ReplicaStore {
         Ok(kept)
     }
 
-    /// A host has handed over what an epoch gave to this one. Whether something was waited for.
+    /// Handles a handoff: a host has transferred the buckets that an epoch assigns to this host.
+    /// Returns true if this host was waiting for some of them.
     ///
     /// # Errors
     ///
-    /// When the sender is in the map no longer.
+    /// Returns an error if the sender is not in the cluster map.
     pub fn on_handoff(&mut self, (from, of): (HostId, u64), number: u64, epoch: u64) -> Result<bool, Fenced> {
         self.check(from, of)?;
         if self.is_repeat(from, number) {
@@ -252,17 +258,18 @@ impl ReplicaStore {
         Ok(self.awaited_buckets.values().any(|(who, since)| *who == from && *since <= epoch))
     }
 
-    /// A host says something else, in its order among the copies. Whether for the first time.
+    /// Checks the sequence number of another message that is sent among the copies. Returns true if
+    /// the message is new.
     ///
     /// # Errors
     ///
-    /// When the sender is in the map no longer.
+    /// Returns an error if the sender is not in the cluster map.
     pub fn check_sequence(&mut self, (from, of): (HostId, u64), number: u64) -> Result<bool, Fenced> {
         self.check(from, of)?;
         Ok(!self.is_repeat(from, number))
     }
 
-    /// Who is not in the map any more has been given up.
+    /// Returns an error if the sender is not in the map of its epoch: it was declared dead.
     pub(super) fn check(&self, from: HostId, epoch: u64) -> Result<(), Fenced> {
         match &self.map {
             Some(map) if epoch <= map.epoch() && !self.hosts.contains(&from) => Err(Fenced { epoch: map.epoch() }),
@@ -270,7 +277,7 @@ impl ReplicaStore {
         }
     }
 
-    /// Notes the number of what a host has sent; whether that came already.
+    /// Records the number of a message. Returns true if it is a repeat.
     pub(super) fn is_repeat(&mut self, from: HostId, number: u64) -> bool {
         let last = self.last.entry(from).or_default();
         let repeat = number <= *last;
@@ -282,7 +289,8 @@ impl ReplicaStore {
         let bucket = copy.ltmsi.bucket();
         let here = self.ues.get(&bucket).and_then(|ues| ues.get(&copy.ltmsi));
         let newer = |shadow: &ReplicaEntry| (copy.ephemeral_version.wrapping_sub(shadow.versions.ephemeral) as i32) > 0;
-        // What is here was sent by a later map, which is not known yet: the next owner does not go on from less than this.
+        // The entry was sent by a later map that this host does not have yet: the next owner must
+        // not continue from an older state.
         let followed = |shadow: &ReplicaEntry| shadow.from != Some(from) && shadow.epoch > epoch && !newer(shadow);
         if !copy.ephemeral.is_empty() && here.is_some_and(followed) {
             return false;
@@ -296,7 +304,7 @@ impl ReplicaStore {
         keeps && (owners.owner() == Some(from) || here.is_none_or(newer))
     }
 
-    /// What was done long ago is let go, and UEs that have gone.
+    /// Drops effects that are too old for re-execution, and UEs that were deleted.
     fn forget(&mut self, now: Instant) {
         while self.recent.front().is_some_and(|(at, _)| now.since(*at) > DONE_AGAIN)
             && let Some((_, ltmsi)) = self.recent.pop_front()
@@ -322,8 +330,8 @@ impl ReplicaStore {
             });
         let not_newer = (copy.ephemeral_version.wrapping_sub(shadow.versions.ephemeral) as i32) <= 0;
         if shadow.from == Some(from) && not_newer && !copy.ephemeral.is_empty() && !shadow.ephemeral.is_empty() {
-            // The same host sends again what was to be somebody else's; or has sent the UE as it is before what that wants done, which
-            // is news then.
+            // Either the same host resends a UE that was to migrate, or it first sent the UE
+            // without the effects. The effects are new in the second case.
             shadow.epoch = epoch.max(shadow.epoch);
             let same = |wanted: &&mut OutboxEntry| (wanted.from, wanted.version) == (from, copy.ephemeral_version);
             match shadow.outboxes.iter_mut().find(same) {
@@ -337,8 +345,8 @@ impl ReplicaStore {
             return ApplyResult::Stale;
         }
         if shadow.from != Some(from) && !copy.ephemeral.is_empty() {
-            // Another owner goes on from what it has: what came beyond that was acknowledged by nobody, nor was a step in the
-            // place of which this one is.
+            // Another owner continues from its own state. Later entries, and a step in whose place
+            // this one is executed, were never acknowledged.
             shadow.outboxes.retain(|wanted| {
                 let beyond = wanted.version.wrapping_sub(copy.ephemeral_version) as i32;
                 let stays = beyond < 0 || beyond == 0 && copy.outbox.is_empty();
@@ -374,7 +382,7 @@ impl ReplicaStore {
         }
     }
 
-    /// What this host has handed over to another and keeps a copy of.
+    /// Stores an entry for a UE that this host has handed off and of which it is a replica.
     pub fn keep_own(&mut self, ltmsi: Ltmsi, parts: &EncodedContext<'_>) {
         let shadow = ReplicaEntry {
             versions: parts.versions,
@@ -387,18 +395,19 @@ impl ReplicaStore {
         self.ues.entry(ltmsi.bucket()).or_default().insert(ltmsi, shadow);
     }
 
-    /// A new epoch. From here on copies of hosts that are gone are refused. What this host owns by it that it did not is
-    /// taken out, or waited for if who had it lives, and what it is not to have is dropped. No epoch is left out: who has
-    /// had a bucket is who had it in the one before.
+    /// Adopts the map of a new epoch. From here on copies of hosts outside the map are refused.
+    /// Buckets that this host newly owns are returned, or awaited if their previous owner is alive.
+    /// Entries of buckets that this host must not store are dropped. The caller passes every epoch:
+    /// the previous owner of a bucket is the owner in the previous map.
     pub fn adopt(&mut self, map: &BucketMap, hosts: &[HostId]) -> TakeoverSet {
         let mut taken = self.take_handed();
-        // They are entered by this map, and were handed over by the one before.
+        // These UEs are loaded under the new map, but were handed off under the previous one.
         taken.handed.iter_mut().for_each(|(keeper, ..)| *keeper = None);
         if self.hosts.iter().any(|host| !hosts.contains(host)) {
             let inputs = self.inputs.iter().map(|(_, input)| *input);
             taken.inputs = inputs.filter(|input| !self.void.contains(input)).collect();
         }
-        // Of those that are remembered no more nobody asks; nor of 0, which is none.
+        // Neither forgotten inputs nor 0, which means no input, need an entry here.
         let remembered: FxHashSet<u64> = self.inputs.iter().map(|(_, input)| *input).collect();
         self.void.retain(|input| remembered.contains(input));
         self.hosts = hosts.to_vec();
@@ -429,7 +438,8 @@ impl ReplicaStore {
         let epoch = map.epoch();
         self.ues.retain(|bucket, ues| {
             if !awaited.contains_key(bucket) && !keeps(*bucket) {
-                // What is sent by a later map already is not sent again when this host gets there.
+                // The owner does not repeat what it has sent by a later map when this host adopts
+                // that map.
                 ues.retain(|_, shadow| shadow.epoch > epoch);
             }
             !ues.is_empty()
@@ -440,7 +450,7 @@ impl ReplicaStore {
         TakeoverSet { awaited: now.awaited, ..taken }
     }
 
-    /// What has been handed over to this host since this was asked last.
+    /// Returns the buckets that were handed off to this host since the last call.
     pub fn take_handed(&mut self) -> TakeoverSet {
         let (handed, ues) = (&self.handed, &mut self.ues);
         let mut taken = TakeoverSet::default();
@@ -457,7 +467,7 @@ impl ReplicaStore {
     }
 }
 
-/// As a copy, in the memory that is there.
+/// Replaces the contents and reuses the allocation.
 fn replace(octets: &mut Vec<u8>, with: &[u8]) {
     octets.clear();
     octets.extend_from_slice(with);
@@ -521,12 +531,13 @@ mod tests {
         let outbox = UnsentOutbox { outbox: b"outbox", ways: WAYS, sent: false };
         assert_eq!(undone, [outbox; 2], "neither may have left when the host died");
         assert_eq!(taken.ues[0].1.unsent_outboxes(Instant(4_000_000)).count(), 0, "both have");
-        // The host that was stopped wakes.
+        // The stopped host resumes.
         assert_eq!(shadows.apply((A, 1), &copy(4, ue, b"late"), now), Err(Fenced { epoch: 2 }));
         assert_eq!(shadows.len(), 0);
     }
 
-    /// Of a UE that was handed over, what the host that had it before wanted done has left; what it asked is asked again.
+    /// After a migration, the effects of the previous owner have left; only its requests are sent
+    /// again.
     #[test]
     fn what_a_host_that_lives_has_had_sent_is_known_from_what_the_dead_one_has() {
         let (now, third) = (Instant(1), HostId(2));
@@ -545,7 +556,7 @@ mod tests {
         let (ue, mut shadows) = (Ltmsi::new(bucket, 7), ReplicaStore::new(third));
         shadows.adopt(&first, &[A, OWN, third]);
         shadows.apply((A, 1), &copy(1, ue, b"one"), now).unwrap();
-        // What is sent again and is not newer changes nothing.
+        // A repeated copy that is not newer changes nothing.
         assert_eq!(
             shadows.apply((A, 1), &ReplicaUpdate { number: 2, ..copy(1, ue, b"zero") }, now),
             Ok(ApplyResult::Stale)
@@ -575,8 +586,9 @@ mod tests {
         assert!(!shadows.ues[&theirs].contains_key(&new));
     }
 
-    /// The owner is two maps ahead: by the second one this host keeps nothing of the bucket, by the third it does. What comes by
-    /// the third before this host has the second is kept, because the owner sends later only what has changed since.
+    /// The owner is two maps ahead. By the second map this host stores nothing of the bucket, by
+    /// the third it does. Copies of the third map that arrive before this host has the second are
+    /// kept, because the owner later sends only changes.
     #[test]
     fn what_comes_by_a_later_map_is_not_dropped_by_the_one_between() {
         const OTHER: HostId = HostId(2);
@@ -596,7 +608,7 @@ mod tests {
         assert_eq!(shadows.apply((A, 3), &changed, now), Ok(ApplyResult::Applied));
         let shadow = &shadows.ues[&theirs][&ue];
         assert_eq!((&shadow.perpetual[..], &shadow.ephemeral[..]), (&b"perpetual"[..], &b"three"[..]));
-        // What was sent by a map before goes.
+        // Copies of an earlier map are dropped.
         shadows.adopt(&BucketMap::new(4, &parts(&[A, OTHER])), &all);
         assert_eq!(shadows.len(), 0);
         assert_eq!(shadows.apply((A, 4), &changed, now), Ok(ApplyResult::Stale), "a repeat");
@@ -605,7 +617,7 @@ mod tests {
         assert_eq!(shadows.apply((A, 5), &again, now), Ok(ApplyResult::MissingBase));
     }
 
-    /// The first map, one by which the next owner of this host's part of A's buckets is this host, and such a bucket.
+    /// Returns the first map, a map by which this host takes over A's buckets, and one such bucket.
     fn switched() -> (BucketMap, BucketMap, Bucket) {
         let first = BucketMap::first(&parts(&[A, OWN]));
         let mut alone = parts(&[A, OWN]);
@@ -625,7 +637,7 @@ mod tests {
         shadows.apply((A, 1), &copy(1, ue, b"one"), now).unwrap();
         let taken = shadows.adopt(&second, &[A, OWN]);
         assert!(taken.ues.is_empty() && taken.handed.is_empty() && taken.awaited.contains(&bucket));
-        // What A has begun it ends.
+        // A ends the procedures in progress.
         assert_eq!(shadows.apply((A, 1), &copy(2, ue, b"two"), now), Ok(ApplyResult::Applied));
         assert_eq!(shadows.apply((A, 2), &copy(3, ue, b"three"), now), Ok(ApplyResult::Applied));
         assert_eq!(shadows.on_handoff((A, 2), 4, 1), Ok(false), "of an epoch before");
@@ -655,7 +667,7 @@ mod tests {
         let taken = early.adopt(&second, &[A, OWN]);
         assert_eq!((taken.handed.len(), taken.ues.len(), taken.awaited.len()), (1, 0, 0));
         assert_eq!(taken.handed[0].0, Some(A), "both go by the second map: what A keeps is told by it");
-        // A has gone further when it is heard: what it keeps is not told by this map.
+        // A already uses a later map, so its replica entries do not follow from this map.
         let mut behind = shadows();
         assert_eq!(behind.on_handoff((A, 3), 2, 2), Ok(false));
         assert_eq!(behind.adopt(&second, &[A, OWN]).handed[0].0, None);
@@ -673,7 +685,7 @@ mod tests {
     fn a_replica_keeps_what_the_last_owner_says_late_unless_the_next_one_has_said_more() {
         let (first, second, bucket) = switched();
         let (ue, now) = (Ltmsi::new(bucket, 7), Instant(1));
-        // A keeps a copy of what it has handed over.
+        // A stores entries of the UEs that it has handed off.
         let mut shadows = ReplicaStore::new(A);
         shadows.adopt(&first, &[A, OWN]);
         shadows.adopt(&second, &[A, OWN]);

@@ -1,4 +1,4 @@
-//! An owner's side, step by step; both sides together are the simulator's fault campaign.
+//! Tests of the owner side. The simulator's fault campaign tests both sides together.
 
 use super::*;
 use crate::balance::HostId;
@@ -8,7 +8,7 @@ use crate::context::{self, UeContext};
 use std::collections::BTreeMap;
 use vireo_types::{Bucket, Instant, Ltmsi};
 
-/// What other hosts have said to have.
+/// Number of the last copy that each host has acknowledged.
 #[derive(Default)]
 struct Said(BTreeMap<HostId, u64>);
 
@@ -29,7 +29,8 @@ fn hosts(count: u16) -> Vec<HostId> {
     (0..count).map(HostId).collect()
 }
 
-/// A host of three or more in the first map, and a bucket of its own.
+/// Returns an owner among the four hosts of the first map, the map, and a bucket that the owner
+/// has.
 fn owner(ack: Ack) -> (BucketOwner<u32, &'static str>, BucketMap, Bucket) {
     let map = BucketMap::first(&parts(&[1.0; 4]));
     let mut primary = BucketOwner::new(OWN, ReplicationConfig { mode: Mode::Hot, replicas: 2, ack }, vec![2]);
@@ -193,7 +194,8 @@ fn inputs_for_ues_that_others_have_to_hand_over_first_wait_and_so_does_what_all_
     assert_eq!(primary.classify_input(Some(bucket), false, true, true), InputDisposition::Process);
 }
 
-/// Two commits wait, by the second of which the UE has got another number: who is sent both once more keeps one UE.
+/// Two commits wait, and the second one changes the UE's LTMSI. A host that receives both again
+/// stores one UE.
 #[test]
 fn a_ue_that_has_got_another_number_while_its_commits_wait_is_one_at_who_is_sent_them_again() {
     let (mut primary, map) = sliced(3, &[2], Ack::One);
@@ -222,7 +224,8 @@ fn a_ue_that_has_got_another_number_while_its_commits_wait_is_one_at_who_is_sent
     assert_eq!(keeper.len(), 1);
 }
 
-/// A host among others, by the first map of slices with so many replicas each.
+/// Returns an owner and the first map, for `count` hosts and slices with the given numbers of
+/// replicas.
 fn sliced(count: u16, replicas: &[usize], ack: Ack) -> (BucketOwner<u32, &'static str>, BucketMap) {
     let map = BucketMap::first(&of_slices(&hosts(count), replicas));
     let most = replicas.iter().max().copied().unwrap_or_default();
@@ -238,7 +241,7 @@ fn of_slices(hosts: &[HostId], replicas: &[usize]) -> Vec<SliceBuckets> {
     replicas.iter().map(|replicas| SliceBuckets { weight: 1.0, replicas: *replicas, hosts: hosts.clone() }).collect()
 }
 
-/// A bucket of this host's in a slice.
+/// Returns a bucket of a slice that this host owns.
 fn own_bucket(map: &BucketMap, slice: usize) -> Bucket {
     map.buckets(slice).find(|bucket| map.owners(*bucket).owner() == Some(OWN)).expect("it has some")
 }
@@ -275,7 +278,7 @@ fn what_waits_for_a_replica_that_does_not_answer_waits_until_that_is_given_up_an
         said.0.insert(first, of_first + 7);
         assert_eq!(primary.next_released(&said), None, "whatever this one says");
 
-        // It is given up, and a host that has joined since is a replica in its place.
+        // The replica is declared dead, and a host that has joined since replaces it.
         let hosts = [OWN, first, HostId(3)];
         assert_eq!(primary.adopt(map.next(&of_slices(&hosts, &[2])), hosts.to_vec()), None);
         let again = |_: &&str| {
@@ -297,7 +300,7 @@ fn a_ue_of_a_slice_without_copies_is_copied_until_its_slice_is_known_and_not_lon
     let (mut primary, map) = sliced(3, &[2, 0, 1], Ack::All);
     let (unknown, said) = (Ltmsi::new(own_bucket(&map, 0), 1), Said::default());
     let home = |slice| Ltmsi::new(crate::balance::migration::in_column(unknown.bucket(), slice, 3).expect("in it"), 1);
-    // Who is waited for, and what is sent: to whom, of which UE, and whether it is gone.
+    // Number of required acknowledgements; copies as (receiver, UE, deleted).
     let spread = |primary: &mut BucketOwner<u32, &'static str>, ltmsi, before, context: &[u8]| {
         let mut sent = Vec::new();
         let commit = Commit { before, ..commit(ltmsi, context) };
@@ -311,19 +314,19 @@ fn a_ue_of_a_slice_without_copies_is_copied_until_its_slice_is_known_and_not_lon
     assert_eq!((waits, sent), (2, vec![(first, unknown, true), (second, unknown, true)]));
     assert_eq!(spread(&mut primary, home(1), Some(unknown), &[]), (0, vec![]), "nobody had it: it had no context");
 
-    // With a context, who had it is told that it is gone from there, once.
+    // Once the UE has a context, a former replica receives one deletion.
     spread(&mut primary, unknown, None, &context);
     let (waits, mut sent) = spread(&mut primary, home(1), Some(unknown), &context);
     sent.sort_unstable();
     assert_eq!((waits, sent), (0, vec![(first, unknown, true), (second, unknown, true)]));
     assert_eq!(spread(&mut primary, home(1), Some(unknown), &context), (0, vec![]));
-    // One that is to have fewer leaves those alone that stay.
+    // A slice with fewer replicas sends no deletion to the replicas that remain.
     spread(&mut primary, unknown, None, &context);
     let (waits, sent) = spread(&mut primary, home(2), Some(unknown), &context);
     let [(stays, of, false), (goes, unknown_to_it, true)] = sent[..] else { panic!("{sent:?}") };
     assert_eq!((waits, of, unknown_to_it), (1, home(2), unknown));
     assert!(stays != goes && map.owners(home(2).bucket()).replicas().eq([stays]));
-    // While a bucket is on its way to another host, this is no copy that anybody waits for.
+    // While a bucket migrates, this copy is not one that effects wait for.
     let next = of_slices(&hosts(4), &[2, 0, 1]);
     let prepared = map.next(&next).prepare(&next).expect("the one that has joined is to have some");
     let goes = prepared.buckets(1).find(|bucket| prepared.owners(*bucket).replicas().count() > 0).expect("one of them");

@@ -1,16 +1,19 @@
-//! Weighted deficit round robin among the NFs of a worker: each is given time in proportion to its share, and pays with
-//! the time its procedures really took, so that long procedures gain nothing.
+//! Weighted deficit round robin among the NFs of a worker.
+//!
+//! Each NF receives time in proportion to its share, and is charged the measured time of its
+//! procedures, so that long procedures gain nothing.
 
-/// The time that all NFs together are given in one round, in nanoseconds: long enough that a round runs several
-/// procedures, short enough that no NF waits noticeably for the others.
+/// Time of all NFs together per round, in nanoseconds. A round runs several procedures, and no NF
+/// waits noticeably for the others.
 const ROUND_NANOS: f64 = 1_000_000.0;
-/// Rounds of credit that an NF may save while others run.
+/// Maximum credit of an NF, in rounds.
 const SAVED_ROUNDS: f64 = 2.0;
 
-/// What an NF can owe: a procedure that hung for longer was the machine's doing, and is forgiven.
+/// Maximum debt of an NF in nanoseconds. A procedure that took longer was delayed by the machine
+/// and is charged no more.
 const DEBT_NANOS: f64 = 100_000_000.0;
 
-/// The round robin of one worker.
+/// Round robin state of one worker.
 #[derive(Clone, Debug, Default)]
 pub struct Deficit {
     credit: Vec<f64>,
@@ -18,13 +21,13 @@ pub struct Deficit {
 }
 
 impl Deficit {
-    /// The NF that runs next: one with work and credit. `shares` and `waiting` are in the same order; `None` if none
-    /// has work.
+    /// Returns the NF that runs next: one with work and credit; `None` if none has work. `shares`
+    /// and `waiting` are in the same order.
     pub fn next(&mut self, shares: &[f64], waiting: impl Fn(usize) -> bool) -> Option<usize> {
         let count = shares.len();
         self.credit.resize(count, 0.0);
         if !(0..count).any(&waiting) {
-            // Who has no work saves nothing for later.
+            // An NF without work accumulates no credit.
             self.credit.fill(0.0);
             return None;
         }
@@ -40,7 +43,7 @@ impl Deficit {
         }
     }
 
-    /// A new round: everyone with work gets its part.
+    /// Starts a new round: every NF with work receives its part.
     fn refill(&mut self, shares: &[f64], waiting: &impl Fn(usize) -> bool) {
         let total: f64 = (0..shares.len()).filter(|nf| waiting(*nf)).map(|nf| shares[nf].max(0.0)).sum();
         for (nf, credit) in self.credit.iter_mut().enumerate() {
@@ -48,14 +51,14 @@ impl Deficit {
                 *credit = 0.0;
                 continue;
             }
-            // Shares that add up to nothing are equal ones: work is never left undone.
+            // If all shares are zero, they count as equal, so that no work is left undone.
             let part = if total > 0.0 { (shares[nf].max(0.0) / total).max(1e-3) } else { 1.0 };
             *credit = (*credit + part * ROUND_NANOS).min(part * ROUND_NANOS * SAVED_ROUNDS);
         }
         self.at = (self.at + 1) % shares.len().max(1);
     }
 
-    /// The NF has run for so long.
+    /// Charges the NF the time that it ran, in nanoseconds.
     pub fn ran(&mut self, nf: usize, nanos: u64) {
         if let Some(credit) = self.credit.get_mut(nf) {
             *credit = (*credit - nanos as f64).max(-DEBT_NANOS);
@@ -67,7 +70,7 @@ impl Deficit {
 mod tests {
     use super::*;
 
-    /// The part of the time that each NF gets when all always have work of these lengths.
+    /// Returns each NF's part of the time when all NFs always have work of these lengths.
     fn parts<const N: usize>(shares: [f64; N], lengths: [u64; N]) -> [f64; N] {
         let (mut deficit, mut time) = (Deficit::default(), [0u64; N]);
         while time.iter().sum::<u64>() < 1_000_000_000 {

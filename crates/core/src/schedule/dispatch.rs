@@ -1,42 +1,42 @@
-//! Which NF of a pool a procedure goes to (seed 1, Algorithm 2), and the policies it is compared with.
+//! Selection of the NF for a procedure (seed 1, Algorithm 2), and other policies.
 
 use super::estimate::{ServiceTime, completion};
 use crate::hash::hash_pair;
 use serde::{Deserialize, Serialize};
 use vireo_types::Duration;
 
-/// What is known of an NF at this instant.
+/// Load of an NF at this moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NfLoad {
     /// Procedures that wait or run.
     pub queue: u32,
-    /// Its part of a core.
+    /// Part of a core.
     pub share: f64,
-    /// What it is known by, as long as it is there.
+    /// Stable identifier of the NF.
     pub id: u64,
 }
 
-/// A policy.
+/// Policy of NF selection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
     /// `argmin Q_i / C_i` over instantaneous values.
     #[default]
     Optimal,
-    /// `argmin Q_i`: what slice 0 has, whose procedures are of one kind.
+    /// `argmin Q_i`: used in slice 0, whose procedures are of one kind.
     ShortestQueue,
-    /// Each in turn.
+    /// Each NF in turn.
     RoundRobin,
-    /// By consistent hashing of the UE (rendezvous: the highest of the hashes of UE and NF), so that a UE changes its NF
-    /// only when that NF goes or a new one is its.
+    /// Consistent hashing of the UE (rendezvous: the highest hash of UE and NF). A UE changes its
+    /// NF only when that NF is removed, or when a new NF has the highest hash.
     Hash,
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Policy; 4] = [Policy::Optimal, Policy::ShortestQueue, Policy::RoundRobin, Policy::Hash];
 
-    /// Its name in the configuration (`steering.intra`).
+    /// Returns the name in the configuration (`steering.intra`).
     pub const fn name(self) -> &'static str {
         match self {
             Policy::Optimal => "optimal",
@@ -46,26 +46,25 @@ impl Policy {
         }
     }
 
-    /// The policy of a name.
+    /// Returns the policy with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Policy::ALL.into_iter().find(|policy| policy.name() == name)
     }
 }
 
-/// Where a procedure goes.
+/// Selected NF with its estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NfSelection {
-    /// The NF's position in its pool.
+    /// Index of the NF in its pool.
     pub nf: usize,
-    /// When the procedure would be complete there.
+    /// Estimated completion time at that NF.
     pub estimate: Duration,
-    /// Whether that is beyond the objective: the NF controller is told.
+    /// True if the estimate exceeds the SLO; it is then reported to the NF scaler.
     pub violation: bool,
 }
 
-/// Chooses for one procedure. `turn` is a number that grows with each choice, `key` one of the UE.
-///
-/// `None` for an empty pool.
+/// Selects an NF for one procedure; `None` for an empty pool. `turn` grows with each selection, and
+/// `key` is a number of the UE.
 pub fn select_nf(
     policy: Policy,
     pool: &[NfLoad],

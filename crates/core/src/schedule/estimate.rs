@@ -1,44 +1,47 @@
-//! How long a procedure would take at an NF (seed 1, `W_i = q_i T_t / c_i` and `T_i = (q_i / c_i + 1) T_t`), from
-//! measured times: `T_t` is the time of procedure type `t` alone on a core, calibrated at start and tracked as it runs
-//! (DESIGN decision 11).
+//! Estimate of the completion time of a procedure at an NF (seed 1).
+//!
+//! The equations are `W_i = q_i T_t / c_i` and `T_i = (q_i / c_i + 1) T_t`. `T_t` is the time of
+//! procedure type `t` alone on a core. It is calibrated at start and updated by measurement (DESIGN
+//! decision 11).
 
 use vireo_types::Duration;
 
-/// The weight of a new measurement: 1/8 follows a drift within a few dozen procedures and forgets one outlier as fast.
+/// Weight of a new measurement: 1/8 follows a drift, and forgets an outlier, within a few dozen
+/// procedures.
 const WEIGHT_SHIFT: u32 = 3;
 
-/// `T_t` of one procedure type, in nanoseconds so that microsecond procedures keep their digits.
+/// `T_t` of one procedure type. In nanoseconds, so that procedures of microseconds keep their
+/// precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceTime {
     nanos: u64,
 }
 
 impl ServiceTime {
-    /// A calibrated time, one nanosecond at least.
+    /// Returns a calibrated time, at least one nanosecond.
     pub const fn new(nanos: u64) -> Self {
         ServiceTime { nanos: if nanos == 0 { 1 } else { nanos } }
     }
 
-    /// Takes a measurement: the time that a procedure has spent on a core.
+    /// Adds a measurement: the time that a procedure took on a core.
     pub fn measured(&mut self, nanos: u64) {
         let old = self.nanos;
         self.nanos = (old - (old >> WEIGHT_SHIFT) + (nanos >> WEIGHT_SHIFT)).max(1);
     }
 
-    /// The time now.
+    /// Returns the current estimate in nanoseconds.
     pub const fn nanos(self) -> u64 {
         self.nanos
     }
 }
 
-/// `W_i`: how long a procedure waits at an NF with `queue` procedures before it and the part `share` of a core.
-///
-/// A share that is not above zero waits for ever.
+/// Returns `W_i`: the waiting time at an NF with `queue` procedures ahead and the part `share` of a
+/// core. It is practically infinite if the share is not positive.
 pub fn waiting(queue: u32, share: f64, time: ServiceTime) -> Duration {
     nanos(f64::from(queue) / positive(share) * time.nanos as f64)
 }
 
-/// `T_i`: when it would be complete.
+/// Returns `T_i`: the completion time.
 pub fn completion(queue: u32, share: f64, time: ServiceTime) -> Duration {
     nanos((f64::from(queue) / positive(share) + 1.0) * time.nanos as f64)
 }
@@ -47,7 +50,7 @@ fn positive(share: f64) -> f64 {
     if share > 0.0 { share } else { f64::MIN_POSITIVE }
 }
 
-/// Rounds up: an estimate that promises too much is worse than one that promises too little.
+/// Rounds up to microseconds: an optimistic estimate is worse than a pessimistic one.
 fn nanos(nanos: f64) -> Duration {
     // A float beyond the range of the integer becomes its maximum.
     Duration((nanos / 1000.0).ceil() as u64)

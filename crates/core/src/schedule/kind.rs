@@ -1,20 +1,21 @@
-//! The kinds of procedure that network functions are for, and which of them a UE is in the middle of.
+//! Kinds of procedure of NFs, and the procedure in progress of a UE.
 //!
-//! What a *message* is for is told by [`crate::n2::view`] without decoding it; what a *context* is in the middle of, by
-//! [`running`]. The first chooses the NF of a procedure that begins, the second keeps the UE at that NF until it ends.
+//! [`crate::n2::peek`] determines the kind of a *message* without decoding it;
+//! [`procedure_in_progress`] determines that of a *context*. The former selects the NF of a new
+//! procedure; the latter keeps the UE at that NF until the procedure ends.
 
 use crate::context::{Procedure, RanContext, UeContext};
 use crate::procedures::registration::RequestKind;
 use crate::session::{N4State, RanState, SmContext, Stage};
 use serde::{Deserialize, Serialize};
 
-/// What a network function is for.
+/// Kind of procedure that an NF runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NfKind {
     /// Initial and emergency registration.
     Registration,
-    /// Service request: an idle UE comes back.
+    /// Service request of an idle UE.
     ServiceRequest,
     /// Deregistration by the UE.
     Deregistration,
@@ -22,16 +23,16 @@ pub enum NfKind {
     Handover,
     /// Mobility and periodic registration updating.
     Mobility,
-    /// PDU sessions of a connected UE, and whatever comes ciphered.
+    /// PDU sessions of a connected UE, and all ciphered messages.
     Session,
-    /// Reports of the UPF, which idle UEs are paged for.
+    /// Reports of the UPF, for which idle UEs are paged.
     Paging,
-    /// Releases, deadlines, the operator's commands, and what belongs to nothing else.
+    /// Releases, deadlines, operator commands, and everything else.
     StateManagement,
 }
 
 impl NfKind {
-    /// All of them, in the order of [`NfKind::index`].
+    /// All kinds, in the order of [`NfKind::index`].
     pub const ALL: [NfKind; 8] = [
         NfKind::Registration,
         NfKind::ServiceRequest,
@@ -43,12 +44,12 @@ impl NfKind {
         NfKind::StateManagement,
     ];
 
-    /// Its position in [`NfKind::ALL`].
+    /// Returns the index in [`NfKind::ALL`].
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Its name in the configuration, in metrics and in `vireo top`.
+    /// Returns the name in the configuration, in metrics and in `vireo top`.
     pub const fn name(self) -> &'static str {
         match self {
             NfKind::Registration => "registration",
@@ -62,27 +63,28 @@ impl NfKind {
         }
     }
 
-    /// The kind of a name.
+    /// Returns the kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         NfKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// What a 5GMM message begins or goes on with, as far as its header tells in the clear (TS 24.501 9.7): `None` for
-    /// one that is ciphered.
+    /// Returns the kind of procedure that a 5GMM message starts or continues, from its cleartext
+    /// header (TS 24.501 9.7). Returns `None` for a ciphered message.
     pub fn of_nas(nas: &[u8]) -> Option<Self> {
         Some(match clear(nas)? {
             [REGISTRATION_REQUEST, kind, ..] if matches!(kind & 0x07, MOBILITY | PERIODIC) => NfKind::Mobility,
             [REGISTRATION_REQUEST..=REGISTRATION_REJECT, ..] => NfKind::Registration,
             [DEREGISTRATION_REQUEST_BY_UE..=DEREGISTRATION_ACCEPT_BY_UE, ..] => NfKind::Deregistration,
             [SERVICE_REQUEST | CONTROL_PLANE_SERVICE_REQUEST, ..] => NfKind::ServiceRequest,
-            // Authentication, identification and security mode control are parts of a registration.
+            // Authentication, identification and security mode control belong to a registration.
             [0x56..=0x5f, ..] => NfKind::Registration,
             [UL_NAS_TRANSPORT, ..] => NfKind::Session,
             _ => NfKind::StateManagement,
         })
     }
 
-    /// What a PFCP message of a UPF is for: a report pages the UE, answers belong to its session (TS 29.244 7.3).
+    /// Returns the kind of a UPF's PFCP message: a report pages the UE, responses belong to its
+    /// session (TS 29.244 7.3).
     pub fn of_pfcp(message: &[u8]) -> Self {
         if message.get(1) == Some(&SESSION_REPORT_REQUEST) { NfKind::Paging } else { NfKind::Session }
     }
@@ -102,14 +104,15 @@ const DEREGISTRATION_ACCEPT_BY_UE: u8 = 0x48;
 pub(crate) const SERVICE_REQUEST: u8 = 0x4c;
 const CONTROL_PLANE_SERVICE_REQUEST: u8 = 0x4f;
 const UL_NAS_TRANSPORT: u8 = 0x67;
-// 5GS registration types (9.11.3.7); what is not defined counts as an initial registration.
+// 5GS registration types (TS 24.501 9.11.3.7); undefined ones count as initial registration.
 const MOBILITY: u8 = 2;
 const PERIODIC: u8 = 3;
 // TS 29.244 table 7.3-1.
 const SESSION_REPORT_REQUEST: u8 = 56;
 
-/// A 5GMM message from its message type on, if it is readable: plain, or only integrity protected (TS 24.501 9.1.1). The
-/// first message under new keys is a Security Mode Complete, whatever it hides.
+/// Returns a 5GMM message from its message type on, if it is plain or only integrity protected (TS
+/// 24.501 9.1.1). The first message under new keys is always reported as Security Mode Complete,
+/// whose contents are ciphered.
 pub(crate) fn clear(nas: &[u8]) -> Option<&[u8]> {
     match nas {
         [0x7e, 0x00, rest @ ..] => Some(rest),
@@ -119,7 +122,8 @@ pub(crate) fn clear(nas: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The procedure that runs in a context, `None` when nothing is under way: while there is one, the UE stays at its NF.
+/// Returns the procedure in progress of a context; `None` if there is none. The UE stays at its NF
+/// during a procedure.
 pub fn procedure_in_progress(ue: &UeContext) -> Option<NfKind> {
     if ue.handover.is_some() || ue.source.is_some() {
         return Some(NfKind::Handover);
@@ -144,7 +148,7 @@ pub fn procedure_in_progress(ue: &UeContext) -> Option<NfKind> {
     (ue.sessions.iter().any(is_unsettled) || ue.chain.has_pending_response()).then_some(NfKind::Session)
 }
 
-/// Whether somebody is still to say something about a session: UE, RAN or UPF.
+/// Returns true if a message of UE, RAN or UPF about the session is pending.
 fn is_unsettled(sm: &SmContext) -> bool {
     let towards_ue = sm.stage != Stage::Established;
     let towards_ran = matches!(sm.ran, RanState::Wanted | RanState::Asked | RanState::Releasing { .. });

@@ -1,9 +1,15 @@
-//! Who runs a procedure next, and with which part of a core: seed 1's intra-host decisions as pure functions over
-//! queue lengths, shares and measured times.
+//! Scheduling of procedures within a host: decisions of seed 1 as pure functions.
 //!
-//! [`estimate`]: how long a procedure would take at an NF (its equations 1 and 2). [`forward`]: which NF it goes to
-//! (its Algorithm 2 and the baselines). [`kind`]: what an NF is for and what a message needs. [`shares`]: which part of a core each NF has. [`deficit`]: how a worker keeps to
-//! these parts. [`shed`]: what is turned away when it is too much. Nothing here knows threads, queues as data structures, or clocks.
+//! The inputs are queue lengths, shares and measured times:
+//!
+//! - [`estimate`]: completion time of a procedure at an NF (equations 1 and 2 of seed 1),
+//! - [`dispatch`]: NF of a procedure (Algorithm 2 of seed 1, and baselines),
+//! - [`kind`]: kinds of procedures and messages,
+//! - [`shares`]: part of a core of each NF,
+//! - [`deficit`]: enforcement of the shares by a worker,
+//! - [`shed`]: rejection of messages during overload.
+//!
+//! The module has no threads, queue data structures or clocks.
 
 pub mod deficit;
 pub mod dispatch;

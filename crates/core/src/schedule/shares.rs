@@ -1,47 +1,50 @@
-//! Which part of a core each NF has (seed 1): `P_i = SLO_min / SLO_i`, `C_i = P_i / sum P_j` over the *active* NFs, with
-//! a limit for each slice. A violation raises an NF's priority a little; when that does not help, another NF does.
+//! Shares of a core for NFs (seed 1).
+//!
+//! `P_i = SLO_min / SLO_i`, `C_i = P_i / sum P_j` over the *active* NFs, with a limit for each
+//! slice. A violation raises the priority of an NF a little. If that is not enough, another NF is
+//! added.
 
 use vireo_types::Duration;
 
-/// What a violation adds to a priority.
+/// Increase of the priority per violation.
 const BOOST: f64 = 0.01;
-/// What all violations add to a priority at most: with as much again as the strictest objective gives, an NF that is late
-/// still leaves the others something. Beyond, another NF is what helps.
+/// Maximum increase of the priority by violations. It equals the priority of the strictest
+/// objective, so that a late NF leaves time for the others. Beyond it, only another NF helps.
 const MOST_BOOST: f64 = 1.0;
 
-/// What is known of an NF.
+/// Inputs of one NF's share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NfDemand {
-    /// The latency objective of its (slice, procedure).
+    /// SLO of its slice and kind of procedure.
     pub slo: Duration,
-    /// Violations since the last scaling.
+    /// Violations since the last scaling decision.
     pub violations: u32,
-    /// Whether it has work.
+    /// True if the NF has work.
     pub active: bool,
-    /// Its slice, as an index into the limits.
+    /// Index of its slice in the limits.
     pub slice: usize,
 }
 
 impl NfDemand {
-    /// `P_i`, where `least` is the strictest objective, raised by violations.
+    /// Returns `P_i`, raised by violations. `least` is the strictest SLO of the active NFs.
     pub fn priority(&self, least: Duration) -> f64 {
         let ratio = least.as_micros().max(1) as f64 / self.slo.as_micros().max(1) as f64;
         ratio + (f64::from(self.violations) * BOOST).min(MOST_BOOST)
     }
 }
 
-/// The shares of NFs that have one core together, in the order of their claims: an NF without work has none, the others
-/// make up one core or what the limits of their slices leave of it.
+/// Returns the shares of the NFs of one core, in the order of `claims`. An NF without work has
+/// none; the others add up to one core, or to what the limits of their slices allow.
 ///
-/// `limits`: the largest part of the core that each slice may have, 1.0 if it is not there. What a limited slice may not
-/// have goes to the others in proportion.
+/// `limits` has the largest part of the core of each slice; 1.0 if absent. The others receive what
+/// a limited slice may not use, in proportion.
 pub fn shares(claims: &[NfDemand], limits: &[f64]) -> Vec<f64> {
     let least = claims.iter().filter(|c| c.active).map(|c| c.slo).min().unwrap_or_default();
     let mut shares: Vec<f64> = claims.iter().map(|c| if c.active { c.priority(least) } else { 0.0 }).collect();
     let slices = claims.iter().map(|c| c.slice + 1).max().unwrap_or(0);
     let limit = |slice: usize| limits.get(slice).copied().unwrap_or(1.0).clamp(0.0, 1.0);
     let mut capped = vec![false; slices];
-    // Each round caps one slice more: at most as many rounds as slices.
+    // Each round caps one more slice, so that there are at most as many rounds as slices.
     loop {
         let free: f64 = 1.0 - (0..slices).filter(|s| capped[*s]).map(limit).sum::<f64>();
         let open: f64 = claims.iter().zip(&shares).filter(|(c, _)| !capped[c.slice]).map(|(_, s)| s).sum();

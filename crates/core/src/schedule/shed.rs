@@ -1,43 +1,47 @@
-//! What is turned away when there is more to do than can be done: new registrations first, then what UEs that are known
-//! want of themselves, emergencies, handovers and what is under way never. And what RAN nodes are asked to keep from us
-//! meanwhile (Overload Start, TS 38.413 8.7.7).
+//! Load shedding: admission of messages during overload.
+//!
+//! New registrations are rejected first, then requests of known UEs on their own initiative.
+//! Emergencies, handovers and procedures in progress are never rejected. RAN nodes are meanwhile
+//! asked to reduce signalling (Overload Start, TS 38.413 8.7.7).
 
 use super::kind::NfKind;
 use crate::n2::{EstablishmentCause, ShallowView};
 use serde::{Deserialize, Serialize};
 
-/// How much of the room for waiting messages is full, 0 to 1, when what begins to be turned away.
+/// Fill levels of the message queues, 0 to 1, at which rejection starts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Thresholds {
-    /// New registrations.
+    /// Threshold for new registrations.
     pub registrations: f64,
-    /// Everything but emergencies, handovers and what is under way. Half way from [`Thresholds::registrations`] to it,
-    /// updates and service requests without priority.
+    /// Threshold for everything but emergencies, handovers and procedures in progress. Updates and
+    /// service requests without priority are rejected from half way between
+    /// [`Thresholds::registrations`] and this value.
     pub others: f64,
 }
 
-/// What is turned away.
+/// Overload level: the messages that are rejected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// Nothing.
+    /// No message is rejected.
     #[default]
     Normal,
-    /// Registrations of UEs that are not known.
+    /// Registrations of unknown UEs.
     Registrations,
-    /// Registrations, updates and service requests, but of UEs with priority and of those that answer to paging.
+    /// Registrations, updates and service requests, except those of UEs with priority or in
+    /// response to paging.
     LowPriority,
-    /// What begins and is no emergency, handover or deregistration.
+    /// All new procedures except emergencies, handovers and deregistrations.
     Others,
 }
 
-/// How much the room must have emptied before a level is left again, so that levels do not flutter.
+/// Hysteresis: the fill level must fall this much below a threshold before the level is left.
 const SLACK: f64 = 0.05;
 
 impl Level {
     const ALL: [Level; 4] = [Level::Normal, Level::Registrations, Level::LowPriority, Level::Others];
 
-    /// Where the level begins.
+    /// Returns the fill level at which the level starts.
     fn begins(self, thresholds: &Thresholds) -> f64 {
         match self {
             Level::Normal => 0.0,
@@ -47,7 +51,7 @@ impl Level {
         }
     }
 
-    /// The level now, with the room so full (0 to 1).
+    /// Returns the next level at this fill level (0 to 1).
     pub fn after(self, fill: f64, thresholds: &Thresholds) -> Self {
         let holds = |level: &Level| {
             let slack = if *level <= self { SLACK } else { 0.0 };
@@ -56,12 +60,14 @@ impl Level {
         Level::ALL.into_iter().rev().find(holds).unwrap_or_default()
     }
 
-    /// Whether a message is let in. `known`: it names a UE that has a context here.
+    /// Returns true if a message is admitted. `known` is true if it names a UE that has a context
+    /// here.
     ///
-    /// What is not the first message of a connection always is: it ends something that has begun, or is a handover.
+    /// A message that is not the first one of a connection is always admitted: it belongs to a
+    /// procedure in progress, or is a handover.
     pub fn admits(self, view: &ShallowView, known: bool) -> bool {
         let Some(establishment) = view.establishment else { return true };
-        // A UE that leaves makes room.
+        // A deregistering UE frees resources.
         if establishment == EstablishmentCause::Emergency || view.kind == NfKind::Deregistration {
             return true;
         }
@@ -78,32 +84,32 @@ impl Level {
     }
 }
 
-/// What RAN nodes are asked to do with UEs that want to come (Overload Action, TS 38.413 9.3.1.105).
+/// Requested behaviour of RAN nodes towards new connections (Overload Action, TS 38.413 9.3.1.105).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OverloadResponse {
-    /// Turn UEs away that come for signalling: to register, above all.
+    /// Reject UEs that connect for signalling, mainly registrations.
     RejectSignalling,
-    /// Turn UEs away that come to send data and have no emergency.
+    /// Reject UEs that connect for non-emergency data.
     RejectNonEmergencyData,
-    /// Let only emergencies and UEs in that were paged.
+    /// Admit only emergencies and UEs that were paged.
     PermitEmergencyAndTerminating,
-    /// Let only UEs with priority and UEs in that were paged.
+    /// Admit only UEs with priority and UEs that were paged.
     PermitPriorityAndTerminating,
 }
 
-/// What an Overload Start asks for.
+/// Contents of OVERLOAD START.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverloadAction {
-    /// What is to be turned away.
     pub action: OverloadResponse,
-    /// How much of it, in percent, 1 to 99 (AMF Traffic Load Reduction Indication, 9.3.1.106).
+    /// Percentage of this traffic to reject, 1 to 99 (AMF Traffic Load Reduction Indication,
+    /// 9.3.1.106).
     pub percent: u8,
 }
 
-/// What RAN nodes are asked for while the room is so full: nothing below `start`; once asked, until it is below `stop`.
-/// Above `start` the percentage grows with the room. Who is told anew when it has changed does well to wait for a change
-/// that is worth a message.
+/// Returns the action to request from RAN nodes at this fill level. It starts at `start` and ends
+/// below `stop`; in between, the previous state continues. The percentage grows with the fill
+/// level. A caller should send an update only for a significant change.
 pub fn relief(
     before: Option<OverloadAction>,
     fill: f64,
@@ -121,7 +127,7 @@ pub fn relief(
         Level::Others => OverloadResponse::PermitEmergencyAndTerminating,
     };
     let over = (fill - stop) / (1.0 - stop).max(f64::EPSILON);
-    // Tens: a finer figure would be another one all the time.
+    // Tens of percent: a finer value would change all the time.
     let percent = ((over * 10.0).ceil() * 10.0).clamp(10.0, 99.0) as u8;
     Some(OverloadAction { action, percent })
 }
@@ -143,7 +149,7 @@ mod tests {
     fn the_fuller_the_less_is_let_in() {
         use EstablishmentCause::*;
         use NfKind::{Deregistration, Mobility, Registration, ServiceRequest};
-        // Which levels let it in, from Normal to Others.
+        // Levels that admit the message, from Normal to Others.
         let cases = [
             (first(Registration, Originating), false, "1000"),
             (first(Registration, Originating), true, "1100"),

@@ -1,9 +1,12 @@
-//! What a session carries, as its UPFs report it (TS 29.244 5.2.2), and its quota: the sum over all UPFs that it has been
-//! at. Nothing of it is asked for where the slice wants neither.
+//! Usage and quota of a PDU session, as reported by its UPFs (TS 29.244 5.2.2).
 //!
-//! A UPF holds a session to what it was granted. When that is used up it says so, and gets what is left of the quota. A
-//! session that goes to another UPF divides what is left: a part stays for what is on its way through the source, and the
-//! target gets the rest, so that both together never carry more.
+//! Both are sums over all UPFs that the session has used. A slice without charging and quota
+//! requests no reports.
+//!
+//! A UPF limits a session to its granted volume. When that is used up, the UPF reports it and is
+//! granted the rest of the quota. A relocation divides the rest of the quota. One part remains for
+//! packets in transit through the source, and the target gets the other part, so that both together
+//! never exceed the quota.
 
 use super::context::{N4State, SmContext, Stage};
 use super::{Output, n4};
@@ -12,34 +15,34 @@ use crate::config::{Charging, CoreConfig};
 use serde::{Deserialize, Serialize};
 use vireo_wire::pfcp::*;
 
-/// The only URR of a session.
+/// URR ID of the only URR of a session.
 pub(super) const URR: UrrId = UrrId(1);
 
-/// What a session has carried, in octets of user packets.
+/// Volume that a session has carried, in octets of user packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// From the UE.
+    /// Octets from the UE.
     pub uplink: u64,
-    /// To the UE.
+    /// Octets to the UE.
     pub downlink: u64,
-    /// What the UPF was granted is used up.
+    /// True if the UPF's granted volume is used up.
     pub spent: bool,
-    /// The request that is outstanding at the UPF is about charging and nothing else.
+    /// True if the outstanding request to the UPF concerns charging only.
     pub asked: bool,
 }
 
-/// What is said of charging where a session is set up.
+/// Returns the charging settings of the session's slice, if any.
 pub(super) fn of(sm: &SmContext, config: &CoreConfig) -> Option<Charging> {
     config.charging(sm.snssai).filter(Charging::is_on)
 }
 
-/// How much of the quota is left, as far as reported; `None` without one.
+/// Returns the remaining quota in octets, as far as reported; `None` without a quota.
 pub(super) fn quota_remaining(sm: &SmContext, config: &CoreConfig) -> Option<u64> {
     let quota = of(sm, config)?.quota?;
     Some(quota.saturating_sub(sm.usage.uplink.saturating_add(sm.usage.downlink)))
 }
 
-/// Create URR, granting this much.
+/// Writes a Create URR that grants this volume.
 pub(super) fn create(rule: &mut Builder<'_>, charging: &Charging, grant: Option<u64>) {
     let mut triggers = ReportingTriggers::default();
     rule.put(&URR).put(&MeasurementMethod::VOLUM);
@@ -58,12 +61,12 @@ pub(super) fn create(rule: &mut Builder<'_>, charging: &Charging, grant: Option<
     }
 }
 
-/// A quota of both directions together.
+/// Returns a volume quota for both directions together.
 pub(super) fn quota(octets: u64) -> VolumeQuota {
     VolumeQuota { total: Some(octets), uplink: None, downlink: None }
 }
 
-/// Adds up the usage reports of a message for the session; tells what they come to.
+/// Adds the usage reports of a message to the session, and outputs the sum.
 pub(super) fn add(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     if of(sm, env.config).is_none() {
         return;
@@ -91,7 +94,8 @@ pub(super) fn add(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Ve
     }
 }
 
-/// Grants what is left to a UPF that has used up what it had, as soon as nothing else is under way.
+/// Grants the rest of the quota to a UPF that has used up its volume, once no other request is
+/// outstanding.
 pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     if !sm.usage.spent || sm.n4 != N4State::Told || sm.relocation.is_some() || sm.stage != Stage::Established {
         return;
@@ -102,7 +106,7 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
     }
 }
 
-/// Sends a request about charging to the session's UPF.
+/// Sends a charging request to the session's UPF.
 pub(super) fn ask(sm: &mut SmContext, request: Output, out: &mut Vec<Output>) {
     sm.n4 = N4State::Telling { stale: false };
     sm.usage.asked = true;

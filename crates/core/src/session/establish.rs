@@ -1,5 +1,6 @@
-//! PDU session establishment (TS 24.501 6.4.1, TS 23.502 4.3.2.2.1): from the UE's request to the request to the UPF,
-//! and from the UPF's answer to the accept.
+//! PDU session establishment (TS 24.501 6.4.1, TS 23.502 4.3.2.2.1).
+//!
+//! From the UE's request to the request to the UPF, and from the UPF's answer to the accept.
 
 use super::charging::Usage;
 use super::context::{N4State, RanState, SmContext, Stage};
@@ -10,7 +11,7 @@ use crate::config::{CoreConfig, DnnConfig, UpfConfig};
 use vireo_types::{Dnn, Ltmsi, PduSessionType};
 use vireo_wire::nas::{GsmCause, Nas5gsmMessage, NasPduSessionEstablishmentRequest, NasSscMode, SscModeValue};
 
-/// Why there is no session: what the UE is told, if anything.
+/// Refusal of a session: answer to the UE, if any.
 type Refusal = Option<Output>;
 
 pub(super) fn create(request: &Create<'_>, env: &mut Env<'_>) -> (Option<SmContext>, Vec<Output>) {
@@ -33,7 +34,8 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
     let told = asked.extended_protocol_configuration_options.as_ref();
     let options = told.map_or_else(Vec::new, |asked| options::answer(asked, dnn, kind));
     let generation = u32::from_be_bytes(env.random());
-    // The last thing that can fail for a reason of the network, so that no address is taken in vain.
+    // The last step that can fail for a reason of the network, so that no address is allocated in
+    // vain.
     let address = env.ids.address(request.dnn, kind).ok_or_else(|| refuse(GsmCause::InsufficientResources))?;
     let sm = SmContext {
         psi: request.psi,
@@ -66,7 +68,7 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
     Ok((sm, asked))
 }
 
-/// The request, if that is what the 5GSM message is.
+/// Returns PTI and content if the 5GSM message is an establishment request.
 fn establishment_request(request: &Create<'_>) -> Result<(u8, Box<NasPduSessionEstablishmentRequest>), Refusal> {
     let Received5gsm { psi, pti, message } = n1::decode(request.n1)?;
     match message {
@@ -90,8 +92,9 @@ fn data_network<'c>(config: &'c CoreConfig, request: &Create<'_>) -> Result<&'c 
     })
 }
 
-/// The session type among what is asked, subscribed and served, with the cause that tells an IPv4v6 request of the
-/// only kind there is (TS 24.501 6.4.1.3), or the cause of the reject (6.4.1.4).
+/// Selects the session type from the requested, subscribed and supported ones. The cause in the
+/// result tells the UE that an IPv4v6 request gets the only supported type (TS 24.501 6.4.1.3). An
+/// error is the cause of the reject (6.4.1.4).
 fn session_type(
     asked: &NasPduSessionEstablishmentRequest,
     subscribed: &[PduSessionType],
@@ -126,14 +129,14 @@ fn is_ssc_mode_1(ie: &NasSscMode) -> bool {
     ie.mode() == Some(SscModeValue::Ssc1)
 }
 
-/// One of the UPFs that reach the data network, spread by the UE's number.
+/// Selects a UPF that reaches the data network, distributed by LTMSI.
 fn user_plane_function<'c>(config: &'c CoreConfig, dnn: &Dnn, ltmsi: Ltmsi) -> Option<&'c UpfConfig> {
     let reach = || config.upfs.iter().filter(|upf| upf.reaches(dnn));
     let chosen = (ltmsi.get() as usize).checked_rem(reach().count())?;
     reach().nth(chosen)
 }
 
-/// The UPF has answered the establishment of a session that the UE waits for.
+/// Handles that the UPF has established a session that the UE waits for.
 pub(super) fn upf_ready(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Vec<Output>) {
     let Stage::Requested { cause, options, .. } = &mut sm.stage else {
         return;
@@ -146,12 +149,12 @@ pub(super) fn upf_ready(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Ve
             sm.deadline = Some(env.now + env.config.timers.ran_response);
             out.extend([accept, setup]);
         }
-        // The pool gave no address of the kind asked for: nothing that could be told to the UE.
+        // The pool assigned no address of the selected type: there is nothing to send to the UE.
         _ => refuse(sm, GsmCause::NetworkFailure, out),
     }
 }
 
-/// The session cannot be had: the UE is told, the UPF (if it has something) too.
+/// Refuses the session: sends a reject to the UE, and a deletion to the UPF if it has the session.
 pub(super) fn refuse(sm: &mut SmContext, cause: GsmCause, out: &mut Vec<Output>) {
     if let Stage::Requested { pti, .. } | Stage::Accepted { pti } = sm.stage {
         out.extend(n1::establishment_reject(sm.psi, pti, cause));

@@ -1,5 +1,6 @@
-//! The session's part in a handover (TS 23.502 4.9.1.2 and 4.9.1.3): the RAN's end of N3 becomes another one, and the
-//! path to the one before is ended with an end marker.
+//! Handover of a PDU session (TS 23.502 4.9.1.2 and 4.9.1.3).
+//!
+//! The RAN end of N3 changes, and an end marker ends the path to the previous one.
 
 use super::context::{N4State, RanState, SmContext, Stage};
 use super::n2::{self, HandoverRefusal};
@@ -8,19 +9,20 @@ use crate::Env;
 use vireo_types::Instant;
 use vireo_wire::nas::GsmCause;
 
-/// Whether the session has a user plane that can be handed over.
+/// Returns true if the session has a user plane that can be handed over.
 fn is_up(sm: &SmContext) -> bool {
     sm.is_up() && matches!(sm.n4, N4State::Told | N4State::Telling { .. })
 }
 
-/// Path Switch Request: the UE is at another RAN node already. One that cannot be switched is lost.
+/// Handles a Path Switch Request: the UE is already at another RAN node. A session that cannot be
+/// switched is released.
 pub(super) fn switch(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     match n2::path_switch_request(octets) {
         Some(tunnel) if is_up(sm) => {
             sm.since = env.now;
             user_plane::forward_to(sm, Some(tunnel), out);
         }
-        // It was set up before the UE went; only the answer that says so is still on its way.
+        // It was set up before the handover; the setup response is still in transit.
         Some(tunnel) if sm.is_asked() => {
             sm.since = env.now;
             user_plane::ran_is_up(sm, tunnel, out);
@@ -29,7 +31,8 @@ pub(super) fn switch(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut
     }
 }
 
-/// What the RAN is told of a session that it has asked to be switched, when the UPF has been told or nobody waits for that any more.
+/// Returns the answer to the RAN's path switch request, once the UPF has been updated or nothing
+/// waits for it.
 pub fn switched(sm: &mut SmContext, now: Instant) -> (N2Sm, Vec<u8>) {
     match sm.is_up() {
         true => (N2Sm::PathSwitchAcknowledge, n2::path_switch_acknowledge(sm.take_untold_uplink(now))),
@@ -37,17 +40,18 @@ pub fn switched(sm: &mut SmContext, now: Instant) -> (N2Sm, Vec<u8>) {
     }
 }
 
-/// The new RAN node does not take the session over: it ends.
+/// Handles that the new RAN node does not accept the session: releases it.
 pub(super) fn lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     sm.target = None;
     if matches!(sm.stage, Stage::Accepted { .. } | Stage::Established) {
-        // There is nothing of it at the RAN node that the UE is at now.
+        // The UE's current RAN node has no resources of the session.
         sm.ran = RanState::Idle;
         release::start(sm, release::NO_PTI, GsmCause::InsufficientResources.as_u8(), env, out);
     }
 }
 
-/// Handover Required: the target is told what it needs, and nothing changes yet. What a handover before has left is of no use.
+/// Handles a Handover Required: returns the data for the target and changes nothing yet. The state
+/// of an earlier handover is dropped.
 pub(super) fn required(sm: &mut SmContext, out: &mut Vec<Output>) {
     sm.target = None;
     if is_up(sm) {
@@ -55,7 +59,7 @@ pub(super) fn required(sm: &mut SmContext, out: &mut Vec<Output>) {
     }
 }
 
-/// Handover Request Acknowledge: the target is ready; the source is told.
+/// Handles a Handover Request Acknowledge: the target is ready; sends the command to the source.
 pub(super) fn prepared(sm: &mut SmContext, octets: &[u8], out: &mut Vec<Output>) {
     if let (true, Some((tunnel, command))) = (is_up(sm), n2::handover_acknowledge(octets)) {
         sm.target = Some(tunnel);
@@ -63,7 +67,7 @@ pub(super) fn prepared(sm: &mut SmContext, octets: &[u8], out: &mut Vec<Output>)
     }
 }
 
-/// Handover Notify: the UE is there.
+/// Handles a Handover Notify: the UE is at the target.
 pub(super) fn complete(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     match sm.target.take() {
         Some(tunnel) if is_up(sm) => {
@@ -72,7 +76,7 @@ pub(super) fn complete(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
             relocate::handed_over(sm, tunnel, out);
         }
         _ if sm.ran == RanState::Up => lost(sm, env, out),
-        // What was asked of the RAN while the UE was on its way is asked of the target.
+        // A request to the RAN that was pending during the handover goes to the target.
         _ => {}
     }
 }

@@ -1,8 +1,9 @@
-//! The SMF's decisions: one PDU session as plain data and a pure step over it.
+//! SMF part of the core: one PDU session as plain data and a pure step over it.
 //!
-//! The operations are TS 29.502's (Create, Update, Release SM Context) and the outputs are its N1N2 message transfer,
-//! so that the same functions serve the unified core and the service-based chain. The SMF part knows nothing of NGAP
-//! connections or NAS security: it takes and gives 5GSM messages (N1), NGAP transfers (N2) and PFCP messages (N4).
+//! The operations are those of TS 29.502 (Create, Update, Release SM Context), and the outputs
+//! correspond to N1N2 transfers. The same functions thus serve the unified core and SBA mode. The
+//! SMF part does not handle NGAP connections or NAS security. It receives and sends 5GSM messages
+//! (N1), NGAP transfers (N2) and PFCP messages (N4).
 
 mod charging;
 mod context;
@@ -33,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_types::{Dnn, Instant, Ltmsi, Seid, SessionAddress, SessionIndex, Snssai, Supi};
 
-/// Which NGAP transfer IE an N2 container is (TS 38.413 9.3.4).
+/// NGAP transfer IE of an N2 container (TS 38.413 9.3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum N2Sm {
     /// PDU Session Resource Setup Request Transfer (to the RAN).
@@ -50,7 +51,8 @@ pub enum N2Sm {
     PathSwitchRequest,
     /// Path Switch Request Setup Failed Transfer.
     PathSwitchSetupFailed,
-    /// Handover Required Transfer. Its answer, the Handover Request Transfer, is a [`N2Sm::SetupRequest`].
+    /// Handover Required Transfer. Its answer, the Handover Request Transfer, is a
+    /// [`N2Sm::SetupRequest`].
     HandoverRequired,
     /// Handover Request Acknowledge Transfer.
     HandoverRequestAcknowledge,
@@ -72,121 +74,124 @@ pub enum N2Sm {
     HandoverAllocationUnsuccessful,
 }
 
-/// Nsmf_PDUSession_CreateSMContext: what the AMF part knows when a UE asks for a new session.
+/// Nsmf_PDUSession_CreateSMContext: data of the AMF part when a UE requests a new session.
 #[derive(Debug)]
 pub struct Create<'a> {
-    /// The UE.
     pub supi: Supi,
-    /// The UE's number, for the SEID.
+    /// LTMSI of the UE; part of the SEID.
     pub ltmsi: Ltmsi,
-    /// A position of the UE's context that no other session has, for the SEID.
+    /// Index in the UE's context that no other session of the UE has; part of the SEID.
     pub index: SessionIndex,
     /// PDU session identity, 1 to 15.
     pub psi: u8,
     /// The 5GSM message of the payload container, as received.
     pub n1: &'a [u8],
-    /// The slice chosen.
     pub snssai: Snssai,
-    /// The data network chosen.
     pub dnn: &'a Dnn,
-    /// What the subscriber may do there.
+    /// Subscription data of the UE for this data network.
     pub subscription: &'a DnnSubscription,
 }
 
-/// What happens to a session that is there (Nsmf_PDUSession_UpdateSMContext, ReleaseSMContext, N4 and time).
+/// Input of an existing session (Nsmf_PDUSession_UpdateSMContext, ReleaseSMContext, N4 and time).
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// A 5GSM message of the UE.
+    /// 5GSM message of the UE.
     N1(&'a [u8]),
-    /// An NGAP transfer of the RAN.
+    /// NGAP transfer of the RAN.
     N2(N2Sm, &'a [u8]),
-    /// The UE comes back (service request): set the tunnel to the RAN up again.
+    /// The UE requests its user plane (service request): set the tunnel to the RAN up again.
     Activate,
     /// The AN is released: buffer downlink packets.
     Deactivate,
-    /// The UE has arrived at the RAN node that it was handed over to (TS 23.502 4.9.1.3.3).
+    /// The UE has arrived at the target RAN node of a handover (TS 23.502 4.9.1.3.3).
     HandoverComplete,
-    /// The handover will not take place.
+    /// The handover was cancelled.
     HandoverCancelled,
-    /// The UE answers to paging: what it was not told, it is told now.
+    /// The UE responds to paging: send what it has not received.
     Reachable,
-    /// The UE does not answer to paging (TS 23.502 4.2.3.3 step 5): the packets that wait for it are dropped, so that
-    /// the next one is reported again, and a release that it was to be told is over without it.
+    /// The UE does not respond to paging (TS 23.502 4.2.3.3 step 5). The buffered packets are
+    /// dropped, so that the UPF reports the next one. A release that the UE has not received ends
+    /// without it.
     Unreachable,
-    /// The network ends the session towards the UE, by a PDU Session Release Command with this 5GSM cause.
+    /// The network releases the session by a PDU Session Release Command with this 5GSM cause.
     Release(u8),
-    /// The session ends without telling the UE (deregistration, TS 24.501 5.5.2): only the UPF is told.
+    /// The session is released without a message to the UE (deregistration, TS 24.501 5.5.2); only
+    /// the UPF is informed.
     ReleaseLocally,
-    /// A PFCP message for this session: a response to what was sent, or a report of the UPF.
+    /// PFCP message for this session: a response, or a report of the UPF.
     Pfcp(&'a [u8]),
-    /// The UPF did not answer what was sent, after all repetitions.
+    /// The UPF did not answer a request after all retransmissions.
     PfcpTimeout,
-    /// The UPF has restarted or its path is given up: it knows the session no more, and what was outstanding towards
-    /// it is void (neither an answer nor a timeout follows).
+    /// The UPF has restarted or its path failed: it has lost the session. Outstanding requests are
+    /// void: neither an answer nor a timeout follows.
     UpfLost,
-    /// The operator wants the session at another UPF, with its addresses, under this SEID of ours.
+    /// The operator requests relocation to another UPF. The session keeps its addresses and gets
+    /// this SEID at the SMF.
     Relocate(SocketAddr, Seid),
-    /// A PFCP message of the UPF that the session goes to or comes from ([`Relocation`]).
+    /// PFCP message of the target or source UPF of a [`Relocation`].
     PfcpFromTarget(&'a [u8]),
-    /// That UPF did not answer.
+    /// The other UPF of a relocation did not answer.
     TargetPfcpTimeout,
-    /// That UPF has restarted.
+    /// The other UPF of a relocation has restarted.
     TargetUpfLost,
-    /// The deadline passed.
+    /// The deadline of the session has expired.
     Deadline,
 }
 
-/// What a session step wants done, after it is committed.
+/// Effect of a session step, executed after its commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
-    /// A 5GSM message for the UE.
+    /// 5GSM message to the UE.
     N1(Vec<u8>),
-    /// An NGAP transfer for the RAN; travels with the N1 of the same step if there is one.
+    /// NGAP transfer to the RAN; sent with the N1 message of the same step if there is one.
     N2(N2Sm, Vec<u8>),
-    /// A PFCP request or response; the sequence number of a request is filled in by the N4 endpoint.
+    /// PFCP request or response; the N4 endpoint fills in the sequence number of a request.
     Pfcp { upf: SocketAddr, message: Vec<u8> },
-    /// These addresses go back to the pool.
+    /// The addresses return to the address pool.
     FreeAddress(Box<Dnn>, SessionAddress),
-    /// A session that the UE asked for could not be had, or has ended: forget it.
+    /// A requested session was refused, or a session has ended: the context must be deleted.
     Released,
-    /// The UE's new session is usable: the UPF forwards to the RAN. For counters and latency.
+    /// The new session is usable: the UPF forwards to the RAN. For counters and latency.
     Established,
-    /// The user plane of a session that the UE had is back (service request): the UPF forwards to the RAN.
+    /// The user plane of an existing session is active again (service request): the UPF forwards to
+    /// the RAN.
     Activated,
-    /// The UPF holds a downlink packet for a UE without user plane: page it, or activate if it is connected.
+    /// The UPF buffers a downlink packet for a UE without user plane: page the UE, or activate if
+    /// it is connected.
     DownlinkData,
-    /// The session has carried so many octets of user packets, which were not told before.
+    /// The session has carried so many octets of user packets since the last such output.
     UsageReported {
-        /// From the UE.
+        /// Octets from the UE.
         uplink: u64,
-        /// To the UE.
+        /// Octets to the UE.
         downlink: u64,
     },
-    /// The session is at the UPF that it was wanted at, which was asked for then.
+    /// The session is at the target UPF; contains the time of the request.
     Relocated(Instant),
-    /// The session stays at the UPF that it is at.
+    /// The relocation failed: the session stays at its UPF.
     NotRelocated,
 }
 
-/// Nsmf_PDUSession_CreateSMContext: the first step of a session. Without a context there is none, and the outputs
-/// are the answer to the UE, if it gets one; with one, the UPF is asked first and the UE waits.
+/// Executes Nsmf_PDUSession_CreateSMContext, the first step of a session. Returns no context if the
+/// request is refused; the outputs are then the answer to the UE, if any. With a context, the
+/// outputs are the request to the UPF, and the UE waits.
 pub fn create(request: &Create<'_>, env: &mut Env<'_>) -> (Option<SmContext>, Vec<Output>) {
     establish::create(request, env)
 }
 
-/// Whether a PFCP message says that the UPF does not establish a new session because the address is another session's.
+/// Returns true if a PFCP message rejects a new session because another session has its address.
 pub fn address_is_taken(sm: &SmContext, message: &[u8]) -> bool {
     let waits = sm.n4 == N4State::Establishing && matches!(sm.stage, Stage::Requested { .. });
     waits && n4::address_is_taken(message, sm.cp_seid)
 }
 
-/// Asks the UPF for a new session once more, with this address.
+/// Returns a new establishment request to the UPF, with another address.
 pub fn establish_with(sm: &mut SmContext, address: SessionAddress, config: &CoreConfig) -> Output {
     sm.address = address;
     n4::establishment_request(sm, config, 0)
 }
 
-/// One step of a session. After [`Output::Released`] the context is to be forgotten.
+/// Executes one step of a session. After [`Output::Released`] the caller must delete the context.
 pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> {
     let mut out = Vec::new();
     let was_elsewhere = relocate::is_elsewhere(sm);
@@ -230,7 +235,7 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
     out
 }
 
-/// When the session wants [`Input::Deadline`].
+/// Returns the time at which the session expects [`Input::Deadline`].
 pub fn deadline(sm: &SmContext) -> Option<Instant> {
     let relocation = sm.relocation.as_ref().and_then(|relocation| relocation.deadline);
     sm.deadline.into_iter().chain(relocation).min()
@@ -239,14 +244,14 @@ pub fn deadline(sm: &SmContext) -> Option<Instant> {
 fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     relocate::deadline_passed(sm, env, out);
     match &sm.stage {
-        // Set again meanwhile, or cleared.
+        // The deadline was changed or cleared meanwhile.
         _ if sm.deadline.is_none_or(|at| at > env.now) => {}
         Stage::Releasing { .. } => release::t3592_expired(sm, env, out),
         _ => user_plane::ran_silent(sm, env, out),
     }
 }
 
-/// The session's SEID in the control plane.
+/// Returns the session's SEID at the SMF.
 pub fn seid(ltmsi: Ltmsi, index: SessionIndex, generation: u32) -> Seid {
     Seid::new(ltmsi, index, generation)
 }

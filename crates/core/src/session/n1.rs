@@ -1,4 +1,4 @@
-//! The 5GSM messages (TS 24.501 clause 8.3) that the SMF reads and writes.
+//! Decoding and encoding of the 5GSM messages of the SMF (TS 24.501 clause 8.3).
 
 use super::context::SmContext;
 use super::n2::DEFAULT_QFI;
@@ -7,17 +7,16 @@ use std::net::Ipv6Addr;
 use vireo_types::{PduSessionType, Snssai};
 use vireo_wire::nas::*;
 
-/// A 5GSM message of the UE.
+/// Received 5GSM message of the UE, with its header.
 pub(super) struct Received5gsm {
-    /// PDU session identity of its header.
+    /// PDU session identity of the header.
     pub(super) psi: u8,
-    /// Procedure transaction identity of its header.
+    /// Procedure transaction identity of the header.
     pub(super) pti: u8,
-    /// The message.
     pub(super) message: Nas5gsmMessage,
 }
 
-/// Reads a 5GSM message. What cannot be read is an error with the answer that TS 24.501 clause 7 has for it, if any.
+/// Decodes a 5GSM message. The error is the answer that TS 24.501 clause 7 specifies, if any.
 pub(super) fn decode(octets: &[u8]) -> Result<Received5gsm, Option<Output>> {
     if octets.first() != Some(&EXTENDED_PROTOCOL_DISCRIMINATOR_5GSM) {
         return Err(None);
@@ -46,12 +45,13 @@ fn cause_ie(cause: GsmCause) -> NasFGsmCause {
     NasFGsmCause::from_cause(cause)
 }
 
-/// 5GSM Status.
+/// Builds a 5GSM Status.
 pub(super) fn status(psi: u8, pti: u8, cause: GsmCause) -> Option<Output> {
     output(NasFGsmStatus::new(cause_ie(cause)), psi, pti)
 }
 
-/// PDU Session Establishment Reject; with cause #68 it tells that SSC mode 1 is the allowed one.
+/// Builds a PDU Session Establishment Reject; with cause #68 it contains SSC mode 1 as the allowed
+/// one.
 pub(super) fn establishment_reject(psi: u8, pti: u8, cause: GsmCause) -> Option<Output> {
     let mut reject = NasPduSessionEstablishmentReject::new(cause_ie(cause));
     if cause == GsmCause::NotSupportedSscMode {
@@ -60,22 +60,23 @@ pub(super) fn establishment_reject(psi: u8, pti: u8, cause: GsmCause) -> Option<
     output(reject, psi, pti)
 }
 
-/// PDU Session Modification Reject.
+/// Builds a PDU Session Modification Reject.
 pub(super) fn modification_reject(psi: u8, pti: u8, cause: GsmCause) -> Option<Output> {
     output(NasPduSessionModificationReject::new(cause_ie(cause)), psi, pti)
 }
 
-/// PDU Session Release Reject.
+/// Builds a PDU Session Release Reject.
 pub(super) fn release_reject(psi: u8, pti: u8, cause: GsmCause) -> Option<Output> {
     output(NasPduSessionReleaseReject::new(cause_ie(cause)), psi, pti)
 }
 
-/// PDU Session Release Command.
+/// Builds a PDU Session Release Command.
 pub(super) fn release_command(psi: u8, pti: u8, cause: u8) -> Option<Output> {
     output(NasPduSessionReleaseCommand::new(NasFGsmCause::new(cause)), psi, pti)
 }
 
-/// PDU Session Establishment Accept.
+/// Builds a PDU Session Establishment Accept; `None` if the address does not match the session
+/// type.
 pub(super) fn establishment_accept(sm: &SmContext, pti: u8, cause: Option<u8>, options: Vec<u8>) -> Option<Output> {
     let (kind, address) = match (sm.kind, sm.address.ipv4, sm.address.ipv6_prefix) {
         (PduSessionType::Ipv4, Some(v4), _) => (PduSessionTypeValue::Ipv4, NasPduAddress::from_ipv4(v4.octets())),
@@ -87,8 +88,8 @@ pub(super) fn establishment_accept(sm: &SmContext, pti: u8, cause: Option<u8>, o
         }
         _ => return None,
     };
-    // The default QoS rule (TS 24.501 9.11.4.13): rule 1, create, default, one match-all filter both ways, last in
-    // precedence; and the description of its flow (9.11.4.12): create, 5QI.
+    // Default QoS rule (TS 24.501 9.11.4.13): rule 1, create, default, one bidirectional match-all
+    // filter, lowest precedence. Description of its flow (9.11.4.12): create, 5QI.
     let rule = vec![1, 0, 6, 0x31, 0x31, 1, 1, 0xff, DEFAULT_QFI];
     let flow = vec![DEFAULT_QFI, 0x20, 0x41, 1, 1, sm.five_qi];
     let (down, up) = (ambr(sm.ambr.downlink_bps), ambr(sm.ambr.uplink_bps));
@@ -114,12 +115,12 @@ pub(super) fn establishment_accept(sm: &SmContext, pti: u8, cause: Option<u8>, o
     output(accept, sm.psi, pti)
 }
 
-/// The interface identifier that the UE forms its link-local address with (TS 23.501 5.8.2.2.3): taken from the prefix,
-/// so that it is unique on every link and needs no memory.
+/// Returns the interface identifier for the UE's link-local address (TS 23.501 5.8.2.2.3). It is
+/// derived from the prefix, so that it is unique on every link and need not be stored.
 pub(super) fn interface_identifier(prefix: Ipv6Addr) -> [u8; 8] {
     let network = u128::from(prefix) >> 64;
     let folded = (network as u64).rotate_left(32) ^ 0x0200_0000_0000_0001;
-    // An all-zero identifier is the subnet router's (RFC 4291 2.6.1).
+    // An all-zero identifier is the Subnet-Router anycast address (RFC 4291 2.6.1).
     folded.max(1).to_be_bytes()
 }
 
@@ -131,7 +132,8 @@ fn snssai(slice: Snssai) -> NasSNssai {
     NasSNssai::from_sst_sd(slice.sst, sd)
 }
 
-/// Session-AMBR unit and value (TS 24.501 9.11.4.14): exact in the largest whole unit if it can be, else rounded up.
+/// Returns unit and value of the Session-AMBR (TS 24.501 9.11.4.14): exact in the largest whole
+/// unit if possible, else rounded up.
 fn ambr(bps: u64) -> (u8, u16) {
     const WHOLE: [(u8, u64); 3] = [(0x0b, 1_000_000), (0x06, 1_000), (0x01, 1)];
     let kbps = bps.div_ceil(1000).max(1);
@@ -147,7 +149,7 @@ fn ambr(bps: u64) -> (u8, u16) {
         if let Ok(value) = u16::try_from(kbps.div_ceil(size)) {
             return (unit, value);
         }
-        // 1, 4, 16, 64, 256 of a decimal unit, then the next decimal unit.
+        // Multiples 1, 4, 16, 64, 256 of a decimal unit, then the next decimal unit.
         size = if unit % 5 == 0 { size / 256 * 1000 } else { size * 4 };
     }
     (0x19, u16::MAX)

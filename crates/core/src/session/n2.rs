@@ -1,4 +1,4 @@
-//! The NGAP transfers of a PDU session (TS 38.413 9.3.4): what the SMF and the RAN tell each other through the AMF.
+//! NGAP transfers of a PDU session between SMF and RAN (TS 38.413 9.3.4), forwarded by the AMF.
 
 use super::context::{SmContext, Tunnel};
 use super::{N2Sm, Output};
@@ -6,13 +6,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::{PduSessionType, Teid};
 use vireo_wire::ngap::*;
 
-/// QFI of the default, and so far only, QoS flow.
+/// QFI of the default QoS flow, the only one implemented.
 pub(super) const DEFAULT_QFI: u8 = 1;
 
-/// The largest bit rate that NGAP can say (TS 38.413 9.3.1.4).
+/// Maximum bit rate of NGAP (TS 38.413 9.3.1.4).
 const MAX_BIT_RATE: u64 = 4_000_000_000_000;
 
-/// PDU Session Resource Setup Request Transfer. `None` before the UPF has given its tunnel.
+/// Builds the PDU Session Resource Setup Request Transfer. `None` before the UPF has allocated its
+/// tunnel.
 pub(super) fn setup_request(sm: &SmContext) -> Option<Output> {
     let uplink = sm.uplink?;
     let kind = match sm.kind {
@@ -48,7 +49,8 @@ pub(super) fn setup_request(sm: &SmContext) -> Option<Output> {
     Some(Output::N2(N2Sm::SetupRequest, encode_open_type(&transfer).ok()?.to_vec()))
 }
 
-/// PDU Session Resource Modify Request Transfer: the RAN's tunnel end `to` belongs to another end of the UPF's from now on.
+/// Builds the PDU Session Resource Modify Request Transfer: replaces the UPF end of the tunnel with
+/// RAN end `to`.
 pub(super) fn modify_request(uplink: Tunnel, to: Tunnel) -> Option<Output> {
     let end = |tunnel| UPTransportLayerInformation::gTPTunnel(gtp_tunnel(tunnel));
     let item = ULNGUUPTNLModifyItem::new(end(uplink), end(to), None);
@@ -60,13 +62,14 @@ pub(super) fn modify_request(uplink: Tunnel, to: Tunnel) -> Option<Output> {
     Some(Output::N2(N2Sm::ModifyRequest, encode_open_type(&transfer).ok()?.to_vec()))
 }
 
-/// PDU Session Resource Release Command Transfer.
+/// Builds the PDU Session Resource Release Command Transfer.
 pub(super) fn release_command() -> Option<Output> {
     let transfer = PDUSessionResourceReleaseCommandTransfer::new(Cause::nas(CauseNas::normal_release), None);
     Some(Output::N2(N2Sm::ReleaseCommand, encode_open_type(&transfer).ok()?.to_vec()))
 }
 
-/// The RAN's end of N3 from a PDU Session Resource Setup Response Transfer; `None` if it has none that can be used.
+/// Returns the RAN end of N3 from a PDU Session Resource Setup Response Transfer; `None` if there
+/// is no usable one.
 pub(super) fn setup_response(octets: &[u8]) -> Option<Tunnel> {
     let transfer: PDUSessionResourceSetupResponseTransfer = decode_open_type(octets).ok()?;
     let flows = &transfer.dl_qos_flow_per_tnl_information;
@@ -82,7 +85,8 @@ fn tunnel_of(information: &UPTransportLayerInformation<'_>) -> Option<Tunnel> {
     Some(Tunnel { address, teid: Teid(u32::from_be_bytes(tunnel.gtp_teid.0)) })
 }
 
-/// The RAN's new end of N3 from a Path Switch Request Transfer; `None` if it does not take the default flow.
+/// Returns the new RAN end of N3 from a Path Switch Request Transfer; `None` if the default flow is
+/// not accepted.
 pub(super) fn path_switch_request(octets: &[u8]) -> Option<Tunnel> {
     let transfer: PathSwitchRequestTransfer<'_> = decode_open_type(octets).ok()?;
     let flows = &transfer.qos_flow_accepted_list.0;
@@ -90,8 +94,8 @@ pub(super) fn path_switch_request(octets: &[u8]) -> Option<Tunnel> {
     if taken { tunnel_of(&transfer.dl_ngu_up_tnl_information) } else { None }
 }
 
-/// The target's end of N3 from a Handover Request Acknowledge Transfer, and the Handover Command Transfer that tells the
-/// source where the target takes forwarded packets.
+/// Returns the target's end of N3 from a Handover Request Acknowledge Transfer, and the Handover
+/// Command Transfer with the target's address for forwarded packets.
 pub(super) fn handover_acknowledge(octets: &[u8]) -> Option<(Tunnel, Vec<u8>)> {
     let transfer: HandoverRequestAcknowledgeTransfer<'_> = decode_open_type(octets).ok()?;
     let flows = &transfer.qos_flow_setup_response_list.0;
@@ -108,14 +112,15 @@ pub(super) fn handover_acknowledge(octets: &[u8]) -> Option<(Tunnel, Vec<u8>)> {
     Some((tunnel, encode_open_type(&command).ok()?.to_vec()))
 }
 
-/// Path Switch Request Acknowledge Transfer: the UPF's end of N3 stays, or has become this one.
+/// Builds the Path Switch Request Acknowledge Transfer; `uplink` is the new UPF end of N3, if it
+/// changed.
 pub fn path_switch_acknowledge(uplink: Option<Tunnel>) -> Vec<u8> {
     let uplink = uplink.map(|tunnel| UPTransportLayerInformation::gTPTunnel(gtp_tunnel(tunnel)));
     let transfer = PathSwitchRequestAcknowledgeTransfer::new(uplink, None, None);
     encode_open_type(&transfer).map(|octets| octets.to_vec()).unwrap_or_default()
 }
 
-/// Which transfer tells the RAN that a session was not taken over.
+/// Transfer by which the RAN learns that a session was not taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandoverRefusal {
     /// Path Switch Request Unsuccessful Transfer.
@@ -124,7 +129,7 @@ pub enum HandoverRefusal {
     Preparation,
 }
 
-/// The transfer of a session that was not taken over.
+/// Builds the transfer of a session that was not taken over.
 pub fn refusal(kind: HandoverRefusal) -> Vec<u8> {
     let cause = Cause::radioNetwork(CauseRadioNetwork::unspecified);
     let octets = match kind {
@@ -142,7 +147,7 @@ fn gtp_tunnel(tunnel: Tunnel) -> GTPTunnel<'static> {
     GTPTunnel::new(address, GTPTEID(tunnel.teid.0.to_be_bytes()), None)
 }
 
-/// Transport Layer Address (TS 38.414 5.3): IPv4, IPv6, or both with the IPv4 one first.
+/// Decodes a Transport Layer Address (TS 38.414 5.3): IPv4, IPv6, or both with IPv4 first.
 fn address(octets: &[u8]) -> Option<IpAddr> {
     if let Ok(v4) = <[u8; 4]>::try_from(octets) {
         return Some(Ipv4Addr::from(v4).into());

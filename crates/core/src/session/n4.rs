@@ -1,6 +1,9 @@
-//! The PFCP messages of a session (TS 29.244 7.5). Every session has the same rules: PDR and FAR 1 for uplink, PDR and
-//! FAR 2 for downlink, and one QER with the session AMBR and the QFI of the default flow for both; in a slice of simple
-//! devices ([`SliceProfile::Iot`]) without what cannot apply: the rate, and the uplink's QFI to be matched.
+//! PFCP messages of a session (TS 29.244 7.5).
+//!
+//! Every session has the same rules: PDR and FAR 1 for uplink, PDR and FAR 2 for downlink, and one
+//! QER for both. The QER contains the session AMBR and the QFI of the default flow. A slice of
+//! simple devices ([`SliceProfile::Iot`]) omits the rate and the match of the uplink QFI, which
+//! cannot apply there.
 
 use super::context::{SmContext, Tunnel};
 use super::n2::DEFAULT_QFI;
@@ -16,25 +19,26 @@ const UPLINK_FAR: FarId = FarId(1);
 const DOWNLINK_FAR: FarId = FarId(2);
 const SESSION_QER: QerId = QerId(1);
 
-/// The only PDR of each direction; the number leaves room on both sides.
+/// Precedence of the only PDR of each direction; the value leaves room on both sides.
 const PRECEDENCE: Precedence = Precedence(255);
 
-/// The N4 endpoint fills in the sequence number of a request when it sends it.
+/// Placeholder: the N4 endpoint fills in the sequence number of a request when it sends it.
 const TO_BE_FILLED: u32 = 0;
 
-/// What the UPF does while there is no tunnel to the RAN: keep packets and tell of the first.
+/// Returns the action without a tunnel to the RAN: buffer packets and notify about the first.
 fn buffer() -> ApplyAction {
     ApplyAction::BUFF | ApplyAction::NOCP
 }
 
-/// Session Establishment Request: the UPF chooses its tunnel end and buffers downlink packets.
+/// Builds a Session Establishment Request: the UPF chooses its tunnel end and buffers downlink
+/// packets.
 ///
-/// `kept` octets of a quota stay with the UPF that the session comes from.
+/// `kept` octets of the quota remain with the source UPF of a relocation.
 pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u64) -> Output {
     let counted = charging::of(sm, config);
     let grant = charging::quota_remaining(sm, config).map(|left| left.saturating_sub(kept));
     let network = NetworkInstance::from(sm.dnn.as_str());
-    // the only QoS flow there can be, and a rate that the RAN holds
+    // A simple device has only one QoS flow, and the RAN enforces its rate.
     let simple = config.profile(sm.snssai) == SliceProfile::Iot;
     let pdn_type = match sm.kind {
         PduSessionType::Ipv4 => PdnType::IPV4,
@@ -105,7 +109,8 @@ fn session_rate(sm: &SmContext) -> Mbr {
     Mbr { uplink_kbps: kbps(sm.ambr.uplink_bps), downlink_kbps: kbps(sm.ambr.downlink_bps) }
 }
 
-/// Session Modification Request: forward downlink packets to the RAN, or buffer them, as `downlink` says.
+/// Builds a Session Modification Request: forward downlink packets to the tunnel in `downlink`, or
+/// buffer them.
 pub(super) fn modification_request(sm: &SmContext) -> Output {
     request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.up_seid, |message| {
         message.group(UpdateFar::ID, |rule| {
@@ -125,7 +130,8 @@ pub(super) fn modification_request(sm: &SmContext) -> Output {
     })
 }
 
-/// Session Modification Request: tell what was carried since the last report, and, if it says so, go on with this quota.
+/// Builds a Session Modification Request that queries the volume since the last report and, with
+/// `grant`, sets a new quota.
 pub(super) fn charging_request(sm: &SmContext, grant: Option<u64>) -> Output {
     request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.up_seid, |message| {
         if let Some(octets) = grant {
@@ -137,19 +143,19 @@ pub(super) fn charging_request(sm: &SmContext, grant: Option<u64>) -> Output {
     })
 }
 
-/// Session Modification Request: drop what is buffered.
+/// Builds a Session Modification Request that drops buffered packets.
 pub(super) fn drop_buffered(sm: &SmContext) -> Output {
     request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.up_seid, |message| {
         message.put(&SmReqFlags::DROBU);
     })
 }
 
-/// Session Deletion Request.
+/// Builds a Session Deletion Request.
 pub(super) fn deletion_request(sm: &SmContext) -> Output {
     request(sm, MessageType::SESSION_DELETION_REQUEST, sm.up_seid, |_| {})
 }
 
-/// Session Report Response to the request of that sequence number.
+/// Builds a Session Report Response to the request with this sequence number.
 pub(super) fn report_response(sm: &SmContext, sequence: u32) -> Output {
     message(sm, MessageType::SESSION_REPORT_RESPONSE, sm.up_seid, sequence, |message| {
         message.put(&Cause::REQUEST_ACCEPTED);
@@ -168,45 +174,45 @@ fn message(sm: &SmContext, kind: MessageType, seid: u64, sequence: u32, fill: im
     Output::Pfcp { upf: sm.upf, message }
 }
 
-/// What a message of the UPF says.
+/// Message of the UPF for a session.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// Session Establishment Response.
+    /// Session Establishment Response: values chosen by the UPF, or the cause of a refusal.
     Established(Result<UpfAllocation, Refused>),
-    /// Session Modification Response.
+    /// Session Modification Response, with the cause of a refusal.
     Modified(Result<(), Refused>),
-    /// Session Deletion Response, of whatever cause: the session is not there any more.
+    /// Session Deletion Response with any cause: the session does not exist.
     Deleted,
-    /// Session Report Request.
+    /// Session Report Request of the UPF.
     Report(Report),
 }
 
-/// What the UPF chose.
+/// Values chosen by the UPF.
 #[derive(Debug)]
 pub(super) struct UpfAllocation {
-    /// Its SEID.
+    /// SEID at the UPF.
     pub(super) seid: u64,
-    /// Its end of N3.
+    /// UPF end of N3.
     pub(super) tunnel: Option<Tunnel>,
 }
 
-/// What the UPF reports.
+/// Report of the UPF.
 #[derive(Debug)]
 pub(super) struct Report {
     /// Sequence number of the request, for its response.
     pub(super) sequence: u32,
-    /// It holds a downlink packet.
+    /// True if the UPF buffers a downlink packet.
     pub(super) downlink_data: bool,
-    /// The RAN's tunnel end that an Error Indication came for.
+    /// RAN tunnel end of a received Error Indication.
     pub(super) error_indication: Option<Tunnel>,
 }
 
-/// The UPF does not do what it was asked.
+/// Cause of a rejected request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused(Cause);
 
 impl Refused {
-    /// The 5GSM cause of the reject of an establishment.
+    /// Returns the 5GSM cause for the reject of an establishment.
     pub(super) fn of_reject(self) -> GsmCause {
         match self.0 {
             Cause::NO_RESOURCES | Cause::CONGESTION | Cause::ALL_ADDRESSES_OCCUPIED => GsmCause::InsufficientResources,
@@ -214,14 +220,15 @@ impl Refused {
         }
     }
 
-    /// Whether the UPF does not know the session (it has restarted).
+    /// Returns true if the UPF does not know the session (it has restarted).
     pub(super) fn is_session_lost(self) -> bool {
         self.0 == Cause::SESSION_CONTEXT_NOT_FOUND
     }
 }
 
-/// Reads a message for the session of this SEID; `None` if it is for another one or nothing that a session hears.
-/// A response may have SEID 0, where the UPF does not know the session (TS 29.244 7.2.2.4.2).
+/// Decodes a message for the session with this SEID; `None` for other sessions and for messages
+/// that concern no session. A response may have SEID 0, if the UPF does not know the session (TS
+/// 29.244 7.2.2.4.2).
 pub(super) fn decode_for(octets: &[u8], cp_seid: Seid) -> Option<Answer> {
     let message = Message::new(octets).ok()?;
     let (kind, seid) = (message.message_type(), message.seid());
@@ -237,14 +244,14 @@ pub(super) fn decode_for(octets: &[u8], cp_seid: Seid) -> Option<Answer> {
     }
 }
 
-/// Whether it is the response that a session is not established for its address.
+/// Returns true if a response rejects the establishment because of the UE address.
 pub(super) fn address_is_taken(octets: &[u8], cp_seid: Seid) -> bool {
     let Some(Answer::Established(Err(_))) = decode_for(octets, cp_seid) else { return false };
     let offending = Message::new(octets).ok().and_then(|message| message.get::<OffendingIe>().ok().flatten());
     offending.is_some_and(|offending| offending.0 == UeIpAddress::ID)
 }
 
-/// An element that cannot be read counts as its error's cause.
+/// An IE that cannot be decoded results in the cause of that error.
 fn accepted(message: &Message<'_>) -> Result<(), Refused> {
     let cause: Cause = message.need().map_err(|e| Refused(e.cause))?;
     if cause.is_accepted() { Ok(()) } else { Err(Refused(cause)) }

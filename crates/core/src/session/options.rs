@@ -1,7 +1,8 @@
-//! Extended protocol configuration options (TS 24.008 10.5.6.3): what the UE asks for and what it is told.
+//! Extended protocol configuration options (TS 24.008 10.5.6.3): requests of the UE and answers.
 //!
-//! Addresses come by NAS and never by PPP; a request for them inside IPCP is rejected there (RFC 1661 5.4), DNS servers
-//! are told (RFC 1877). PAP and CHAP are acknowledged unchecked: the UE is authenticated already.
+//! Addresses are assigned by NAS and never by PPP. An address request inside IPCP is rejected there
+//! (RFC 1661 5.4); DNS servers are sent (RFC 1877). PAP and CHAP are acknowledged without a check,
+//! because the UE is already authenticated.
 
 use crate::config::DnnConfig;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,12 +16,12 @@ const IPCP: u16 = 0x8021;
 const PAP: u16 = 0xc023;
 const CHAP: u16 = 0xc223;
 
-/// The content of the IE.
+/// Returns the IE with this content.
 pub(super) fn ie(octets: Vec<u8>) -> NasExtendedProtocolConfigurationOptions {
     NasExtendedProtocolConfigurationOptions::new(octets)
 }
 
-/// The answer to what the UE asked; empty if there is nothing to say.
+/// Returns the answer to the UE's options; empty if there is none.
 pub(super) fn answer(
     asked: &NasExtendedProtocolConfigurationOptions,
     dnn: &DnnConfig,
@@ -62,15 +63,16 @@ fn dns4(dnn: &DnnConfig) -> impl Iterator<Item = Ipv4Addr> {
     })
 }
 
-/// The code, identifier and data of a PPP control packet (RFC 1661 5) whose length is sound.
+/// Returns code, identifier and data of a PPP control packet (RFC 1661 5) whose length is valid.
 fn packet(octets: &[u8]) -> Option<(u8, u8, &[u8])> {
     let (&[code, identifier, l1, l2], _) = octets.split_first_chunk()?;
     let data = octets.get(4..usize::from(u16::from_be_bytes([l1, l2])))?;
     Some((code, identifier, data))
 }
 
-/// The reply to an IPCP Configure-Request (RFC 1332). There is one round only, so a Configure-Nak with the DNS servers
-/// goes before a Configure-Reject of what is not negotiated here; with nothing of both it is a Configure-Ack.
+/// Returns the reply to an IPCP Configure-Request (RFC 1332). There is one round only. A
+/// Configure-Nak with the DNS servers therefore precedes a Configure-Reject of unsupported options;
+/// without either the reply is a Configure-Ack.
 fn ipcp(octets: &[u8], dnn: &DnnConfig) -> Option<Vec<u8>> {
     const CONFIGURE_REQUEST: u8 = 1;
     let (CONFIGURE_REQUEST, identifier, mut data) = packet(octets)? else {
@@ -100,7 +102,8 @@ fn ipcp(octets: &[u8], dnn: &DnnConfig) -> Option<Vec<u8>> {
     reply(code, identifier, content)
 }
 
-/// The reply to a PAP Authenticate-Request (RFC 1334 2.2): Authenticate-Ack with an empty message.
+/// Returns the reply to a PAP Authenticate-Request (RFC 1334 2.2): Authenticate-Ack with an empty
+/// message.
 fn pap(octets: &[u8], _: &DnnConfig) -> Option<Vec<u8>> {
     let (1, identifier, _) = packet(octets)? else {
         return None;
@@ -108,7 +111,8 @@ fn pap(octets: &[u8], _: &DnnConfig) -> Option<Vec<u8>> {
     reply(2, identifier, &[0])
 }
 
-/// The reply to a CHAP Response (RFC 1994 4.2): Success. The Challenge, which the UE sends along, is its own.
+/// Returns the reply to a CHAP Response (RFC 1994 4.2): Success. The UE chooses the Challenge
+/// itself and sends it along.
 fn chap(octets: &[u8], _: &DnnConfig) -> Option<Vec<u8>> {
     let (1 | 2, identifier, _) = packet(octets)? else {
         return None;
@@ -117,7 +121,7 @@ fn chap(octets: &[u8], _: &DnnConfig) -> Option<Vec<u8>> {
 }
 
 fn reply(code: u8, identifier: u8, content: &[u8]) -> Option<Vec<u8>> {
-    // A configuration option has one octet for its length.
+    // The length of a configuration option has one octet.
     let length = u8::try_from(content.len() + 4).ok()?;
     Some([&[code, identifier, 0, length], content].concat())
 }
@@ -154,14 +158,15 @@ mod tests {
 
     #[test]
     fn ppp_inside_gets_the_reply_of_its_protocol() {
-        // IPCP Configure-Request 7 for both DNS servers, then with the right ones, then with an address too
+        // IPCP Configure-Request 7 for both DNS servers, then with the right ones, then with an
+        // address too.
         assert_eq!(
             ask("8080211001070010810600000000830600000000", PduSessionType::Ipv4),
             "8080211003070010810608080808830608080404"
         );
         assert_eq!(ask("8080210a0108000a810608080808", PduSessionType::Ipv4), "8080210a0208000a810608080808");
         assert_eq!(ask("8080210a0109000a030600000000", PduSessionType::Ipv4), "8080210a0409000a030600000000");
-        // PAP Authenticate-Request 3 of user "a" with password "b"; CHAP Response 5
+        // PAP Authenticate-Request 3 of user "a" with password "b"; CHAP Response 5.
         assert_eq!(ask("80c02308010300080161", PduSessionType::Ipv4), "");
         assert_eq!(
             ask("80c0230801030008016101 62".replace(' ', "").as_str(), PduSessionType::Ipv4),

@@ -1,16 +1,19 @@
-//! The end of a session (TS 24.501 6.3.3 and 6.4.3, TS 23.502 4.3.4): command and complete with the UE, release with
-//! the RAN, deletion with the UPF. UPF and UE are told in the same step; the address is free when both are done.
+//! PDU session release (TS 24.501 6.3.3 and 6.4.3, TS 23.502 4.3.4).
+//!
+//! It consists of command and complete with the UE, release at the RAN, and deletion at the UPF.
+//! UPF and UE are informed in the same step; the address is free when both have finished.
 
 use super::context::{N4State, RanState, SmContext, Stage};
 use super::{Output, establish, n1, n2, n4, relocate};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
-/// The PTI of procedures that the network starts (TS 24.501 9.6).
+/// PTI of procedures that the network starts (TS 24.501 9.6).
 pub(super) const NO_PTI: u8 = 0;
 
-/// Ends a session by a PDU Session Release Command with this 5GSM cause; one that the UE has not got yet is rejected
-/// with the cause instead. Does nothing to a session that is ending already.
+/// Releases a session by a PDU Session Release Command with this 5GSM cause. A session that the UE
+/// has not received yet is rejected with the cause instead. Does nothing if the session is being
+/// released already.
 pub(super) fn start(sm: &mut SmContext, pti: u8, cause: u8, env: &Env<'_>, out: &mut Vec<Output>) {
     match sm.stage {
         Stage::Requested { .. } => {
@@ -32,7 +35,7 @@ pub(super) fn start(sm: &mut SmContext, pti: u8, cause: u8, env: &Env<'_>, out: 
     }
 }
 
-/// Ends a session without a word to UE and RAN.
+/// Releases a session without a message to UE and RAN.
 pub(super) fn end(sm: &mut SmContext, out: &mut Vec<Output>) {
     sm.stage = Stage::Ended;
     sm.ran = RanState::Idle;
@@ -41,7 +44,7 @@ pub(super) fn end(sm: &mut SmContext, out: &mut Vec<Output>) {
     finish(sm, out);
 }
 
-/// Has the UPF delete the session, as soon as nothing else is outstanding with it.
+/// Deletes the session at the UPF, once no other request is outstanding there.
 pub(super) fn delete(sm: &mut SmContext, out: &mut Vec<Output>) {
     if sm.n4 == N4State::Told {
         sm.n4 = N4State::Deleting;
@@ -49,7 +52,7 @@ pub(super) fn delete(sm: &mut SmContext, out: &mut Vec<Output>) {
     }
 }
 
-/// Gives the session up once both the UE and the UPF have.
+/// Outputs the end of the session once both the UE and the UPF have released it.
 pub(super) fn finish(sm: &SmContext, out: &mut Vec<Output>) {
     if sm.stage == Stage::Ended && sm.n4 == N4State::Deleted && !relocate::is_elsewhere(sm) {
         out.push(Output::FreeAddress(Box::new(sm.dnn.clone()), sm.address));
@@ -57,7 +60,7 @@ pub(super) fn finish(sm: &SmContext, out: &mut Vec<Output>) {
     }
 }
 
-/// The UE has asked for the release.
+/// Handles a release request of the UE.
 pub(super) fn requested(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Vec<Output>) {
     match sm.stage {
         Stage::Requested { .. } => {
@@ -66,17 +69,17 @@ pub(super) fn requested(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Ve
         Stage::Accepted { .. } | Stage::Established => {
             start(sm, pti, GsmCause::RegularDeactivation.as_u8(), env, out);
         }
-        // The UE has not got the command and asks again (T3582).
+        // The UE has not received the command and repeats its request (T3582).
         Stage::Releasing { pti: running, cause, .. } if running == pti => {
             out.extend(n1::release_command(sm.psi, pti, cause));
         }
-        // Both ask at once: the network's procedure goes on (TS 24.501 6.4.3.6).
+        // Both sides release at once: the network's procedure continues (TS 24.501 6.4.3.6).
         Stage::Releasing { .. } => {}
         Stage::Ended => out.extend(n1::release_reject(sm.psi, pti, GsmCause::InvalidPduSessionIdentity)),
     }
 }
 
-/// The UE has released it.
+/// Handles that the UE has released the session.
 pub(super) fn completed(sm: &mut SmContext, pti: u8, out: &mut Vec<Output>) {
     match sm.stage {
         Stage::Releasing { pti: running, .. } if running == pti => end(sm, out),
@@ -84,14 +87,15 @@ pub(super) fn completed(sm: &mut SmContext, pti: u8, out: &mut Vec<Output>) {
     }
 }
 
-/// The UE can be reached again: the command that it may not have got is sent again.
+/// Handles that the UE is reachable again: resends the command, which it may not have received.
 pub(super) fn resend_release_command(sm: &SmContext, out: &mut Vec<Output>) {
     if let Stage::Releasing { pti, cause, .. } = sm.stage {
         out.extend(n1::release_command(sm.psi, pti, cause));
     }
 }
 
-/// T3592 has expired: the command is sent again, until the UE is given up (TS 24.501 6.3.3.5).
+/// Handles the expiry of T3592: resends the command, up to the maximum number of retransmissions
+/// (TS 24.501 6.3.3.5).
 pub(super) fn t3592_expired(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let Stage::Releasing { pti, cause, repeats } = &mut sm.stage else {
         return;

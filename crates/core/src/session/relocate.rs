@@ -1,15 +1,19 @@
-//! A session goes from one UPF to another (TS 23.502 4.3.5.3 without a change of the address; TS 23.501 5.8.2.9 for the
-//! order of packets), and keeps its addresses:
+//! Relocation of a PDU session to another UPF with the same addresses.
 //!
-//! 1. The target gets the session, as the source has it, with a tunnel end of its own. It keeps downlink packets, which
-//!    N6 brings to it from now on.
-//! 2. The RAN is told the target's tunnel end (PDU Session Resource Modify), and the source to end the path (End Marker).
-//!    It goes on with what is on its way through it, uplink and downlink.
-//! 3. The source has ended the path: the target forwards what it has kept and what comes.
-//! 4. The RAN sends to the target, and nothing is on its way any more: the source lets the session go.
+//! It follows TS 23.502 4.3.5.3 without a change of the address; TS 23.501 5.8.2.9 specifies the
+//! order of packets.
 //!
-//! The session is the target's from step 2 on, and everything else that happens to it goes on as ever: it may become idle,
-//! be handed over, or end. Only the source, or a target that is not reached, is dealt with here.
+//! 1. The target gets the session, as the source has it, with its own tunnel end. It buffers
+//!    downlink packets, which N6 routes to it from here on.
+//! 2. The RAN receives the target's tunnel end (PDU Session Resource Modify), and the source sends
+//!    an End Marker. The source continues to forward packets in transit, uplink and downlink.
+//! 3. The source has sent the End Marker: the target forwards its buffered packets and all later
+//!    ones.
+//! 4. The RAN sends to the target, and no packets are in transit: the source deletes the session.
+//!
+//! The session is at the target from step 2 on. Everything else continues independently: the
+//! session may become idle, be handed over, or be released. This Rust module handles only the
+//! source, or a target that is not reached.
 
 use super::context::{N4State, RanState, SmContext, Stage, Tunnel};
 use super::n4::{self, Answer};
@@ -20,59 +24,62 @@ use std::net::SocketAddr;
 use vireo_types::{Duration, Instant, Seid};
 use vireo_wire::nas::GsmCause;
 
-/// How long after the last change the source still gets packets: those that the RAN and N6 have sent before it.
+/// Time after the last change in which the source still receives packets that RAN and N6 have sent
+/// before it.
 const ON_THE_WAY: Duration = Duration::from_millis(200);
 
-/// How much of a quota the source keeps for what is on its way through it, in octets: a few gigabits per second for as long.
+/// Quota that remains at the source for packets in transit, in octets: a few gigabits per second
+/// for that time.
 const KEPT: u64 = 64 << 20;
 
-/// A session that goes from one UPF to another.
+/// Relocation of a session from one UPF to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relocation {
-    /// The UPF that is not [`SmContext::upf`]: first the target, then the source.
+    /// UPF that is not [`SmContext::upf`]: first the target, then the source.
     pub upf: SocketAddr,
-    /// The control plane's SEID for the session there.
+    /// SEID at the SMF for the session at that UPF.
     pub cp_seid: Seid,
-    /// That UPF's SEID for it; 0 until it has answered.
+    /// SEID at that UPF; 0 until it has answered.
     pub up_seid: u64,
-    /// How far it is.
     pub step: Step,
-    /// When the source has nothing on its way any more, or the RAN should have answered.
+    /// End of the time for packets in transit, or of the wait for the RAN's answer.
     pub deadline: Option<Instant>,
-    /// When it was asked for.
+    /// Time of the request.
     pub since: Instant,
 }
 
-/// How far a relocation is.
+/// Step of a relocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
-    /// The source is to say what the session has carried, whose quota has to be divided.
+    /// The source is asked for the carried volume, because the quota must be divided.
     QueryingUsage,
-    /// The source is to carry this much of the quota at most.
+    /// The source is limited to this part of the quota, in octets.
     SplittingQuota(u64),
-    /// The target is to set the session up.
+    /// The target is asked to establish the session.
     Preparing,
-    /// It has, with this tunnel end; the source has to answer something else first.
+    /// The target has established it with this tunnel end; the source must answer another request
+    /// first.
     Prepared(Tunnel),
-    /// The session is the target's. The source is to end the path to the RAN.
+    /// The session is at the target. The source is asked to send the End Marker to the RAN.
     Ending {
-        /// The RAN's tunnel end.
+        /// RAN end of the tunnel.
         to: Tunnel,
-        /// The RAN has to be heard of.
+        /// True if an answer of the RAN is outstanding.
         ran: bool,
-        /// The target has a downlink packet.
+        /// True if the target has buffered a downlink packet.
         waits: bool,
     },
-    /// What is on its way through the source passes it.
+    /// Packets in transit pass through the source.
     Draining {
-        /// The RAN has to be heard of.
+        /// True if an answer of the RAN is outstanding.
         ran: bool,
-        /// The source keeps downlink packets for an idle UE.
+        /// True if the source buffers downlink packets for an idle UE.
         waits: bool,
     },
-    /// A session deletion is outstanding at the UPF that has lost the session.
+    /// A session deletion is outstanding at the UPF that the session has left.
     Deleting {
-        /// Whether the session has gone over: its end ends the relocation, else there was none.
+        /// True if the session has moved: the deletion completes the relocation. Else the
+        /// relocation failed.
         done: bool,
     },
 }
@@ -86,7 +93,7 @@ impl Step {
     }
 }
 
-/// The session is wanted at another UPF, under this SEID of ours.
+/// Starts the relocation to another UPF, with this SEID at the SMF.
 pub(super) fn begin(sm: &mut SmContext, to: SocketAddr, cp_seid: Seid, env: &Env<'_>, out: &mut Vec<Output>) {
     let ready =
         sm.stage == Stage::Established && sm.n4 == N4State::Told && sm.relocation.is_none() && sm.target.is_none();
@@ -102,7 +109,7 @@ pub(super) fn begin(sm: &mut SmContext, to: SocketAddr, cp_seid: Seid, env: &Env
     }
 }
 
-/// Whether RAN and UPF agree on whether there is a user plane.
+/// Returns true if RAN and UPF agree on whether there is a user plane.
 fn is_settled(sm: &SmContext) -> bool {
     match sm.ran {
         RanState::Idle => sm.downlink.is_none(),
@@ -111,7 +118,7 @@ fn is_settled(sm: &SmContext) -> bool {
     }
 }
 
-/// Has the target set the session up; `kept` octets of its quota stay at the source.
+/// Requests the session at the target; `kept` octets of its quota remain at the source.
 fn prepare(sm: &mut SmContext, kept: u64, env: &Env<'_>, out: &mut Vec<Output>) {
     let Some(relocation) = sm.relocation.as_deref_mut() else { return };
     relocation.step = Step::Preparing;
@@ -119,7 +126,7 @@ fn prepare(sm: &mut SmContext, kept: u64, env: &Env<'_>, out: &mut Vec<Output>) 
     out.push(n4::establishment_request(&at(sm, &relocation), env.config, kept));
 }
 
-/// The source has said what the session has carried: what is left of its quota is divided, half of it at the most for the
+/// Handles the usage report of the source: divides the remaining quota, at most half of it for the
 /// source.
 pub(super) fn reported(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let left = charging::quota_remaining(sm, env.config).unwrap_or(0);
@@ -135,20 +142,21 @@ pub(super) fn reported(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
     }
 }
 
-/// The session as that UPF is told of it.
+/// Returns the session in the form for messages to the other UPF.
 fn at(sm: &SmContext, relocation: &Relocation) -> SmContext {
     let Relocation { upf, cp_seid, up_seid, .. } = *relocation;
     SmContext { upf, cp_seid, up_seid, relocation: None, ..sm.clone() }
 }
 
-/// A PFCP message of the other UPF.
+/// Handles a PFCP message of the other UPF.
 pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     let Some(mut relocation) = sm.relocation.take() else { return };
     let answer = n4::decode_for(octets, relocation.cp_seid);
     if answer.is_some() {
         let spent = sm.usage.spent;
         charging::add(sm, octets, env, out);
-        // What the source had was for what was on its way, and has been enough or not: the rest is the target's.
+        // The source's quota was for packets in transit, whether it sufficed or not: the target has
+        // the rest.
         sm.usage.spent = spent;
     }
     let left = match (answer, relocation.step) {
@@ -179,7 +187,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
             }
             true
         }
-        // Late, or of another request than the outstanding one.
+        // Late, or an answer to another request than the outstanding one.
         _ => true,
     };
     match left {
@@ -188,11 +196,11 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
     }
 }
 
-/// The other UPF did not answer, or has lost the session.
+/// Handles that the other UPF did not answer, or has lost the session.
 pub(super) fn on_target_timeout(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let Some(mut relocation) = sm.relocation.take() else { return };
     match relocation.step {
-        // The N4 endpoint ends a session that comes into being late.
+        // If the session is established late, the N4 endpoint deletes it.
         Step::Preparing | Step::Prepared(_) => out.push(Output::NotRelocated),
         Step::Ending { .. } => {
             ended(sm, &mut relocation, env, out);
@@ -203,7 +211,7 @@ pub(super) fn on_target_timeout(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec
     }
 }
 
-/// The other UPF has restarted: there is nothing of the session to be let go.
+/// Handles a restart of the other UPF: there is no session to delete there.
 pub(super) fn lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     on_target_timeout(sm, env, out);
     if let Some(relocation) = &mut sm.relocation {
@@ -211,11 +219,11 @@ pub(super) fn lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     }
 }
 
-/// The UPF that the session is at has lost it: whatever the other one has of it is of no use.
+/// Handles that the session's UPF has lost it: the state at the other UPF is useless.
 pub(super) fn on_source_lost(sm: &mut SmContext, out: &mut Vec<Output>) {
     if let Some(mut relocation) = sm.relocation.take() {
         match relocation.step {
-            // One that comes into being there has to be known of, to be let go.
+            // A session that is being established there must be known before it can be deleted.
             Step::Deleting { .. } | Step::Preparing => {}
             _ => let_go(sm, &mut relocation, false, out),
         }
@@ -223,7 +231,7 @@ pub(super) fn on_source_lost(sm: &mut SmContext, out: &mut Vec<Output>) {
     }
 }
 
-/// The source has ended the path: the target may send.
+/// Handles that the source has sent the End Marker: the target may send.
 fn ended(sm: &mut SmContext, relocation: &mut Relocation, env: &Env<'_>, out: &mut Vec<Output>) {
     let Step::Ending { to, ran, waits } = relocation.step else { return };
     relocation.step = Step::Draining { ran, waits: false };
@@ -233,20 +241,20 @@ fn ended(sm: &mut SmContext, relocation: &mut Relocation, env: &Env<'_>, out: &m
     }
     match sm.ran {
         RanState::Up => user_plane::forward_to(sm, Some(to), out),
-        // It became idle meanwhile.
+        // The UE became idle meanwhile.
         RanState::Idle if waits => out.push(Output::DownlinkData),
         _ => {}
     }
 }
 
-/// The target has a downlink packet, and tells it only once.
+/// Records that the target has a downlink packet, which it reports only once.
 pub(super) fn noticed(sm: &mut SmContext) {
     if let Some(Relocation { step: Step::Ending { waits, .. }, .. }) = sm.relocation.as_deref_mut() {
         *waits = true;
     }
 }
 
-/// The RAN has answered to the modification.
+/// Handles the RAN's answer to the modification.
 pub(super) fn ran_modified(sm: &mut SmContext, env: &Env<'_>) {
     if let Some(relocation) = &mut sm.relocation
         && let Some(ran) = relocation.step.ran()
@@ -256,7 +264,8 @@ pub(super) fn ran_modified(sm: &mut SmContext, env: &Env<'_>) {
     }
 }
 
-/// The RAN does not send to the target: the UE shall ask for the session again, and gets it there.
+/// Handles that the RAN does not send to the target: the UE must request the session again, and
+/// gets it there.
 pub(super) fn ran_refused(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let asked = sm.relocation.as_mut().and_then(|relocation| relocation.step.ran()).is_some_and(|ran| *ran);
     if asked && matches!(sm.stage, Stage::Accepted { .. } | Stage::Established) {
@@ -264,7 +273,8 @@ pub(super) fn ran_refused(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Outpu
     }
 }
 
-/// The UE has come to a RAN node that sends to the source: the node before was told, or was going to be.
+/// Handles that the UE has moved to a RAN node that sends to the source: the previous RAN node was
+/// modified instead.
 pub(super) fn handed_over(sm: &mut SmContext, to: Tunnel, out: &mut Vec<Output>) {
     let uplink = sm.uplink;
     let Some(ran) = sm.relocation.as_mut().and_then(|relocation| relocation.step.ran()) else { return };
@@ -274,8 +284,8 @@ pub(super) fn handed_over(sm: &mut SmContext, to: Tunnel, out: &mut Vec<Output>)
 }
 
 impl SmContext {
-    /// The UPF's tunnel end that the RAN is to be told with the answer to a path switch, if it may not have heard of it
-    /// from the RAN node before. It counts as told.
+    /// Returns the UPF tunnel end for the answer to a path switch, if the RAN node may not have
+    /// received it from the previous one. It counts as sent.
     pub fn take_untold_uplink(&mut self, now: Instant) -> Option<Tunnel> {
         let relocation = self.relocation.as_deref_mut()?;
         let ran = relocation.step.ran()?;
@@ -287,13 +297,13 @@ impl SmContext {
     }
 }
 
-/// The deadline has passed, if it has.
+/// Handles the deadline, if it has expired.
 pub(super) fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let Some(mut relocation) = sm.relocation.take_if(|r| r.deadline.is_some_and(|at| at <= env.now)) else { return };
     relocation.deadline = None;
     match relocation.step {
         Step::Draining { ran: true, .. } => {
-            // First the usual time for the RAN's answer, then no longer.
+            // Wait until the normal response time of the RAN is over.
             let by = relocation.since + env.config.timers.ran_response;
             match by > env.now && sm.ran != RanState::Idle {
                 true => relocation.deadline = Some(by),
@@ -304,7 +314,7 @@ pub(super) fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<O
                 }
             }
         }
-        // It is let go when its packets are.
+        // The session is deleted at the source once its buffered packets are delivered.
         Step::Draining { waits: true, .. } => {}
         Step::Draining { .. } => let_go(sm, &mut relocation, true, out),
         _ => {}
@@ -312,7 +322,7 @@ pub(super) fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<O
     sm.relocation = Some(relocation);
 }
 
-/// What can be gone on with after a step.
+/// Continues the relocation as far as possible after a step.
 pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let Some(mut relocation) = sm.relocation.take() else { return };
     let ends = matches!(sm.stage, Stage::Releasing { .. } | Stage::Ended);
@@ -329,13 +339,14 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
             let_go(sm, &mut relocation, done, out);
         }
         Step::QueryingUsage | Step::SplittingQuota(_) => {}
-        // A RAN node that is being told the source's tunnel end has to have it before it can get another.
+        // A RAN node that is receiving the source's tunnel end must have it before it can get
+        // another.
         Step::Prepared(_) if sm.n4 != N4State::Told || sm.target.is_some() || !is_settled(sm) => {}
         Step::Prepared(tunnel) => {
             let tunnel = *tunnel;
             switch(sm, &mut relocation, tunnel, env, out);
         }
-        // Nobody sends through a RAN node that the UE has left.
+        // No packets are sent through a RAN node that the UE has left.
         Step::Ending { ran, .. } => *ran &= sm.ran != RanState::Idle,
         Step::Draining { ran, waits } => {
             *ran &= sm.ran != RanState::Idle;
@@ -347,7 +358,7 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
             }
         }
     }
-    // One that has nothing to let go is over.
+    // Without a session to delete, the relocation is over.
     let over = relocation.up_seid == 0 && matches!(relocation.step, Step::Deleting { .. });
     match (over, relocation.step) {
         (true, Step::Deleting { done }) => gone(done, &relocation, out),
@@ -355,14 +366,14 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
     }
 }
 
-/// The target has the session from now on.
+/// Switches the session to the target.
 fn switch(sm: &mut SmContext, relocation: &mut Relocation, tunnel: Tunnel, env: &Env<'_>, out: &mut Vec<Output>) {
     let modify = sm.downlink.filter(|_| sm.ran == RanState::Up).and_then(|to| n2::modify_request(tunnel, to));
     std::mem::swap(&mut sm.upf, &mut relocation.upf);
     std::mem::swap(&mut sm.cp_seid, &mut relocation.cp_seid);
     std::mem::swap(&mut sm.up_seid, &mut relocation.up_seid);
     sm.uplink = Some(tunnel);
-    // Whether the source has used up what it had is nothing to the target.
+    // Whether the source has used up its quota does not concern the target.
     sm.usage.spent = false;
     let ran = modify.is_some();
     out.extend(modify);
@@ -379,7 +390,7 @@ fn switch(sm: &mut SmContext, relocation: &mut Relocation, tunnel: Tunnel, env: 
     }
 }
 
-/// The other UPF loses the session.
+/// Deletes the session at the other UPF.
 fn let_go(sm: &SmContext, relocation: &mut Relocation, done: bool, out: &mut Vec<Output>) {
     relocation.step = Step::Deleting { done };
     relocation.deadline = None;
@@ -395,17 +406,18 @@ fn gone(done: bool, relocation: &Relocation, out: &mut Vec<Output>) {
     });
 }
 
-/// Whether the session is still known to a UPF that it is not at.
+/// Returns true if the session exists at a second UPF.
 pub(super) fn is_elsewhere(sm: &SmContext) -> bool {
     sm.relocation.is_some()
 }
 
-/// Whether the UPF that it is at waits for the end of the path through the other one before it forwards.
+/// Returns true if the session's UPF waits for the End Marker through the other one before it
+/// forwards.
 pub(super) fn is_ending(sm: &SmContext) -> bool {
     matches!(sm.relocation.as_deref(), Some(Relocation { step: Step::Ending { .. }, .. }))
 }
 
-/// After a step that may have ended the relocation: a session that has ended meanwhile is over.
+/// Handles a step that may have ended the relocation: ends a session that was released meanwhile.
 pub(super) fn finish(sm: &SmContext, was_elsewhere: bool, out: &mut Vec<Output>) {
     if was_elsewhere && !is_elsewhere(sm) {
         release::finish(sm, out);

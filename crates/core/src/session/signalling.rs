@@ -1,5 +1,6 @@
-//! What the UE says about a session that is there: dispatch of its 5GSM messages and the answers of TS 24.501
-//! clauses 6.5 and 7 to those that do not fit.
+//! 5GSM messages of the UE for an existing session.
+//!
+//! Dispatch of the messages, and the answers of TS 24.501 clauses 6.5 and 7 to unexpected ones.
 
 use super::context::{RanState, SmContext, Stage};
 use super::n1::{self, Received5gsm};
@@ -14,7 +15,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
     };
     let status = |cause| n1::status(psi, pti, cause);
     if psi != sm.psi {
-        // The AMF part routes by the identity outside; the one inside must be the same.
+        // The AMF part routes by the outer identity; the inner one must be equal.
         return match message {
             Message::FiveGsmStatus(_) => {}
             _ => out.extend(status(GsmCause::InvalidPduSessionIdentity)),
@@ -29,14 +30,14 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
             out.extend(status(GsmCause::InvalidPtiValue));
         }
         Message::PduSessionEstablishmentRequest(_) => match sm.stage {
-            // Sent again (T3580): the answer to the first one is under way.
+            // A repeat (T3580): the answer to the first request is in transit.
             Stage::Requested { pti: running, .. } | Stage::Accepted { pti: running } if running == pti => {}
             _ => out.extend(status(GsmCause::MessageTypeNotCompatibleWithTheProtocolState)),
         },
         Message::PduSessionModificationRequest(asked) => modification(sm, pti, &asked, out),
         Message::PduSessionReleaseRequest(_) => release::requested(sm, pti, env, out),
         Message::PduSessionReleaseComplete(_) => release::completed(sm, pti, out),
-        // The network modifies nothing, so there is no such procedure to complete.
+        // The network modifies no session, so there is no such procedure to complete.
         Message::PduSessionModificationComplete(_) | Message::PduSessionModificationCommandReject(_) => {
             out.extend(status(GsmCause::PtiMismatch));
         }
@@ -46,19 +47,20 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
         Message::FiveGsmStatus(status) => {
             status_received(sm, pti, status.fgsm_cause.cause_for_network(), env, out);
         }
-        // Messages of the network's direction, and those of features that Vireo does not have.
+        // Messages of the network's direction, and those of features that Vireo does not implement.
         _ => out.extend(status(GsmCause::MessageTypeNonExistentOrNotImplemented)),
     }
 }
 
-/// PDU session modification by the UE (TS 24.501 6.4.2): no QoS beyond the subscribed one is granted.
+/// Handles PDU session modification by the UE (TS 24.501 6.4.2): only the subscribed QoS is
+/// granted.
 fn modification(sm: &SmContext, pti: u8, asked: &NasPduSessionModificationRequest, out: &mut Vec<Output>) {
     let cause = match sm.stage {
         Stage::Requested { .. } => {
             let cause = GsmCause::MessageTypeNotCompatibleWithTheProtocolState;
             return out.extend(n1::status(sm.psi, pti, cause));
         }
-        // A release goes on (TS 24.501 6.4.2.6).
+        // A release continues (TS 24.501 6.4.2.6).
         Stage::Releasing { .. } => return,
         Stage::Ended => GsmCause::InvalidPduSessionIdentity,
         Stage::Accepted { .. } | Stage::Established => modification_cause(asked),
@@ -78,8 +80,8 @@ fn modification_cause(asked: &NasPduSessionModificationRequest) -> GsmCause {
     GsmCause::ServiceOptionNotSupported
 }
 
-/// 5GSM Status of the UE (TS 24.501 6.5.3): the procedure of that PTI is over; a session that the UE does not have, or
-/// whose accept it could not read, is given up. Other causes change nothing.
+/// Handles a 5GSM Status of the UE (TS 24.501 6.5.3): the procedure of that PTI ends. A session is
+/// released if the UE does not have it or could not decode its accept. Other causes change nothing.
 fn status_received(sm: &mut SmContext, pti: u8, cause: GsmCause, env: &Env<'_>, out: &mut Vec<Output>) {
     let fatal = matches!(
         cause,

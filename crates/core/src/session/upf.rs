@@ -1,4 +1,4 @@
-//! What the UPF says about a session: the answers to what it was told, and its reports (TS 29.244 7.5).
+//! Messages of the UPF about a session: answers to requests, and reports (TS 29.244 7.5).
 
 use super::context::{N4State, RanState, SmContext, Stage};
 use super::n4::{self, Answer, Report};
@@ -40,12 +40,12 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
         }
         (Answer::Deleted, N4State::Deleting) => deleted(sm, out),
         (Answer::Report(report), _) => reported(sm, &report, env, out),
-        // Late, or of another request than the outstanding one.
+        // Late, or an answer to another request than the outstanding one.
         _ => {}
     }
 }
 
-/// The UPF did not answer.
+/// Handles that the UPF did not answer.
 pub(super) fn silent(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     match sm.n4 {
         N4State::Establishing => not_established(sm, GsmCause::NetworkFailure, env, out),
@@ -60,7 +60,7 @@ pub(super) fn silent(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
 
 fn established(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     match sm.stage {
-        // A UPF that gives no tunnel is of no use.
+        // Without a tunnel the UPF is unusable.
         _ if sm.uplink.is_none() => give_up(sm, GsmCause::NetworkFailure, env, out),
         Stage::Requested { pti, .. } => establish::upf_ready(sm, pti, env, out),
         Stage::Accepted { .. } | Stage::Established => {
@@ -76,13 +76,14 @@ fn not_established(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut
     sm.n4 = N4State::Deleted;
     match sm.stage {
         Stage::Requested { .. } => establish::refuse(sm, cause, out),
-        // It was to be established anew: the UE shall ask itself, and may get another UPF.
+        // The UPF was to establish the session anew. The UE must request it itself, and may get
+        // another UPF.
         Stage::Accepted { .. } | Stage::Established => give_up(sm, GsmCause::ReactivationRequested, env, out),
         Stage::Releasing { .. } | Stage::Ended => release::finish(sm, out),
     }
 }
 
-/// The session cannot go on with this UPF.
+/// Releases a session that cannot continue with this UPF.
 fn give_up(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut Vec<Output>) {
     match sm.stage {
         Stage::Requested { .. } | Stage::Accepted { .. } | Stage::Established => {
@@ -97,7 +98,7 @@ fn deleted(sm: &mut SmContext, out: &mut Vec<Output>) {
     release::finish(sm, out);
 }
 
-/// A Session Report Request (TS 29.244 7.5.8).
+/// Handles a Session Report Request (TS 29.244 7.5.8).
 fn reported(sm: &mut SmContext, report: &Report, env: &Env<'_>, out: &mut Vec<Output>) {
     out.push(n4::report_response(sm, report.sequence));
     if report.downlink_data {

@@ -1,12 +1,15 @@
-//! The user plane between RAN and UPF (TS 23.502 4.2.3 and 4.2.6): set up, given up for an idle UE, set up again. What
-//! the UPF shall do is state; whenever nothing is outstanding with the UPF and it was told something else, it is told.
+//! User plane between RAN and UPF (TS 23.502 4.2.3 and 4.2.6): setup, release for an idle UE, new
+//! setup.
+//!
+//! The wanted behaviour of the UPF is state. Whenever no request to the UPF is outstanding and its
+//! behaviour differs, a request is sent.
 
 use super::context::{N4State, RanState, SmContext, Stage, Tunnel};
 use super::{N2Sm, Output, establish, n2, n4, release, relocate};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
-/// The UE is back and wants its user plane.
+/// Handles that the UE requests its user plane.
 pub(super) fn activate(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     if sm.stage != Stage::Established {
         return;
@@ -19,7 +22,7 @@ pub(super) fn activate(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
     }
 }
 
-/// Asks the RAN for its part, now or when the UPF has given its tunnel.
+/// Requests setup from the RAN, immediately or when the UPF has allocated its tunnel.
 pub(super) fn set_up(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     match (sm.n4, n2::setup_request(sm)) {
         (N4State::Told | N4State::Telling { .. }, Some(request)) => {
@@ -31,12 +34,13 @@ pub(super) fn set_up(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     }
 }
 
-/// The UE is gone from the RAN.
+/// Handles that the UE is released at the RAN.
 pub(super) fn deactivate(sm: &mut SmContext, out: &mut Vec<Output>) {
     match sm.stage {
-        // It left before its answer: it will ask again.
+        // The UE left before its answer: it will request the session again.
         Stage::Requested { .. } => release::end(sm, out),
-        // The accept may have reached it; if not, it asks again and the AMF part drops this one.
+        // The UE may have received the accept; if not, it requests again and the AMF part deletes
+        // this session.
         Stage::Accepted { .. } | Stage::Established => {
             if sm.ran == (RanState::Releasing { again: true }) {
                 out.push(Output::DownlinkData);
@@ -52,18 +56,18 @@ pub(super) fn deactivate(sm: &mut SmContext, out: &mut Vec<Output>) {
     }
 }
 
-/// The UPF holds a downlink packet.
+/// Handles that the UPF buffers a downlink packet.
 pub(super) fn downlink_data(sm: &mut SmContext, out: &mut Vec<Output>) {
     match (&sm.stage, sm.ran) {
         (Stage::Established, RanState::Idle) => out.push(Output::DownlinkData),
-        // It waits until the RAN has let go of the tunnel that it has lost.
+        // It waits until the RAN has released the tunnel that it has lost.
         (Stage::Established, RanState::Releasing { .. }) => sm.ran = RanState::Releasing { again: true },
         _ => {}
     }
 }
 
-/// The RAN does not know the tunnel any more (TS 23.527 5.3.2): the UPF buffers, and the RAN releases what it still has of
-/// the session (TS 23.502 4.3.7), unless it is being given another tunnel.
+/// Handles that the RAN does not know the tunnel (TS 23.527 5.3.2). The UPF buffers, and the RAN
+/// releases the rest of the session (TS 23.502 4.3.7), unless it is being assigned another tunnel.
 pub(super) fn tunnel_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     if !matches!(sm.stage, Stage::Accepted { .. } | Stage::Established) {
         return;
@@ -75,7 +79,8 @@ pub(super) fn tunnel_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Outpu
     }
 }
 
-/// The handover will not take place. A tunnel that the source has lost meanwhile is not replaced then.
+/// Handles that the handover was cancelled. A tunnel that the source has lost meanwhile is then not
+/// replaced.
 pub(super) fn handover_cancelled(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let lost = sm.target.take().is_some() && sm.is_up() && sm.downlink.is_none() && !relocate::is_ending(sm);
     if lost {
@@ -83,10 +88,10 @@ pub(super) fn handover_cancelled(sm: &mut SmContext, env: &Env<'_>, out: &mut Ve
     }
 }
 
-/// The UE does not answer to paging.
+/// Handles that the UE does not respond to paging.
 pub(super) fn unreachable(sm: &mut SmContext, out: &mut Vec<Output>) {
     match sm.stage {
-        // It learns of it by the PDU session status of its next request.
+        // The UE learns it from the PDU session status of its next request.
         Stage::Releasing { .. } => release::end(sm, out),
         Stage::Established if sm.ran == RanState::Idle && sm.downlink.is_none() && sm.n4 == N4State::Told => {
             sm.n4 = N4State::Telling { stale: false };
@@ -96,7 +101,7 @@ pub(super) fn unreachable(sm: &mut SmContext, out: &mut Vec<Output>) {
     }
 }
 
-/// The RAN has answered.
+/// Handles an answer of the RAN.
 pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     match (kind, sm.ran) {
         (N2Sm::SetupResponse, RanState::Asked) => match n2::setup_response(octets) {
@@ -106,7 +111,8 @@ pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &
         (N2Sm::SetupUnsuccessful, RanState::Asked) => {
             sm.ran = RanState::Idle;
             sm.deadline = None;
-            // The RAN does not hand out the accept of a session that it did not set up (TS 38.413 8.2.1.3).
+            // The RAN does not deliver the accept of a session that it did not set up (TS 38.413
+            // 8.2.1.3).
             if matches!(sm.stage, Stage::Accepted { .. }) {
                 establish::refuse(sm, GsmCause::InsufficientResources, out);
             }
@@ -120,12 +126,12 @@ pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &
         }
         (N2Sm::ModifyResponse, _) => relocate::ran_modified(sm, env),
         (N2Sm::ModifyUnsuccessful, _) => relocate::ran_refused(sm, env, out),
-        // Late, or towards the RAN.
+        // Late, or of the direction towards the RAN.
         _ => {}
     }
 }
 
-/// The RAN has its part, with this tunnel.
+/// Handles that the RAN has set the user plane up, with this tunnel.
 pub(super) fn ran_is_up(sm: &mut SmContext, tunnel: Tunnel, out: &mut Vec<Output>) {
     sm.ran = RanState::Up;
     sm.deadline = None;
@@ -136,7 +142,7 @@ pub(super) fn ran_is_up(sm: &mut SmContext, tunnel: Tunnel, out: &mut Vec<Output
     }
 }
 
-/// The RAN has set it up but says no tunnel that could be used: the RAN shall drop it again.
+/// Handles a setup without a usable tunnel: the RAN must release it again.
 fn unusable_response(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     if matches!(sm.stage, Stage::Accepted { .. }) {
         return release::start(sm, release::NO_PTI, GsmCause::NetworkFailure.as_u8(), env, out);
@@ -144,18 +150,18 @@ fn unusable_response(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     release_at_ran(sm, false, env, out);
 }
 
-/// Has the RAN drop its part while the UE keeps the session (TS 23.502 4.3.7).
+/// Releases the resources at the RAN while the UE keeps the session (TS 23.502 4.3.7).
 fn release_at_ran(sm: &mut SmContext, again: bool, env: &Env<'_>, out: &mut Vec<Output>) {
     sm.ran = RanState::Releasing { again };
     sm.deadline = Some(env.now + env.config.timers.ran_response);
     out.extend(n2::release_command());
 }
 
-/// The RAN has not answered in time.
+/// Handles that the RAN has not answered in time.
 pub(super) fn ran_silent(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     sm.deadline = None;
     match (&sm.stage, sm.ran) {
-        // Nobody knows whether the accept went out; a release command is right in both cases.
+        // It is unknown whether the accept was delivered; a release command is right in both cases.
         (Stage::Accepted { .. }, _) => {
             release::start(sm, release::NO_PTI, GsmCause::NetworkFailure.as_u8(), env, out);
         }
@@ -165,12 +171,13 @@ pub(super) fn ran_silent(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output
                 set_up(sm, env, out);
             }
         }
-        // A late answer to the set-up is still taken.
+        // A late answer to the setup is still accepted.
         _ => {}
     }
 }
 
-/// Sets what the UPF shall forward to (`None` = buffer), and tells it as soon as nothing is outstanding with it.
+/// Sets the tunnel that the UPF must forward to (`None` = buffer). Sends it once no request is
+/// outstanding.
 pub(super) fn forward_to(sm: &mut SmContext, tunnel: Option<Tunnel>, out: &mut Vec<Output>) {
     if sm.downlink == tunnel {
         return;
@@ -184,14 +191,14 @@ pub(super) fn forward_to(sm: &mut SmContext, tunnel: Option<Tunnel>, out: &mut V
     }
 }
 
-/// Tells the UPF what `downlink` says.
+/// Sends the UPF the value of `downlink`.
 pub(super) fn tell(sm: &mut SmContext, out: &mut Vec<Output>) {
     sm.n4 = N4State::Telling { stale: false };
     out.push(n4::modification_request(sm));
     sm.end_marker = false;
 }
 
-/// The UPF does what it shall.
+/// Handles that the UPF applies `downlink`.
 pub(super) fn settled(sm: &mut SmContext, out: &mut Vec<Output>) {
     match sm.stage {
         _ if sm.downlink.is_none() => {}
@@ -204,8 +211,9 @@ pub(super) fn settled(sm: &mut SmContext, out: &mut Vec<Output>) {
     }
 }
 
-/// The UPF has forgotten the session: it is established there anew with the same addresses. The tunnel is another
-/// then, so a RAN that sends to the old one drops its part and sets it up again.
+/// Handles that the UPF has lost the session: establishes it there again with the same addresses.
+/// The tunnel then differs, so a RAN node that sends to the old one releases its part and sets it
+/// up again.
 pub(super) fn upf_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     (sm.up_seid, sm.uplink, sm.downlink, sm.target) = (0, None, None, None);
     (sm.usage.asked, sm.usage.spent) = (false, false);

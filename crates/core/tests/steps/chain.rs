@@ -1,5 +1,7 @@
-//! The AMF of a service-based chain against the emulator's UE and gNB, with the test in the place of what carries its questions to
-//! an SMF: that one is the core's own session part, with a UPF that answers at once.
+//! AMF of SBA mode against the emulator's UE and gNB.
+//!
+//! The test itself transports the requests to the SMF. The SMF is the core's own session logic,
+//! with a UPF that responds at once.
 
 mod handover;
 mod n2;
@@ -101,7 +103,7 @@ fn a_silent_smf_costs_the_session_and_nothing_else() {
     smf.serve(&mut lab);
     assert!(lab.notes.contains(&Note::Failed(Kind::Session, 0)) && stages(&lab).is_empty());
     assert_eq!(lab.ue.active_sessions().count(), 0);
-    // The UE asks again, and the SMF is there.
+    // The UE requests the session again, and the SMF responds.
     smf.silent = false;
     lab.ue_does(|ue, p, out| ue.establish(p, 6, PduSessionType::Ipv4, out).expect("a request"));
     smf.serve(&mut lab);
@@ -115,7 +117,8 @@ fn a_silent_smf_costs_the_session_and_nothing_else() {
     assert_eq!(stages(&lab), [(RemoteStage::Established, false)]);
 }
 
-/// KgNB is that of the Service Request (TS 33.501 6.8.1.2.2), whatever the UE says before it is served; and so is the chain after it.
+/// KgNB is that of the Service Request (TS 33.501 6.8.1.2.2), even if the UE sends messages before
+/// it is served. The NH chain starts with it.
 #[test]
 fn what_a_ue_says_before_it_is_served_does_not_change_its_key() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
@@ -150,7 +153,7 @@ fn a_session_that_is_made_too_late_is_let_go() {
     let (mut lab, mut smf) = (amf(), Smf::default());
     lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
     let (number, ask) = smf.asked(&lab).remove(0);
-    // It has gone before the answer.
+    // The UE leaves before the response.
     lab.idle();
     assert_eq!((stages(&lab), smf.asked(&lab)), (vec![(RemoteStage::Ending, false)], vec![]));
     lab.event(Event::Smf {
@@ -161,7 +164,7 @@ fn a_session_that_is_made_too_late_is_let_go() {
     });
     let release = SmfRequest::Release { reference: "http://smf/x".into() };
     assert_eq!(smf.asked(&lab), [(number, release.clone())]);
-    // Nor does one that nobody remembers stay there.
+    // A session that the AMF has dropped is released, too.
     lab.event(Event::Smf {
         number: number + 9,
         ask,
@@ -171,7 +174,8 @@ fn a_session_that_is_made_too_late_is_let_go() {
     assert_eq!(smf.asked(&lab), [(number + 9, release)]);
 }
 
-/// The SMF's first message, and the RAN's answer to it, may be faster than the name of the SM context.
+/// The SMF's first transfer, and the RAN's response, may arrive before the reference of the SM
+/// context.
 #[test]
 fn what_happens_before_a_session_has_a_name_is_not_lost() {
     let (mut lab, mut smf) = (amf(), Smf::default());
@@ -188,12 +192,13 @@ fn what_happens_before_a_session_has_a_name_is_not_lost() {
     smf.serve(&mut lab);
     assert_eq!((succeeded(&lab, Kind::Session), stages(&lab)), (1, vec![(RemoteStage::Established, true)]));
     assert!(smf.sessions[0].1.downlink.is_some(), "the UPF forwards");
-    // A packet that was reported just before changes nothing.
+    // A packet that was reported just before has no effect.
     smf.downlink_packet(&mut lab, 5);
     assert_eq!((transferred(&lab), lab.downlink_waits()), (Some(N1N2TransferResult::Initiated), 0));
 }
 
-/// The UE has a session whose name is still to come when the RAN lets it go: it is idle then, and not gone.
+/// The RAN releases a UE that has a session without a reference so far: the session becomes idle
+/// and is not ended.
 #[test]
 fn a_session_that_the_ue_has_before_it_has_a_name_outlives_its_connection() {
     let (mut lab, mut smf) = (amf(), Smf::default());
@@ -216,7 +221,8 @@ fn a_session_that_the_ue_has_before_it_has_a_name_outlives_its_connection() {
     assert!(smf.sessions[0].1.downlink.is_some(), "the UPF forwards");
 }
 
-/// A Registration Request ends a service that waits for an SMF (TS 24.501 5.5.1.2.8): nothing is accepted when the SMF answers.
+/// A Registration Request ends a service request that waits for an SMF (TS 24.501 5.5.1.2.8): the
+/// SMF's response causes no accept.
 #[test]
 fn a_registration_ends_a_service_that_waits_for_an_smf() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
@@ -224,7 +230,7 @@ fn a_registration_ends_a_service_that_waits_for_an_smf() {
     smf.serve(&mut lab);
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
     let asked = smf.asked(&lab);
-    // The gNB knows the AMF's UE by what comes for the UE meanwhile.
+    // The gNB learns the AMF-UE-NGAP-ID from a message to the UE in the meantime.
     let name = smf.sessions[0].0.clone();
     let (told, _) = smf.update(&lab, &name, Input::Release(39)).expect("a session");
     let transfer = smf.transfer(5, told);
@@ -247,7 +253,7 @@ fn a_registration_ends_a_service_that_waits_for_an_smf() {
     assert_eq!(succeeded(&lab, Kind::ServiceRequest), 0);
 }
 
-/// A UE that has asked for a session, and what the AMF asks the SMF for that.
+/// Has the UE request a session; returns the AMF's create request to the SMF.
 fn asking(lab: &mut Lab, smf: &mut Smf) -> (u32, CreateAsk) {
     lab.ue_does(|ue, p, out| ue.establish(p, 5, PduSessionType::Ipv4, out).expect("a request"));
     match smf.asked(lab).remove(0) {
@@ -256,8 +262,8 @@ fn asking(lab: &mut Lab, smf: &mut Smf) -> (u32, CreateAsk) {
     }
 }
 
-/// The SMF's reject has the 5GSM cause that is counted, whether it answers the question or comes by itself; that the session
-/// is gone, which the SMF says then, is no second failure.
+/// The SMF's reject is counted with its 5GSM cause, in a response or in a transfer. The SMF's
+/// release notification that follows is not a second failure.
 #[test]
 fn reject_of_smf_counts_once_by_its_cause() {
     for by_itself in [false, true] {
@@ -289,7 +295,8 @@ fn created(number: u32, reference: &str) -> Option<ImpliedCreateResponse> {
     Some(ImpliedCreateResponse { number, key: 3, reference: reference.to_owned(), open: true })
 }
 
-/// The SMF's first message says that the session is there, and under which name: nothing else needs to answer the question.
+/// The SMF's first transfer reports that the session exists, and its reference: no create response
+/// is needed.
 #[test]
 fn a_transfer_answers_the_question_for_a_session() {
     let (mut lab, mut smf) = (amf(), Smf::default());
@@ -302,12 +309,12 @@ fn a_transfer_answers_the_question_for_a_session() {
     assert_eq!(transferred(&lab), Some(N1N2TransferResult::Initiated));
     assert_eq!((succeeded(&lab, Kind::Session), stages(&lab)), (1, vec![(RemoteStage::Established, true)]));
     assert!(smf.sessions[0].1.downlink.is_some(), "the UPF forwards");
-    // An SMF that was started again answers all the same.
+    // A restarted SMF still sends the response.
     let ask = SmfRequest::Create(Box::new(create.clone()));
     lab.event(Event::Smf { number, ask, answer: SmfResponse::Created(reference), carried: None });
     assert_eq!((smf.asked(&lab), stages(&lab)), (vec![], vec![(RemoteStage::Established, true)]));
 
-    // Of one that travels the SM context goes along with what is asked then.
+    // A piggybacked SM context is sent with the requests that follow.
     let (mut lab, mut smf) = (amf(), Smf::default());
     let (number, create) = asking(&mut lab, &mut smf);
     let (reference, told) = smf.create(&lab, &create);
@@ -318,8 +325,9 @@ fn a_transfer_answers_the_question_for_a_session() {
     assert!(matches!(asked[..], [(SmfUpdateRequest::N2(N2Sm::SetupResponse, _), 3)]), "{asked:?}");
 }
 
-/// A transfer says that a session is there that the UE has no more: the SMF hears that, and lets it go. What it has named, it says
-/// by its answer, which nobody has withdrawn then; by that it is released once, even by an SMF that has not heard.
+/// A transfer reports a session that the UE does not have: the SMF learns of it from the result and
+/// ends the session. The SMF's create response names the session, and it is then released once,
+/// even by an SMF that missed the result.
 #[test]
 fn a_session_that_is_said_to_be_there_too_late_is_let_go() {
     for (left, again) in [(None, false), (carried(7), false), (None, true)] {
@@ -327,11 +335,11 @@ fn a_session_that_is_said_to_be_there_too_late_is_let_go() {
         let (number, create) = asking(&mut lab, &mut smf);
         let (reference, told) = smf.create(&lab, &create);
         if again {
-            // The UE has asked for another one under the same identity.
+            // The UE has requested another session with the same ID.
             lab.ue_does(|ue, _, _| ue.forget_session(5));
             asking(&mut lab, &mut smf);
         } else {
-            // The UE has gone before.
+            // The UE has left before.
             lab.idle();
         }
         assert_eq!((stages(&lab)[0], smf.asked(&lab)), ((RemoteStage::Ending, false), vec![]));
@@ -341,7 +349,7 @@ fn a_session_that_is_said_to_be_there_too_late_is_let_go() {
         };
         let notes = lab.notes.len();
         lab.event(Event::Transfer(transfer(created(number, &reference))));
-        // Nor one that nobody remembers.
+        // Nor is a session that the AMF has dropped accepted.
         assert_eq!((transferred(&lab), smf.asked(&lab)), (Some(N1N2TransferResult::Unknown), vec![]));
         lab.event(Event::Transfer(transfer(created(number + 9, &reference))));
         assert_eq!((transferred(&lab), smf.asked(&lab)), (Some(N1N2TransferResult::Unknown), vec![]));
@@ -358,7 +366,8 @@ fn a_session_that_is_said_to_be_there_too_late_is_let_go() {
     }
 }
 
-/// Whose answer a transfer is, its number alone does not say: a UE that has registered anew counts its sessions from the beginning.
+/// The session number alone does not identify the create request: a UE that registers again counts
+/// its sessions from zero.
 #[test]
 fn a_transfer_of_another_question_is_not_taken() {
     let (mut lab, mut smf) = (amf(), Smf::default());
@@ -383,7 +392,7 @@ fn a_transfer_of_another_question_is_not_taken() {
     );
     lab.event(transfer(true, &reference));
     assert_eq!((transferred(&lab), stages(&lab)[0].0), (Some(N1N2TransferResult::Initiated), RemoteStage::Offered));
-    // It says the same again, and so does another one.
+    // The same transfer is accepted again; one with another reference is not.
     lab.event(transfer(false, &reference));
     assert_eq!(transferred(&lab), Some(N1N2TransferResult::Initiated));
     lab.event(transfer(false, "http://smf/other"));
@@ -400,7 +409,7 @@ fn nobody_is_told_of_sessions_that_are_not_there() {
     assert_eq!(smf.downlink_packet(&mut lab, 5), Some(N1N2TransferResult::Unknown));
 }
 
-/// What the AMF has asked since, with the SM contexts that went along.
+/// Returns the new update requests with the versions of their SM contexts.
 fn asked_with(lab: &Lab, smf: &mut Smf) -> Vec<(SmfUpdateRequest, u32)> {
     let new = lab.effects[smf.seen..].to_vec();
     smf.seen = lab.effects.len();
@@ -417,7 +426,7 @@ fn carried(version: u32) -> Option<PiggybackedSmContext> {
     Some(PiggybackedSmContext { version, octets: vec![1] })
 }
 
-/// The SMF leaves the SM context here: it goes along with each question, one of which is under way at a time.
+/// The AMF stores the SM context and sends it with each request. At most one request is in flight.
 #[test]
 fn an_sm_context_that_travels_is_the_one_of_the_answer_before() {
     let (mut lab, mut smf) = with_session();
@@ -434,12 +443,12 @@ fn an_sm_context_that_travels_is_the_one_of_the_answer_before() {
     };
     answer(&mut lab, SmfUpdateRequest::Deactivate, SmfResponse::Done(N1N2Content::default()), carried(5));
     assert_eq!(asked_with(&lab, &mut smf), [(SmfUpdateRequest::Activate, 5)]);
-    // An older one that comes late is none.
+    // An older version that arrives late is ignored.
     let late = N1N2Transfer { carried: carried(4), ..smf.transfer(5, N1N2Content::default()) };
     lab.event(Event::Transfer(late));
     answer(&mut lab, SmfUpdateRequest::Activate, SmfResponse::Stale, None);
     assert_eq!(asked_with(&lab, &mut smf), [(SmfUpdateRequest::Activate, 5)], "it is asked again");
-    // What a UPF reports leads the SMF here.
+    // A UPF report has the SMF request the SM context from the AMF.
     let wants = |number| {
         let (told, unreached, carried, wants) = (N1N2Content::default(), None, None, Some((number, 0x3fff)));
         N1N2Transfer { token: 9, psi: 0, told, unreached, carried, created: None, wants }
@@ -449,7 +458,7 @@ fn an_sm_context_that_travels_is_the_one_of_the_answer_before() {
         let Some(Effect::N1N2TransferReply { carried: left, .. }) = lab.effects.last() else { panic!("an answer") };
         assert_eq!(left.as_ref().map(|left| left.version), known.then_some(5), "{name}");
     }
-    // It is not asked without end.
+    // The number of retries is limited.
     smf.seen = lab.effects.len();
     (0..9).for_each(|_| answer(&mut lab, SmfUpdateRequest::Activate, SmfResponse::Stale, None));
     assert!(asked_with(&lab, &mut smf).len() < 4);
@@ -457,7 +466,8 @@ fn an_sm_context_that_travels_is_the_one_of_the_answer_before() {
     assert!(lab.events.contains(&UeEvent::ServiceAccepted), "the UE is served without it");
 }
 
-/// Octets of the releases before, which had no handovers in a chain, or path switches only; and what an operator reads of the latter.
+/// Encodings of earlier releases, which had no handovers in SBA mode, or only path switches; and
+/// the JSON form of the latter.
 #[test]
 fn what_the_releases_before_stored_of_a_chain_is_read() {
     let (mut lab, _) = with_sessions(&[5, 6]);

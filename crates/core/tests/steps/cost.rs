@@ -1,5 +1,7 @@
-//! What the parts of a step that every message pays for cost: the shallow view of a message, and a context's way out of
-//! and into its stored form. For people: `cargo test --release -p vireo-core --test steps cost -- --ignored --nocapture`.
+//! Measured cost of the parts of a step that every message needs.
+//!
+//! These are the shallow view, and encoding and decoding a context. Run it by hand: `cargo test
+//! --release -p vireo-core --test steps cost -- --ignored --nocapture`.
 
 use crate::lab::{self, Lab};
 use std::hint::black_box;
@@ -9,7 +11,8 @@ use vireo_core::n2;
 use vireo_emulator::ue;
 use vireo_wire::ngap::NGAP_PDU;
 
-/// Nanoseconds of one turn of `act`: the least of some runs, which the machine's other work disturbs least.
+/// Returns the time of one call of `act` in nanoseconds: the minimum of several runs, which other
+/// load disturbs least.
 fn nanos(act: impl FnMut()) -> f64 {
     nanos_of(20_000, act)
 }
@@ -76,7 +79,8 @@ fn stored_contexts() {
     }
 }
 
-/// What it costs to encode what the steps of a UE's life leave, one after the other, as a worker does that keeps it decoded.
+/// Measures the encoding of consecutive contexts of a UE, as in a worker that keeps the context
+/// decoded.
 #[test]
 #[ignore = "a measurement"]
 fn a_life() {

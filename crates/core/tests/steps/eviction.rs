@@ -1,4 +1,4 @@
-//! UEs that have to make room: what a UE and its gNB are sent, and what is left of it.
+//! Eviction of UEs: messages to the UE and its gNB, and the remaining state.
 
 use crate::lab::{ASSOC, Lab};
 use vireo_core::context::Procedure;
@@ -14,7 +14,7 @@ fn is_turned_away(event: &UeEvent) -> bool {
     matches!(event, UeEvent::RegistrationRejected { cause: 22, retry_after_s: Some(30..=62) })
 }
 
-/// A UE that was challenged and has not answered.
+/// Returns a UE that was sent an Authentication Request and has not responded.
 fn half_open() -> Lab {
     let mut lab = Lab::new();
     let (mut out, p) = (ue::UeOutput::default(), lab.profile.clone());
@@ -38,7 +38,7 @@ fn half_open_ue_is_evicted_at_once() {
     lab.settle();
     assert!(lab.events.iter().any(is_turned_away), "{:?}", lab.events);
     assert!(lab.ran.is_none(), "the gNB has released it");
-    // The release's answer is about no UE, and is not answered.
+    // The response to the release is about no UE, and is not answered.
     let complete = lab.received.last().expect("UE CONTEXT RELEASE COMPLETE");
     assert!(matches!(n2::ue_message(complete), Ok((_, UeMessage::ReleaseComplete))));
     assert!(engine::unknown_ue(complete).is_none());
@@ -64,7 +64,7 @@ fn rejected_ue_is_evicted_before_the_ran_answers() {
 fn authenticated_ue_is_not_evicted() {
     let mut lab = half_open();
     lab.reachable = false;
-    // The challenge once more: it is answered, and what follows is lost.
+    // The Authentication Request is sent again and answered; what follows is lost.
     let (mut out, p) = (ue::UeOutput::default(), lab.profile.clone());
     lab.forget_ue();
     lab.forget_connection();
@@ -84,7 +84,7 @@ fn authenticated_ue_is_not_evicted() {
     assert!(lab.context().is_some_and(|context| context.is_registered()));
 }
 
-/// A core that has nothing to give.
+/// Allocator that must not be called.
 struct Nothing;
 
 impl Identifiers for Nothing {

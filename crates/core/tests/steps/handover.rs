@@ -1,5 +1,6 @@
-//! Xn and N2 handover, step by step, against the emulator's UE and two gNBs: when all goes well, when a session, the
-//! target or the UE is lost, and when somebody gives up.
+//! Xn and N2 handover against the emulator's UE and two gNBs.
+//!
+//! Success; loss of a session, the target or the UE; cancellation.
 
 use crate::lab::{self, ASSOC, Lab};
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,7 +16,7 @@ use vireo_wire::pfcp;
 
 const TARGET: AssocId = AssocId(ASSOC.0 + 1);
 
-/// A connected UE with these sessions at gNB 0.
+/// Returns a connected UE with these sessions at gNB 0.
 fn connected(sessions: &[u8]) -> Lab {
     let mut lab = Lab::new();
     lab.register();
@@ -29,7 +30,7 @@ fn count(lab: &Lab, f: fn(&Note) -> bool) -> usize {
     lab.notes.iter().filter(|n| f(n)).count()
 }
 
-/// Handovers and path switches that succeeded and failed.
+/// Returns how many handovers and path switches succeeded and failed.
 fn outcomes(lab: &Lab) -> (usize, usize) {
     (
         count(lab, |n| matches!(n, Note::Succeeded(Kind::Handover | Kind::PathSwitch, _))),
@@ -45,7 +46,8 @@ fn sends(lab: &Lab, kind: NgapPduKind) -> bool {
     kinds(lab).contains(&kind)
 }
 
-/// The UE is at a gNB, its sessions' downlink goes there, and the path before was ended.
+/// Asserts that the UE is at gNB `n`, that its sessions' downlink goes there, and that the old path
+/// was ended.
 fn is_at(lab: &Lab, n: usize, sessions: &[u8]) {
     let context = lab.context().expect("a context");
     let connection = context.connection.expect("it is connected");
@@ -68,7 +70,7 @@ fn end_markers(lab: &Lab) -> usize {
     lab.pfcp.iter().filter(|m| m.windows(5).any(|w| w == [0, 49, 0, 1, 2])).count()
 }
 
-/// What the RAN was given last.
+/// Returns the {NH, NCC} that was sent to the RAN last.
 fn next_hop(context: &UeContext) -> Option<NextHop> {
     match context.security.as_ref()?.next_hop? {
         NextHopChain::KGnb(_) => None,
@@ -90,14 +92,14 @@ fn a_ue_goes_to_and_fro_by_xn() {
         assert_eq!(next_hop(&context).map(|n| n.ncc), Some(ncc));
     }
     assert_eq!((outcomes(&lab), end_markers(&lab)), ((3, 0), 6));
-    // The UE is served where it is.
+    // The UE is served at its new gNB.
     lab.ue_does(|ue, _, out| ue.release(2, out).expect("a request"));
     lab.idle();
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
     is_at(&lab, 1, &[1]);
 }
 
-/// The chaining counter has 3 bits and begins anew after 7; the chain of keys does not (TS 33.501 6.9.2.1.1).
+/// The chaining counter has 3 bits and wraps after 7; the NH chain does not (TS 33.501 6.9.2.1.1).
 #[test]
 fn a_connection_outlives_the_chaining_counter() {
     let mut lab = connected(&[1]);
@@ -109,7 +111,8 @@ fn a_connection_outlives_the_chaining_counter() {
     assert_eq!(outcomes(&lab), (18, 0));
 }
 
-/// Associations keep no order among each other: what the UE said before it went may come after the path switch.
+/// Messages of different associations are not ordered: a message that the UE sent before it moved
+/// may arrive after the path switch.
 #[test]
 fn what_the_ue_said_before_it_went_is_heard() {
     let mut lab = connected(&[1, 2]);
@@ -129,8 +132,8 @@ fn what_the_ue_said_before_it_went_is_heard() {
     assert_eq!(lab.context().expect("a context").sessions.len(), 1, "the session is released");
 }
 
-/// The UE may be handed over as soon as the gNB has set its context or session up, and the path switch may overtake the
-/// answer that says so.
+/// The UE may be handed over as soon as the gNB has set up its context or session. The path switch
+/// may overtake the gNB's response.
 #[test]
 fn a_path_switch_that_overtakes_an_answer_of_the_source_is_served() {
     let late = |lab: &mut Lab| {
@@ -155,7 +158,8 @@ fn a_path_switch_that_overtakes_an_answer_of_the_source_is_served() {
         assert_eq!(count(&lab, |n| matches!(n, Note::Succeeded(Kind::ServiceRequest, _))), 1);
         assert_eq!(count(&lab, |n| matches!(n, Note::Failed(..))), 0, "{:?}", lab.notes);
 
-        // The same of one more session, at the gNB that it is at now; and one that does not come along.
+        // Repeats this for a further session at the current gNB, and for one that is not handed
+        // over.
         for psi in [3, 4] {
             lab.slow = Some(NgapPduKind::Successful_PDUSessionResourceSetup);
             lab.ue_does(|ue, p, out| ue.establish(p, psi, PduSessionType::Ipv4, out).expect("a request"));
@@ -177,7 +181,7 @@ fn the_answer_waits_for_the_user_plane() {
     lab.xn(ALL, |_| true);
     assert!(!sends(&lab, NgapPduKind::Successful_PathSwitchRequest));
     let seid = lab.context().expect("a context").sessions[0].cp_seid;
-    // The UPF never answers: the session is given up, and with it the switch.
+    // The UPF never responds: the session is ended, and with it the path switch.
     lab.upf_answers = true;
     lab.event(Event::PfcpTimeout { seid });
     lab.settle();
@@ -259,7 +263,7 @@ fn a_handover_to_nowhere_or_that_the_target_refuses_fails() {
     let refused = lab.gnb_events.iter().filter(|e| matches!(e, gnb::Event::HandoverRefused { .. })).count();
     assert_eq!((refused, outcomes(&lab)), (2, (0, 2)));
     is_at(&lab, 0, &[1]);
-    // And the next one works.
+    // The next handover works.
     lab.gnbs[1].refuse_handover(false);
     lab.n2(2);
     is_at(&lab, 1, &[1]);
@@ -312,7 +316,7 @@ fn a_loss_at_either_side_ends_the_handover() {
         assert_eq!(context.connection.is_some(), lost == TARGET);
         assert_eq!(outcomes(&lab), (0, 1));
     }
-    // The source releases the UE that it has sent away.
+    // The source releases the UE that it has commanded to the target.
     let mut lab = connected(&[1]);
     lab.arrives = false;
     lab.n2(2);
@@ -329,7 +333,7 @@ fn a_modification_without_a_path_before_has_no_end_marker() {
     assert!(lab.pfcp.iter().all(|m| pfcp::Message::new(m).is_ok()));
 }
 
-/// A UE that was handed over by N2 while the UPF says nothing: its source still has it.
+/// Returns a UE after an N2 handover without a response of the UPF: the source still has it.
 fn waiting_for_the_upf() -> Lab {
     let mut lab = connected(&[1]);
     lab.upf_answers = false;
@@ -346,7 +350,7 @@ fn the_source_keeps_the_ue_until_the_upf_sends_to_the_target() {
     is_at(&lab, 1, &[1]);
     assert!(lab.context().is_some_and(|c| c.source.is_none()));
     assert_eq!(lab.gnbs[0].connected(), 0);
-    // Or for so long.
+    // The source is released after the time limit, too.
     let mut lab = waiting_for_the_upf();
     lab.wait(Duration::from_secs(9));
     assert_eq!(lab.gnbs[0].connected(), 1);
@@ -364,7 +368,7 @@ fn a_source_that_does_not_answer_is_reset() {
     lab.wait(Duration::from_secs(11));
     assert!(sends(&lab, NgapPduKind::Initiating_NGReset) && lab.notes.contains(&Note::fault("release-timeout")));
     is_at(&lab, 1, &[1]);
-    // One whose association is gone is not waited for.
+    // A source without an association is not waited for.
     let mut lab = waiting_for_the_upf();
     lab.event(Event::ConnectionLost { assoc: ASSOC });
     lab.upf_catches_up();
@@ -396,7 +400,7 @@ fn what_the_source_says_after_the_ue_has_left_is_heard_quietly() {
     let (sent, notes) = (lab.sent.len(), lab.notes.len());
     lab.take_from_gnb(0, &late.and_then(|pdu| pdu.encode()).expect("it encodes"));
     assert_eq!((lab.sent.len(), lab.notes.len()), (sent, notes));
-    // A cancel that has crossed the arrival is answered, and changes nothing.
+    // A late cancellation is answered and has no effect.
     let cancel = build_ngap!(
         InitiatingMessage,
         HandoverCancel,
@@ -407,7 +411,7 @@ fn what_the_source_says_after_the_ue_has_left_is_heard_quietly() {
     );
     lab.take_from_gnb(0, &cancel.and_then(|pdu| pdu.encode()).expect("it encodes"));
     assert_eq!(kinds(&lab).last(), Some(&NgapPduKind::Successful_HandoverCancel));
-    // Another UE's number is none of the source's.
+    // The RAN-UE-NGAP-ID of another UE does not match the source's.
     let wrong = lab::uplink_nas(amf_id, RanUeNgapId(ran_id.0 + 1), &[0x7e, 0, 0x64, 0x16]);
     lab.take_from_gnb(0, &wrong);
     assert_eq!(kinds(&lab).last(), Some(&NgapPduKind::Initiating_ErrorIndication));
@@ -424,7 +428,8 @@ fn what_sessions_say_while_the_ue_is_on_its_way_is_said_where_it_arrives() {
         lab.n2(2);
         let sent = lab.sent.len();
         let upf = upf(&lab);
-        // The session gets another tunnel at the UPF: the RAN has to drop its part and set it up again.
+        // The UPF allocates another tunnel for the session: the RAN must release and set it up
+        // again.
         lab.event(Event::UpfLost { upf });
         lab.settle();
         assert_eq!(lab.sent.len(), sent, "nobody is told yet");
@@ -435,16 +440,16 @@ fn what_sessions_say_while_the_ue_is_on_its_way_is_said_where_it_arrives() {
     lab.arrive();
     is_at(&lab, 1, &[1]);
     assert!(sends(&lab, NgapPduKind::Initiating_PDUSessionResourceRelease));
-    // It does not go: the source is told.
+    // The UE does not move: the message goes to the source.
     let mut lab = on_its_way();
     lab.gnb_does(|gnb, ran, out| gnb.cancel_handover(ran, out).expect("a request"));
     is_at(&lab, 0, &[1]);
-    // It is lost: what was to be said of a connection is void.
+    // The UE is lost: the message is dropped.
     let mut lab = on_its_way();
     lab.event(Event::ConnectionLost { assoc: ASSOC });
     lab.settle();
     assert!(lab.context().is_some_and(|c| c.held.is_empty() && c.connection.is_none() && c.is_registered()));
-    // An operator who wants it gone waits until it is somewhere.
+    // A deregistration by the operator waits until the UE is at a RAN node.
     let mut lab = on_its_way();
     lab.event(Event::Deregister { again: false });
     assert!(lab.context().is_some_and(|c| c.is_registered()));
@@ -464,7 +469,7 @@ fn a_number_that_a_gnb_uses_again_takes_the_older_connection_away() {
     let context = lab.context().expect("a context");
     assert!(context.connection.is_none() && context.is_registered() && context.sessions[0].ran == RanState::Idle);
     assert_eq!(lab.sent.len(), sent, "the gNB would take it for the new connection");
-    // The same UE comes back under its old number: that is no release of the new connection either.
+    // The same UE reconnects with its old RAN-UE-NGAP-ID: the new connection is not released.
     let mut lab = connected(&[1]);
     let pdu =
         lab.received.iter().rev().find(|pdu| {
@@ -477,7 +482,7 @@ fn a_number_that_a_gnb_uses_again_takes_the_older_connection_away() {
     lab.as_known(0, &pdu);
     let released = kinds(&lab)[sent..].contains(&NgapPduKind::Initiating_UEContextRelease);
     assert!(!released && lab.sent.len() > sent);
-    // The target of a handover forgets the UE: the source is not left waiting.
+    // The target of a handover drops the UE: the source is informed.
     let mut lab = connected(&[1]);
     lab.arrives = false;
     lab.n2(2);

@@ -1,5 +1,7 @@
-//! The stored form of contexts over time: what the release before has written is read and gone on with, and a step stores
-//! only what it has changed.
+//! Stored form of contexts across releases.
+//!
+//! Contexts of the previous release are decoded and used, and a step encodes again only what it has
+//! changed.
 
 use crate::lab;
 use std::sync::Arc;
@@ -7,7 +9,7 @@ use vireo_core::config::SliceProfile;
 use vireo_core::context::{self, CodecError, EncodedContext, LAYOUT_VERSION, Versions};
 use vireo_emulator::ue;
 
-/// Contexts that a build of layout 4 has stored, in the states of [`lab::in_each_state`].
+/// Contexts that a build with layout 4 has stored, in the states of [`lab::in_each_state`].
 const LAYOUT_4: &str = include_str!("data/layout-4.txt");
 
 fn of_layout_4(state: &str) -> Vec<u8> {
@@ -22,7 +24,7 @@ fn what_the_release_before_stored_is_what_this_one_would() {
         assert_eq!(octets[0], 4);
         let (mut old, mut new) = (context::decode(&octets).expect("it decodes"), lab.context().expect("a context"));
         if let (Some(old), Some(new)) = (&mut old.security, &mut new.security) {
-            // The beginning of a chain was stored as its KgNB.
+            // Layout 4 stores the start of an NH chain as its KgNB.
             assert_eq!(old.advance(), new.advance(), "{state}");
         }
         assert_eq!(old, new, "{state}");
@@ -39,7 +41,7 @@ fn a_ue_goes_on_across_an_upgrade() {
             "idle" => lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request")),
             "connected" => lab.ue_does(|ue, _, out| ue.release(1, out).expect("a request")),
             _ => {
-                // The challenge that was lost is repeated.
+                // The lost Authentication Request is retransmitted.
                 lab.reachable = true;
                 lab.wait(vireo_types::Duration::from_secs(7));
                 assert_eq!(lab.ue.mm(), ue::MmState::Registered);
@@ -68,7 +70,8 @@ fn a_service_request_leaves_the_perpetual_part_alone() {
     assert!(perpetual > before.perpetual, "a new 5G-GUTI is perpetual");
 }
 
-/// Octets of a registered UE's context with one session, idle and connected, by the profile of its slice.
+/// Returns the encoded size of a registered UE with one session, idle and connected, by slice
+/// profile.
 fn octets_of(profile: SliceProfile) -> [usize; 2] {
     ["idle", "connected"].map(|state| lab::in_state(state, profile).octets().len())
 }
@@ -77,13 +80,14 @@ fn octets_of(profile: SliceProfile) -> [usize; 2] {
 fn a_ue_s_stored_form_is_small_and_smaller_for_simple_devices() {
     let (full, iot) = (octets_of(SliceProfile::Full), octets_of(SliceProfile::Iot));
     assert!(full[0] <= 232 && full[1] <= 264, "{full:?} octets");
-    // KNASint and KNASenc.
+    // The difference is KNASint and KNASenc.
     assert_eq!((full[0] - iot[0], full[1] - iot[1]), (32, 32), "{full:?} and {iot:?} octets");
     let registering = lab::in_state("registering", SliceProfile::Full).octets().len();
     assert!(registering < 350, "{registering} octets");
 }
 
-/// A simple device comes back under keys that nobody has kept, is handed over, and goes to another slice and back.
+/// An IoT UE returns under keys that were not stored, is handed over, and changes to another slice
+/// profile and back.
 #[test]
 fn keys_that_are_not_stored_are_the_same_again() {
     let mut lab = lab::in_state("idle", SliceProfile::Iot);
@@ -98,7 +102,7 @@ fn keys_that_are_not_stored_are_the_same_again() {
     assert!(lab.context().is_some_and(|c| c.connection.is_some() && c.procedure.is_none()));
     assert_eq!(keys(&lab), (true, [integrity, ciphering]));
     for profile in [SliceProfile::Full, SliceProfile::Iot] {
-        // The slice is another kind of slice now, which the UE hears nothing of.
+        // The profile of the slice changes, which does not affect the UE.
         lab.config.slices[0].profile = profile;
         lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Periodic, out).expect("a request"));
         assert_eq!(keys(&lab), (profile == SliceProfile::Iot, [integrity, ciphering]));
@@ -108,7 +112,7 @@ fn keys_that_are_not_stored_are_the_same_again() {
     assert_eq!(lab.context().map(|c| c.sessions.len()), Some(0), "what the UE says is heard");
 }
 
-/// A session keeps what it was set up with when the subscription says something else.
+/// A session keeps its terms when the subscription changes.
 #[test]
 fn a_session_outlives_the_subscription_that_it_is_of() {
     let mut lab = lab::in_state("idle", SliceProfile::Full);

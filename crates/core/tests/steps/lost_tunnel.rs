@@ -1,4 +1,4 @@
-//! The UPF reports that a RAN node does not know its tunnel any more (TS 23.527 5.3.2, TS 23.502 4.3.7).
+//! UPF report of a lost RAN tunnel (TS 23.527 5.3.2, TS 23.502 4.3.7).
 
 use crate::chain::{idle as idle_with_smf, stages, transferred, with_session};
 use crate::lab::{Lab, pfcp_report};
@@ -11,7 +11,7 @@ use vireo_types::*;
 use vireo_wire::ngap::{Cause, CauseRadioNetwork, NgapPduKind};
 use vireo_wire::pfcp::{self, Element, ReportType};
 
-/// The report of an Error Indication for this tunnel of the session.
+/// Encodes the report of an Error Indication for this tunnel of the session.
 fn lost(sm: &SmContext, teid: Teid) -> Vec<u8> {
     let address = sm.downlink.map_or([127, 0, 0, 2].into(), |tunnel| tunnel.address);
     pfcp_report(sm.cp_seid, ReportType::ERIR, |report| {
@@ -38,7 +38,7 @@ fn reported(lab: &mut Lab, message: &[u8]) {
     lab.event(Event::Pfcp { seid, message });
 }
 
-/// How many tunnels the gNB that the UE is at has for it.
+/// Returns the number of tunnels that the UE's gNB has for it.
 fn tunnels(lab: &Lab) -> usize {
     lab.ran.map_or(0, |ran| lab.gnbs[lab.at].tunnels(ran).len())
 }
@@ -87,7 +87,7 @@ fn lost_tunnel_idle_says_nothing_until_data() {
     assert!(pages(&lab) > 0 && session(&lab).downlink.is_some(), "it is paged, and has its packet");
 }
 
-/// The UE goes idle while the RAN releases, and a packet has come meanwhile.
+/// The UE goes idle during the release by the RAN, and a packet has arrived in the meantime.
 #[test]
 fn lost_tunnel_with_data_pages_who_leaves() {
     let (mut lab, teid) = with_one();
@@ -103,7 +103,8 @@ fn lost_tunnel_with_data_pages_who_leaves() {
     assert!(pages(&lab) > 0 && session(&lab).downlink.is_some(), "it is paged, and has its packet");
 }
 
-/// The UE has left the gNB unnoticed and comes to another: the set-up that runs brings a tunnel there.
+/// The UE has left the gNB unnoticed and connects at another one: the set-up in progress allocates
+/// a tunnel there.
 #[test]
 fn lost_tunnel_waits_for_service_request() {
     let (mut lab, teid) = with_one();
@@ -125,14 +126,14 @@ fn lost_tunnel_waits_for_service_request() {
     let sm = session(&lab);
     assert_eq!((sm.ran, tunnels(&lab)), (RanState::Up, 1));
     assert!(sm.downlink.is_some() && sm.downlink != before);
-    // what the gNB before says late is of no tunnel in use
+    // A late report of the old gNB is about no tunnel in use.
     reported(&mut lab, &report);
     lab.settle();
     assert_eq!((session(&lab).ran, tunnels(&lab)), (RanState::Up, 1));
 }
 
-/// A tunnel of the source that is lost while the UE is handed over is replaced by the target's, or released when nothing
-/// comes of the handover.
+/// A tunnel of the source that is lost during a handover is replaced by the target's, or released
+/// if the handover fails.
 #[test]
 fn lost_tunnel_in_handover_is_replaced() {
     for arrives in [true, false] {
@@ -155,7 +156,7 @@ fn lost_tunnel_in_handover_is_replaced() {
     }
 }
 
-/// The same by an SMF elsewhere, which does not know whether the UE is connected.
+/// In SBA mode the SMF does not know whether the UE is connected.
 #[test]
 fn lost_tunnel_of_smf_elsewhere_is_released() {
     let (mut lab, mut smf) = with_session();
@@ -180,7 +181,8 @@ fn lost_tunnel_of_smf_elsewhere_is_released() {
     assert_eq!((tunnels(&lab), smf.sessions[0].1.ran), (1, RanState::Up));
 }
 
-/// Nothing of that goes to the RAN of a UE that is idle, and it is not paged for it; the SMF hears that at once.
+/// For an idle UE no such message goes to the RAN, and the UE is not paged. The SMF learns this
+/// from the result of the transfer.
 #[test]
 fn lost_tunnel_of_idle_ue_is_said_to_smf() {
     let release = |lab: &mut Lab, smf: &mut crate::chain::Smf| {
@@ -193,7 +195,7 @@ fn lost_tunnel_of_idle_ue_is_said_to_smf() {
     };
     let (mut lab, mut smf) = idle_with_smf();
     release(&mut lab, &mut smf);
-    // also of one that is connected, and has no user plane
+    // The same applies to a connected UE without user plane.
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Signalling, out).expect("a request"));
     smf.serve(&mut lab);
     assert!(lab.events.contains(&UeEvent::ServiceAccepted) && tunnels(&lab) == 0);

@@ -1,4 +1,4 @@
-//! The core's steps against the emulator's UE and gNB, each part of them in a module of its own.
+//! Steps of the core against the emulator's UE and gNB, one Rust module per area.
 
 mod chain;
 mod cost;

@@ -1,5 +1,6 @@
-//! Paging and what an idle UE is wanted for: downlink packets, a session's end, deregistration; and a UE that does not
-//! answer.
+//! Paging and pending work of an idle UE.
+//!
+//! Downlink packets, session release, deregistration; and a UE that does not respond.
 
 use crate::lab::{self, Lab};
 use vireo_core::context::{PendingWork, Procedure};
@@ -11,7 +12,7 @@ use vireo_emulator::ue::{self, Event as UeEvent};
 use vireo_types::*;
 use vireo_wire::pfcp::{self, Element};
 
-/// An idle UE with session 1.
+/// Returns an idle UE with session 1.
 fn idle() -> Lab {
     let mut lab = Lab::new();
     lab.register();
@@ -20,7 +21,7 @@ fn idle() -> Lab {
     lab
 }
 
-/// The UPF reports a packet for session 1.
+/// Has the UPF report a packet for session 1.
 fn downlink_packet(lab: &mut Lab) {
     let seid = lab.context().expect("a context").sessions[0].cp_seid;
     let octets = lab::pfcp_report(seid, pfcp::ReportType::DLDR, |report| {
@@ -96,7 +97,7 @@ fn a_page_is_repeated_and_then_given_up() {
     assert_eq!(last.get::<pfcp::SmReqFlags>(), Ok(Some(pfcp::SmReqFlags::DROBU)), "what waits is dropped");
     let context = lab.context().expect("a context");
     assert!(context.is_registered() && context.procedure.is_none() && context.sessions.len() == 1);
-    // The next packet is another chance.
+    // The next packet starts paging again.
     lab.hears_paging = true;
     downlink_packet(&mut lab);
     lab.settle();
@@ -139,7 +140,7 @@ fn a_ue_that_does_not_answer_is_deregistered_all_the_same() {
     );
 }
 
-/// The UPF gives the session up while the UE is idle: the UE is paged and told to release it.
+/// The UPF loses the session while the UE is idle: the UE is paged and told to release it.
 #[test]
 fn an_idle_ue_is_paged_for_the_release_of_its_session() {
     let mut lab = idle();
@@ -161,7 +162,7 @@ fn a_release_is_over_when_the_ue_cannot_be_reached() {
     assert!(lab.context().is_some_and(|c| c.sessions.is_empty() && c.is_registered()));
 }
 
-/// The UPF loses the session and refuses to have it back.
+/// Has the UPF lose the session and refuse to establish it again.
 fn lose_session(lab: &mut Lab) {
     lab.upf_answers = false;
     let upf = lab.context().expect("a context").sessions[0].upf;
@@ -198,7 +199,7 @@ fn updates_keep_sessions_and_slices_and_give_another_guti() {
 #[test]
 fn an_update_ends_the_sessions_that_the_ue_does_not_have() {
     let mut lab = idle();
-    // The context knows a session 2 that the UE has lost.
+    // The context has a session 2 that the UE has lost.
     lab.change(|context| {
         let mut lost = context.sessions[0].clone();
         (lost.psi, lost.index) = (2, 9);

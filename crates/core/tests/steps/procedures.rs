@@ -1,5 +1,6 @@
-//! The procedures, step by step, against the emulator's UE and gNB: what a UE sees when all goes well, when messages are
-//! lost, and when it or somebody else misbehaves.
+//! Procedures against the emulator's UE and gNB.
+//!
+//! Success, lost messages, and misbehaviour of the UE or an attacker.
 
 use crate::lab::{self, ASSOC, Lab, SLICE};
 use std::collections::BTreeSet;
@@ -24,7 +25,7 @@ fn fault(lab: &Lab, word: &'static str) -> bool {
     lab.notes.contains(&Note::fault(word))
 }
 
-/// What waits in queues is part of how long a procedure takes.
+/// Waiting time in queues is part of the procedure's latency.
 #[test]
 fn a_procedure_counts_from_when_its_first_message_came() {
     let mut lab = Lab::new();
@@ -135,7 +136,7 @@ fn a_known_guti_with_a_bad_mac_disturbs_nobody() {
     lab.session(1);
     lab.idle();
     let before = lab.context().expect("it is kept");
-    // Somebody else's Service Request with this UE's 5G-S-TMSI: the octets of another one, one bit changed.
+    // Forged Service Request with this UE's 5G-S-TMSI: a genuine one with one bit changed.
     let mut out = ue::UeOutput::default();
     lab.ue.service_request(ue::Service::Data, &mut out).expect("a request");
     let mut forged = out.messages().next().expect("a message").to_vec();
@@ -181,7 +182,7 @@ fn a_key_set_in_use_gets_another() {
 fn the_home_network_says_why() {
     let cases = [
         (AuthenticationError::UnknownSubscriber, 3),
-        // A deviation from TS 24.501 5.5.1.2.5: an operator's mistake locks no SIM.
+        // Deviation from TS 24.501 5.5.1.2.5: an operator's mistake locks no SIM.
         (AuthenticationError::BadSuci, 9),
         (AuthenticationError::UnknownHomeKey, 9),
         (AuthenticationError::Unavailable, 22),
@@ -198,8 +199,8 @@ fn the_home_network_says_why() {
     }
 }
 
-/// The context under the UE's 5G-GUTI is lost: an update is answered as a service request is (TS 24.501 5.5.1.3.5), because
-/// some UEs cipher their answer to an Identity Request.
+/// The context of the UE's 5G-GUTI is lost: an update is rejected like a service request (TS 24.501
+/// 5.5.1.3.5), because some UEs cipher their response to an Identity Request.
 #[test]
 fn update_of_unknown_guti_is_rejected() {
     for kind in [ue::Registration::Mobility, ue::Registration::Periodic] {
@@ -216,12 +217,13 @@ fn update_of_unknown_guti_is_rejected() {
     }
 }
 
-/// A 5G-GUTI that is mapped from a 4G-GUTI is no proof that the network has lost something: the UE is asked who it is.
+/// A 5G-GUTI mapped from a 4G-GUTI does not indicate a loss in this network: the UE is sent an
+/// Identity Request.
 #[test]
 fn update_from_eps_is_asked_for_suci() {
     let (guti, capability) = ([0xf2, 0x99, 0xf9, 7, 2, 0, 0x40, 1, 2, 3, 4], [0x2e, 2, 0xf0, 0x70]);
     let request = [&[0x7e, 0, 0x41, 0x7a, 0, 11][..], &guti, &capability].concat();
-    // EPS NAS message container, and UE status: in EMM-REGISTERED.
+    // EPS NAS message container, and UE status "EMM-REGISTERED".
     let from_eps: [&[u8]; 2] = [&[0x70, 0, 1, 0x48], &[0x2b, 1, 1]];
     for (more, asked) in [(&[][..], false), (from_eps[0], true), (from_eps[1], true), (&[0x2b, 1, 2], false)] {
         let mut lab = Lab::new();
@@ -232,7 +234,7 @@ fn update_from_eps_is_asked_for_suci() {
     }
 }
 
-/// What answers an Identity Request is no SUCI.
+/// Responses to an Identity Request without SUCI.
 #[test]
 fn identity_that_is_no_suci_is_rejected_without_locking() {
     let no_identity = [0x7e, 0, 0x5c, 0, 1, 0];
@@ -263,7 +265,7 @@ fn undecipherable_suci_is_counted() {
     }
 }
 
-/// A USIM that has another K or OPc finds a wrong MAC, or answers with a wrong RES*.
+/// A USIM with another K or OPc detects a wrong MAC, or responds with a wrong RES*.
 #[test]
 fn wrong_key_is_an_authentication_failure() {
     for fault in [Fault::MacFailure, Fault::WrongResponse] {
@@ -286,7 +288,7 @@ fn no_common_slice_is_no_registration() {
 
 #[test]
 fn every_request_is_repeated_four_times_and_then_given_up() {
-    // (what the UE never receives, counted in downlink messages before it; the timer)
+    // `lost_after`: number of downlink messages that the UE receives before the loss.
     for lost_after in 0..3 {
         let mut lab = Lab::new();
         lab.reachable = lost_after > 0;
@@ -295,12 +297,13 @@ fn every_request_is_repeated_four_times_and_then_given_up() {
         let p = lab.profile.clone();
         lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
         let nas = out.messages().next().expect("a message").to_vec();
-        // Let the exchange run until the UE falls silent.
+        // Runs the exchange until the UE receives nothing.
         lab.inject_until(&nas, &mut left);
         let sent = lab.sent.len();
         lab.reachable = false;
         lab.wait(Duration::from_secs(29));
-        // A RAN that does not even answer the context set-up is released after ten seconds, and reset after ten more.
+        // A RAN node that does not respond to the context set-up is released after ten seconds, and
+        // reset after ten more.
         let repeats = if lost_after == 2 { 3 } else { 4 };
         assert_eq!(lab.sent.len() - sent, repeats, "case {lost_after}: one each six seconds");
         lab.wait(Duration::from_secs(20));
@@ -312,15 +315,15 @@ fn every_request_is_repeated_four_times_and_then_given_up() {
     }
 }
 
-/// T3560 expires before the answer is there, which is answered once more: the network goes on with the first answer (TS 24.501
-/// 5.4.2.4), and the UE with that one's KgNB (TS 33.501 6.8.1.2.2).
+/// T3560 expires before the response arrives, and the UE responds twice. The network uses the first
+/// response (TS 24.501 5.4.2.4), and the UE its KgNB (TS 33.501 6.8.1.2.2).
 #[test]
 fn a_security_mode_that_is_completed_twice_has_the_key_of_the_first_answer() {
     let mut lab = Lab::new();
     let (p, mut out) = (lab.profile.clone(), ue::UeOutput::default());
     lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
     let request = out.messages().next().expect("a message").to_vec();
-    // The UE has answered the challenge.
+    // The UE has responded to the Authentication Request.
     lab.inject_until(&request, &mut 1);
     (lab.reachable, lab.slow) = (true, Some(NgapPduKind::Initiating_UplinkNASTransport));
     lab.wait(Duration::from_secs(13));
@@ -354,7 +357,7 @@ fn a_registration_complete_that_was_lost_leaves_both_gutis() {
     let mut lab = Lab::new();
     lab.register();
     let first = lab.context().and_then(|c| c.identity.tmsi);
-    // The UE registers anew on the same connection and never hears the accept.
+    // The UE registers again on the same connection and never receives the accept.
     lab.reachable = false;
     lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Mobility, out).expect("a request"));
     let context = lab.context().expect("it is kept");
@@ -365,9 +368,10 @@ fn a_registration_complete_that_was_lost_leaves_both_gutis() {
     assert_eq!(context.identity.old_tmsi, first, "the UE may know either");
 }
 
-/// The UE goes away before it can complete its registration, begins anew elsewhere and completes that there. The network gives the first
-/// one up when T3550 has expired for the last time, or when its connection goes, which is later: the context that was completed stays
-/// the subscriber's (TS 24.501 5.5.1.2.8).
+/// The UE leaves before it completes its registration, and completes another one in another
+/// context. The network aborts the first one after the last expiry of T3550, or at the loss of its
+/// connection, both of which are later. The completed context stays the subscriber's (TS 24.501
+/// 5.5.1.2.8).
 #[test]
 fn a_registration_that_was_never_completed_is_the_subscribers_as_of_when_it_began() {
     for by_timer in [true, false] {
@@ -377,7 +381,7 @@ fn a_registration_that_was_never_completed_is_the_subscribers_as_of_when_it_bega
         lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
         let nas = out.messages().next().expect("a message").to_vec();
         let began = lab.now;
-        // It proves who it is, and never hears the accept.
+        // The UE authenticates and never receives the accept.
         lab.inject_until(&nas, &mut 2);
         let binds = |lab: &Lab| -> Vec<_> { lab.effects.iter().filter_map(|e| e.claims_subscriber(lab.now)).collect() };
         assert_eq!(binds(&lab), []);
@@ -395,7 +399,7 @@ fn a_registration_that_was_never_completed_is_the_subscribers_as_of_when_it_bega
         let ended = lab.context().expect("it is kept");
         assert!(ended.is_registered() && ended.procedure.is_none());
         let again = |claims: &mut Claims| claims.repeat_for_takeover((supi, ended.ltmsi), |_| false, began, lab.now);
-        // Others come and go meanwhile.
+        // Claims of other subscribers in the meantime.
         claims.binds("999700000000009".parse().expect("a SUPI"), Ltmsi::new(Bucket::new(4000), 2), lab.now, lab.now);
         assert_eq!(again(&mut claims), Err(ClaimResolution::Goes));
         assert!(
@@ -403,7 +407,7 @@ fn a_registration_that_was_never_completed_is_the_subscribers_as_of_when_it_bega
             "nor by another host's word"
         );
         assert_eq!(claims.of(supi), Some(completed.ue));
-        // Had the UE not begun anew, it would be this one.
+        // Without the second registration, this context would be the subscriber's.
         let claim = again(&mut alone).expect("nobody else has");
         assert_eq!((claim.ue, claim.at), (ended.ltmsi, began));
     }
@@ -489,7 +493,7 @@ fn a_ue_that_comes_back_on_another_connection_loses_the_first() {
     assert_eq!(succeeded(&lab, Kind::ServiceRequest), 1);
 }
 
-/// The LTMSI and an identifier that a UE had do not tell the one that it has.
+/// Neither the LTMSI nor an earlier AMF-UE-NGAP-ID reveals the current one.
 #[test]
 fn amf_ue_ngap_id_is_random_from_first_use() {
     let generation = |lab: &Lab| {
@@ -547,7 +551,7 @@ fn replays_and_plain_messages_are_discarded() {
     let before = lab.context();
     lab.inject(&request);
     assert!(fault(&lab, "nas-bad-mac"), "the COUNT was used");
-    // A plain UL NAS TRANSPORT and a plain Deregistration Request of a UE that has keys
+    // Plain UL NAS TRANSPORT and plain DEREGISTRATION REQUEST of a UE that has keys.
     lab.inject(&[0x7e, 0x00, 0x67, 0x01, 0x00, 0x06, 0x2e, 0x05, 0x01, 0xc1, 0xff, 0xff, 0x12, 0x05, 0x81]);
     lab.inject(&[0x7e, 0x00, 0x45, 0x09, 0x00, 0x01, 0x00]);
     assert!(fault(&lab, "nas-unprotected"));
@@ -639,8 +643,8 @@ fn a_ue_that_leaves_a_congested_network_is_let_go() {
     assert!(lab.context().is_some_and(|c| !c.is_registered()));
 }
 
-/// Another context of the subscriber was claimed a moment ago, and this one comes to another host amid a registration: it is the
-/// newer one, if the registration ends well.
+/// Another context of the subscriber was claimed a moment ago, and this one migrates to another
+/// host during a registration. It is the newer one if the registration succeeds.
 #[test]
 fn a_context_that_registers_is_not_superseded_where_it_comes_by_an_older_claim() {
     let mut lab = Lab::new();
@@ -650,14 +654,14 @@ fn a_context_that_registers_is_not_superseded_where_it_comes_by_an_older_claim()
     let (mut out, p) = (ue::UeOutput::default(), lab.profile.clone());
     lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
     let nas = out.messages().next().expect("a message").to_vec();
-    // It is authenticated, and does not hear what comes next.
+    // The UE is authenticated and does not receive the next message.
     lab.inject_until(&nas, &mut 1);
     let begun = lab.context().expect("a context");
     assert!(matches!(begun.procedure, Some(Procedure::Registration(_))), "{:?}", begun.procedure);
     assert_eq!(begun.identity.supi, Some(supi));
     assert!(claims.on_remote_claim(Claim { supi, ue: other, at: lab.now }, lab.now));
     assert_eq!(enters(&claims, &begun), ClaimResolution::Registers);
-    // The network asks again, and the UE hears it.
+    // The network retransmits, and the UE receives it.
     lab.reachable = true;
     lab.wait(Duration::from_secs(7));
     let ended = lab.context().expect("it is kept");
@@ -667,8 +671,8 @@ fn a_context_that_registers_is_not_superseded_where_it_comes_by_an_older_claim()
     assert_eq!(enters(&claims, &ended), ClaimResolution::Stays);
 }
 
-/// A UE that leaves while its connection is being released is gone, and its RAN node, which has no UE there any more, is told
-/// nothing else.
+/// A UE that deregisters while its connection is being released is deregistered. Its RAN node,
+/// which has no UE context there, is sent nothing else.
 #[test]
 fn nothing_is_said_on_a_connection_that_is_being_released() {
     let mut lab = Lab::new();
@@ -678,7 +682,7 @@ fn nothing_is_said_on_a_connection_that_is_being_released() {
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
     let mut out = ue::UeOutput::default();
     let p = lab.profile.clone();
-    // The release is on its way to the gNB when the UE says that it leaves.
+    // The release command is in transit to the gNB when the UE deregisters.
     lab.reachable = false;
     let cause = Cause::radioNetwork(CauseRadioNetwork::user_inactivity);
     lab.gnb_does(|gnb, ran, out| gnb.request_release(ran, cause, out).expect("a request"));
@@ -690,7 +694,7 @@ fn nothing_is_said_on_a_connection_that_is_being_released() {
     assert!(lab.context().is_none_or(|c| !c.is_registered()));
 }
 
-/// What UEs may send without protection may be said again by anybody: nobody is answered.
+/// Messages that UEs may send without protection may be replayed: they are not answered.
 #[test]
 fn a_replay_of_what_is_not_protected_is_not_answered() {
     let mut lab = Lab::new();

@@ -1,4 +1,6 @@
-//! The whole table of who may send what without protection, through the engine (TS 24.501 4.4.4.3, 4.4.5).
+//! Table of uplink messages and protections (TS 24.501 4.4.4.3, 4.4.5).
+//!
+//! Every cell is tested through the engine.
 
 use crate::lab::nas::{CIPHERED, INTEGRITY, NEW_CONTEXT, protected, unverified};
 use crate::lab::{self, ASSOC, Happened, Lab};
@@ -12,9 +14,12 @@ use vireo_emulator::ue;
 use vireo_wire::nas::Nas5gsMessage;
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
 
-/// What 4.4.4.3 and 4.4.5 come to, written down apart from the code. In each state, in the order of [`Protection::ALL`]:
-/// plain, unverified, integrity protected, ciphered, under the new context. `+` accepted, `.` refused, `-` cannot be;
-/// accepted only as first message `f`, if an identity `i`, a challenge `c` or new keys `s` wait for an answer.
+/// Requirements of TS 24.501 4.4.4.3 and 4.4.5, independent of the code. Each state has the
+/// protections in the order of [`Protection::ALL`]: plain, unverified, integrity protected,
+/// ciphered, under the new context.
+///
+/// `+` accepted, `.` refused, `-` impossible; accepted only as first message `f`, or while an
+/// identity `i`, a challenge `c` or new keys `s` are awaited.
 const WANTED: [(Message, [&str; 3]); 17] = [
     //                                     no context  context  established
     (Message::RegistrationRequest, ["++-..", "..++.", "...+."]),
@@ -69,18 +74,18 @@ fn octets(message: Message) -> Vec<u8> {
     [&[0x7e, 0], rest].concat()
 }
 
-/// The contexts that messages meet, and a network to meet them in.
+/// Contexts that receive the messages, with their network.
 struct Walk {
     lab: Lab,
-    /// The first message of a connection, whose NAS message is replaced.
+    /// First message of a connection, whose NAS message is replaced.
     initial: InitialUeMessage,
     new: UeContext,
     registered: UeContext,
-    /// Registrations that wait for an identity, a challenge's answer and new keys.
+    /// Registrations that wait for an identity, for the response to a challenge, and for new keys.
     waiting: [(Awaited, Procedure); 3],
 }
 
-/// The context of a UE that registers and does not receive more than so many messages.
+/// Returns the context of a UE that registers and receives at most this many messages.
 fn registering(kind: ue::Registration, mut received: u32) -> (Lab, UeContext) {
     let (mut lab, mut out) = (Lab::new(), ue::UeOutput::default());
     let p = lab.profile.clone();
@@ -127,7 +132,8 @@ impl Walk {
         ue
     }
 
-    /// Whether the engine acts on a message. One that it does not act on changes nothing.
+    /// Returns true if the engine acts on a message. Asserts that a refused message changes
+    /// nothing.
     fn is_accepted(&mut self, before: &UeContext, nas: &[u8], first: bool) -> bool {
         let mut ue = before.clone();
         let outcome = match before.connection.filter(|_| !first) {
@@ -152,7 +158,7 @@ impl Walk {
     }
 }
 
-/// Whether the UE or its home network hears of a message.
+/// Returns true if the UE or the subscriber service is sent a message.
 fn answers(outcome: &StepOutput) -> bool {
     outcome.effects.iter().any(|effect| match effect {
         Effect::Authenticate(_) => true,
@@ -171,9 +177,9 @@ fn pending(ue: &UeContext) -> Option<NasSecurity> {
     }
 }
 
-/// A message as it is received under a protection, where a UE in that context can send it so.
+/// Returns the message as received with this protection, if a UE in that context can send it so.
 fn received(ue: &UeContext, protection: Protection, plain: &[u8]) -> Vec<u8> {
-    // Somebody's keys, where the network has none.
+    // Arbitrary keys if the network has none.
     let other = NasSecurity::fresh(0, [7; 32], 2.try_into().expect("NIA2"), 2.try_into().expect("NEA2"));
     let keys = ue.security.as_ref().unwrap_or(&other);
     match protection {
@@ -197,7 +203,7 @@ fn whole_table_through_engine() {
         for (state, wanted) in Exchange::ALL.into_iter().zip(states) {
             let wanted = Protection::ALL.into_iter().zip(wanted.chars());
             for ((protection, wanted), (letter, situation)) in wanted.flat_map(|w| SITUATIONS.map(|s| (w, s))) {
-                // Nothing is established on a connection before its first message.
+                // The secure exchange is not established before the first message of a connection.
                 if wanted == '-' || situation.first && state == Exchange::Established {
                     continue;
                 }
@@ -206,7 +212,8 @@ fn whole_table_through_engine() {
                 let accepts = wanted == '+' || wanted == letter;
                 let cell = format!("{message:?}, {state:?}, {protection:?}, {situation:?}");
                 assert_eq!(walk.is_accepted(&ue, &nas, situation.first), accepts, "{cell}");
-                // Without keys the engine never gets so far as to ask for these.
+                // Without keys the engine does not reach the state in which these are awaited, so
+                // that the table is checked directly.
                 let said = verdict(message, state, protection, situation);
                 assert_eq!(said == Verdict::Accepted, accepts, "the table: {cell}");
                 (cells, accepted) = (cells + 1, accepted + usize::from(accepts));
@@ -225,12 +232,13 @@ fn table_names_every_message_and_clause() {
     }
     for rule in TABLE {
         assert!(!rule.clause.is_empty() && !rule.messages.is_empty() && !rule.states.is_empty());
-        // A rule that accepts nothing is there to say that the clause would.
+        // A rule that accepts no protection documents what the clause would allow.
         assert!(!rule.allowed.is_empty() || rule.stricter.is_some(), "{rule:?}");
     }
 }
 
-/// The header type is not under the MAC (TS 24.501 4.4.3.3): who changes it must not use the UE's COUNT up.
+/// The header type is not under the MAC (TS 24.501 4.4.3.3): an altered one must not use up the
+/// UE's COUNT.
 #[test]
 fn changed_header_type_uses_no_count() {
     let mut lab = Lab::new();
@@ -249,7 +257,8 @@ fn changed_header_type_uses_no_count() {
     assert!(lab.ue.active_sessions().any(|psi| psi == 1), "{:?} {:?}", lab.events, lab.notes);
 }
 
-/// Nobody but the UE ends its registration before it has keys, but by what its state waits for.
+/// Unprotected messages cannot end a registration before the UE has keys, except those that its
+/// state awaits.
 #[test]
 fn plain_messages_end_no_registration() {
     let (mut lab, begun) = registering(ue::Registration::Fresh, 0);
@@ -268,7 +277,8 @@ fn plain_messages_end_no_registration() {
     assert_eq!(lab.ue.mm(), ue::MmState::Registered);
 }
 
-/// A UE whose keys the network has lost protects its SUCI under them: it is processed (TS 24.501 4.4.4.3 b).
+/// A UE whose keys the network has lost protects its SUCI under them: the message is processed (TS
+/// 24.501 4.4.4.3 b).
 #[test]
 fn unverified_identity_response_is_processed() {
     let (mut lab, asked) = registering(ue::Registration::UnknownGuti, 0);
@@ -281,7 +291,8 @@ fn unverified_identity_response_is_processed() {
     assert!(lab.sent[sent..].iter().any(challenged), "{:?}", lab.notes);
 }
 
-/// A plain Registration Request on a connection whose secure exchange is established is another's (4.4.4.3).
+/// A plain Registration Request on a connection with established secure exchange is not the UE's
+/// (TS 24.501 4.4.4.3).
 #[test]
 fn plain_registration_on_secure_connection_is_discarded() {
     let mut lab = Lab::new();

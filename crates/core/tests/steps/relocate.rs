@@ -1,4 +1,4 @@
-//! Sessions go from one UPF to another while their UEs are connected, handed over or idle.
+//! Relocation of sessions to another UPF, for connected, moving and idle UEs.
 
 use crate::lab::{Lab, upf};
 use std::net::Ipv4Addr;
@@ -6,14 +6,14 @@ use vireo_core::engine::Event;
 use vireo_core::step::{Kind, Note};
 use vireo_types::{Duration, Teid};
 
-/// A UE with a session at the first of two UPFs.
+/// Returns a UE with a session at the first of two UPFs.
 fn lab() -> Lab {
     let mut lab = Lab::new();
     lab.config.upfs.push(upf(9));
     lab.register();
     lab.session(1);
     let at = lab.context().expect("a context").sessions[0].upf;
-    // UEs are spread over UPFs by their numbers
+    // UEs are distributed over UPFs by their LTMSIs.
     lab.config.upfs.sort_by_key(|upf| upf.n4 != at);
     lab
 }
@@ -32,7 +32,7 @@ fn moved(lab: &Lab) -> (usize, usize) {
     )
 }
 
-/// Where the gNB of the UE sends its packets to.
+/// Returns the address and TEID to which the UE's gNB sends uplink packets.
 fn uplink(lab: &Lab) -> (std::net::IpAddr, Teid) {
     let tunnels = lab.gnbs[lab.at].tunnels(lab.ran.expect("a connection"));
     let [tunnel] = tunnels else { panic!("one tunnel: {tunnels:?}") };
@@ -70,7 +70,7 @@ fn a_path_switch_tells_the_tunnel_that_the_node_before_may_not_have_heard_of() {
     lab.reachable = false;
     relocate(&mut lab, 1);
     lab.reachable = true;
-    // the gNB that the UE comes to has the tunnel from the one before, by Xn
+    // The new gNB has received the tunnel from the old one, by Xn.
     let (old, ran) = (lab.at, lab.ran.expect("a connection"));
     let before = uplink(&lab);
     assert_eq!(before.0, lab.config.upfs[0].n4.ip());

@@ -1,4 +1,6 @@
-//! Security Mode Complete takes keys into use only under these keys (TS 24.501 4.4.4.3, 5.4.2.4; TS 33.501 6.7.2).
+//! SECURITY MODE COMPLETE under new keys (TS 24.501 4.4.4.3, 5.4.2.4).
+//!
+//! Only a message that is protected by the new keys takes them into use (TS 33.501 6.7.2).
 
 use crate::lab::Lab;
 use crate::lab::nas::{CIPHERED, INTEGRITY, NEW_CONTEXT, protected, unverified};
@@ -7,7 +9,7 @@ use vireo_emulator::ue;
 
 const SECURITY_MODE_COMPLETE: [u8; 3] = [0x7e, 0, 0x5e];
 
-/// A network that has sent a Security Mode Command, which the UE has not received.
+/// Returns a network that has sent SECURITY MODE COMMAND, which the UE has not received.
 fn commanded() -> Lab {
     let (mut lab, mut out) = (Lab::new(), ue::UeOutput::default());
     let p = lab.profile.clone();
@@ -18,7 +20,7 @@ fn commanded() -> Lab {
     lab
 }
 
-/// Injects a message that must change nothing.
+/// Sends a message, and asserts that it changes nothing.
 fn assert_refused(lab: &mut Lab, nas: &[u8], what: &str) {
     let (before, sent) = (lab.context().expect("a context"), lab.sent.len());
     lab.inject(nas);
@@ -34,17 +36,18 @@ fn unprotected_complete_of_new_ue_is_refused() {
         assert_refused(&mut lab, &nas, what);
     }
     assert!(lab.context().is_some_and(|ue| ue.security.is_none() && !ue.is_registered()));
-    // The UE itself goes on.
+    // The genuine UE continues.
     lab.reachable = true;
     lab.wait(vireo_types::Duration::from_secs(7));
     assert_eq!(lab.ue.mm(), ue::MmState::Registered);
 }
 
-/// A registered UE that the network authenticates anew on its connection: a Security Mode Command is sent.
+/// Returns a registered UE that is authenticated again on its connection: SECURITY MODE COMMAND was
+/// sent.
 fn commanded_anew() -> Lab {
     let procedure = commanded().context().and_then(|ue| ue.procedure);
     let mut lab = Lab::new();
-    // Its vector is another one, so that its keys are.
+    // Another vector, and therefore other keys.
     lab.ue.inject(ue::Fault::KeySetInUse);
     lab.register();
     lab.change(|ue| ue.procedure = procedure);
@@ -66,7 +69,7 @@ fn complete_under_old_keys_is_refused() {
     assert_eq!(keys(&lab).kamf, old.kamf);
 }
 
-/// Only Security Mode Complete has header type 4 (TS 24.501 table 9.3.1 note 2).
+/// Only SECURITY MODE COMPLETE has header type 4 (TS 24.501 table 9.3.1 note 2).
 #[test]
 fn other_message_under_new_keys_is_refused() {
     for mut lab in [commanded(), commanded_anew()] {
@@ -82,8 +85,8 @@ fn other_message_under_new_keys_is_refused() {
     }
 }
 
-/// Once the secure exchange of NAS messages is established, a UE processes nothing that is not protected, so that the
-/// network authenticates it anew under the keys in use (TS 24.501 4.4.4.2).
+/// After the secure exchange of NAS messages is established, a UE discards unprotected messages.
+/// The network therefore authenticates it again under the keys in use (TS 24.501 4.4.4.2).
 #[test]
 fn requests_on_secure_connection_are_protected() {
     let mut lab = Lab::new();

@@ -1,4 +1,6 @@
-//! A RAN node that has a connection which the context has not: it releases that connection, and the UE comes back.
+//! Connections of a RAN node that the UE context does not have.
+//!
+//! The RAN node releases them, and the UE reconnects.
 
 use crate::lab::{ASSOC, Lab, uplink_nas};
 use vireo_core::engine::Event;
@@ -16,7 +18,7 @@ fn stale(lab: &Lab) -> Vec<&Effect> {
     lab.effects.iter().filter(|effect| matches!(effect, Effect::ReleaseStale { .. })).collect()
 }
 
-/// A context that is idle at the core and connected at its gNB.
+/// Returns a UE that is idle at the core and connected at its gNB.
 fn split() -> Lab {
     let mut lab = Lab::new();
     lab.register();
@@ -34,7 +36,7 @@ fn uplink_nas_of_an_idle_context_is_released() {
     let error = |event: &gnb::Event| matches!(event, gnb::Event::ErrorIndication(_) | gnb::Event::Violation(_));
     assert!(!lab.gnb_events.iter().any(error), "{:?}", lab.gnb_events);
     assert!(lab.notes.contains(&Note::fault("unknown-local-ue-ngap-id")));
-    // The completed release is answered by nothing, and the UE is served.
+    // The completed release is not answered, and the UE is served.
     assert_eq!((lab.downlink_waits(), stale(&lab).len()), (0, 1));
     lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
     assert!(lab.events.contains(&ue::Event::ServiceAccepted));
@@ -67,7 +69,8 @@ fn connection_bound_elsewhere_stays_and_the_sender_releases() {
     assert_eq!(lab.context().map(|context| context.sessions.len()), Some(2));
 }
 
-/// Error Indication and UE Context Release Complete about such a connection are the node's answer to its release.
+/// ERROR INDICATION and UE CONTEXT RELEASE COMPLETE about such a connection are the RAN node's
+/// response to its release.
 #[test]
 fn answers_about_a_stale_connection_are_ignored() {
     let mut lab = split();

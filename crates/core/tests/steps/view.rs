@@ -1,4 +1,4 @@
-//! The shallow view of messages, over what the emulator's gNBs and UE really send, and over what is broken.
+//! Shallow view of messages of the emulator's gNBs and UE, and of damaged messages.
 
 use crate::lab::{self, Lab};
 use vireo_core::engine;
@@ -9,7 +9,7 @@ use vireo_emulator::ue;
 use vireo_types::{AmfUeNgapId, GnbId, RanUeNgapId};
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind, RRCEstablishmentCause, *};
 
-/// Views of all that was received since `from`, with the message each is of.
+/// Returns the message kind and the view's kind of all messages received since `from`.
 fn views(lab: &Lab, from: usize) -> Vec<(NgapPduKind, NfKind)> {
     let view = |pdu: &Vec<u8>| {
         let kind = NGAP_PDU::decode_borrowed(pdu).expect("a PDU").kind();
@@ -52,7 +52,7 @@ fn the_messages_of_a_ue_s_life_have_their_kinds() {
     lab.register();
     let expected = [
         (Initiating_InitialUEMessage, Registration),
-        // Authentication Response is in the clear, Security Mode Complete under the new context.
+        // Authentication Response is in cleartext, Security Mode Complete under the new context.
         (Initiating_UplinkNASTransport, Registration),
         (Initiating_UplinkNASTransport, Registration),
         (Successful_InitialContextSetup, ServiceRequest),
@@ -161,7 +161,7 @@ fn what_is_cut_short_or_changed_panics_nowhere() {
     }
 }
 
-/// What the codec reads of the same message.
+/// Returns the identity that the codec decodes from the same message.
 fn named_by_the_codec(nas: &[u8]) -> Option<(u16, u32)> {
     use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage};
     let plain = if nas.get(1) == Some(&1) { nas.get(7..)? } else { nas };
@@ -206,7 +206,8 @@ fn the_name_of_a_ue_is_read_as_the_codec_reads_it() {
             assert!(engine::named_tmsi(&nas[..at], &lab.config).is_none() || at > 10);
             let mut changed = nas.clone();
             changed[at] ^= 0x41;
-            // What is another AMF's, or no identity, names nobody; and whom it names, the codec says too.
+            // No identity is read from another AMF's or damaged message; a read identity equals the
+            // codec's.
             if let Some(tmsi) = engine::named_tmsi(&changed, &lab.config) {
                 let codec = named_by_the_codec(&changed);
                 assert!(codec.is_none_or(|name| name == (amf, tmsi.0)), "octet {at} of {nas:x?}");

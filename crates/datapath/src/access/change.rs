@@ -1,4 +1,4 @@
-//! How the owner of the tables changes what is known of addresses, and what becomes of G-PDUs from unknown ones.
+//! Changes of the known addresses, and handling of G-PDUs from unknown addresses.
 
 use super::held::HeldDatagram;
 use super::table::{Bits, SourceEntry};
@@ -11,30 +11,30 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::PoisonError;
 use vireo_types::{Instant, SessionAddress, Teid};
 
-/// Where the packets of a TEID must come from, with [`crate::Limits::own_peer_only`].
+/// Required source of the packets with one TEID, under [`crate::Limits::own_peer_only`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerBinding {
-    /// From this address.
+    /// This address only.
     One(IpAddr),
-    /// From any that is known: the session has tunnels to several.
+    /// Any known address, because the session has tunnels to several.
     Known,
 }
 
 impl Tables {
-    /// Goes by this configuration from now on.
+    /// Replaces the access configuration.
     pub fn set_access(&mut self, access: Access) {
         let arrays = self.shared_arrays();
         self.known.configure(access, &arrays.checks);
     }
 
-    /// These are the addresses of this machine, which no UE may send to.
+    /// Sets the addresses of this machine. No UE may send to them.
     pub fn set_local_addresses(&mut self, addresses: &[Network]) {
         let arrays = self.shared_arrays();
         self.known.set_local(addresses, &arrays.checks);
     }
 
-    /// An association with this peer has come or gone: no UE may send to its address, and from a RAN node's address G-PDUs
-    /// are accepted.
+    /// Notes that an association with this peer was set up or ended. No UE may send to the address
+    /// of a peer. G-PDUs are accepted from the address of a RAN node.
     pub fn set_peer(&mut self, address: IpAddr, what: Use, there: bool) {
         if there {
             self.begin_use(address, what);
@@ -43,7 +43,7 @@ impl Tables {
         }
     }
 
-    /// How many addresses of RAN nodes are known.
+    /// Returns the number of known RAN node addresses.
     pub fn known_nodes(&self) -> usize {
         self.known.nodes()
     }
@@ -51,7 +51,7 @@ impl Tables {
     pub(crate) fn begin_use(&mut self, address: IpAddr, what: Use) {
         let arrays = self.shared_arrays();
         let new = self.known.begin(address, what, &arrays.checks);
-        // with each session bound to its own peer, what a known address sends may be held too
+        // If each session is bound to its peer, packets from a known address may be held too.
         if new || arrays.checks.own_peer_only {
             self.joined.push(address);
         }
@@ -62,13 +62,13 @@ impl Tables {
         self.known.end(address, what, &arrays.checks);
     }
 
-    /// Tunnels lead to these addresses instead of those before.
+    /// Replaces the tunnel peers `before` by `now`.
     pub(crate) fn replace_tunnels(&mut self, before: &[IpAddr], now: &[IpAddr]) {
         now.iter().for_each(|address| self.begin_use(*address, Use::Tunnel));
         before.iter().for_each(|address| self.end_use(*address, Use::Tunnel));
     }
 
-    /// Says where the packets of a TEID must come from, if that matters; `None`: from nowhere yet.
+    /// Binds a TEID to the required source of its packets. `None` = no source is known yet.
     pub fn bind_uplink(&mut self, teid: Teid, peer: Option<PeerBinding>) {
         let arrays = self.shared_arrays();
         if !arrays.checks.own_peer_only {
@@ -80,7 +80,7 @@ impl Tables {
             Some(PeerBinding::Known) => ANY_PEER,
             Some(PeerBinding::One(address)) => match arrays.checks.table.source(Bits::of(address)) {
                 SourceEntry::Node(place) => place,
-                // there was no room for it in the table: the tables decide
+                // The address table is full: the slow path decides.
                 SourceEntry::Prefix | SourceEntry::Unknown => NO_PEER,
             },
         });
@@ -93,7 +93,7 @@ impl Tables {
         }
     }
 
-    /// Whether packets of a tunnel may come from an address.
+    /// Returns true if the address is a permitted source of the packets of a tunnel.
     pub(crate) fn accepts(&self, from: IpAddr, teid: Teid, record: &UplinkEntry) -> bool {
         let (checks, bits) = (&self.arrays().checks, Bits::of(from));
         if checks.table.is_in_ran(bits) {
@@ -108,19 +108,22 @@ impl Tables {
         }
     }
 
-    /// Whether the packets of a UE go to an address. One that is known may have found no room in the table.
+    /// Returns true if the address is the tunnel peer of a UE. A known address may be missing in a
+    /// full address table.
     fn is_peer_of(&self, ue: SessionAddress, from: IpAddr) -> bool {
         let mut records = keys(ue).filter_map(|key| self.find_downlink(key)).map(|id| self.downlink(id));
         records.any(|record| record.tunnel().is_some_and(|tunnel| tunnel.address == from))
     }
 
-    /// Holds a datagram for a tunnel until its sender is known; `false` if there is no room.
+    /// Holds a datagram for a tunnel until its sender is known. Returns false if the limit is
+    /// reached.
     pub(crate) fn hold(&self, peers: (SocketAddr, IpAddr), teid: Teid, datagram: &[u8], now: Instant) -> bool {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.hold(peers, teid, datagram, now)
     }
 
-    /// Ends a change: what was held of senders that are known now is decided on next.
+    /// Ends a change: releases the held datagrams of senders that became known. They are classified
+    /// next.
     pub(crate) fn release_held(&mut self, released: &mut Released) {
         let joined: HashSet<IpAddr> = self.joined.drain(..).collect();
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,14 +134,14 @@ impl Tables {
         released.uplinks.extend(taken.flatten());
     }
 
-    /// Drops what was held too long: gives the addresses that it came from, with how many packets. To be called about once
-    /// a second.
+    /// Drops datagrams that were held too long. Returns their source addresses and numbers. Must be
+    /// called about once a second.
     pub fn expire_held(&self, now: Instant) -> Vec<(IpAddr, u64)> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if held.is_empty() { vec![] } else { held.expire(now) }
     }
 
-    /// Forgets RAN nodes that were not used for long. To be called once a second.
+    /// Evicts RAN nodes that were not used for a long time. Must be called once a second.
     pub fn age_peers(&mut self) {
         let arrays = self.shared_arrays();
         self.known.age(&arrays.checks);
@@ -147,14 +150,14 @@ impl Tables {
 
 #[cfg(test)]
 impl Tables {
-    /// The record of the UE of these addresses.
+    /// Returns the entry of the UE with these addresses.
     pub(crate) fn find_downlink_of(&self, ue: SessionAddress) -> Option<crate::DownlinkId> {
         keys(ue).find_map(|key| self.find_downlink(key))
     }
 }
 
 impl Released {
-    /// What was held and is decided on now.
+    /// Takes the held datagrams that must be classified next.
     pub(crate) fn take_uplinks(&mut self) -> Vec<HeldDatagram> {
         std::mem::take(&mut self.uplinks)
     }

@@ -1,22 +1,23 @@
-//! G-PDUs from addresses that are not known yet, held for a moment.
+//! G-PDUs from unknown addresses, held for a short time.
 //!
-//! After a handover by Xn the target sends uplink packets before the path switch names its address on N4. They are held
-//! until it does, and dropped where it does not. Only packets are held that name a tunnel and whose inner source is the
-//! tunnel's UE: an attacker must know both, and then takes room from that tunnel alone.
+//! After an Xn handover the target RAN node sends uplink packets before the path switch names its
+//! address on N4. They are held until then, and dropped if that does not happen. A packet is held
+//! only if it names a tunnel and its inner source is the tunnel's UE. An attacker must know both,
+//! and exhausts the limit of that tunnel only.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use vireo_types::{Duration, Instant, Teid};
 
-/// How long a packet is held: the path switch takes milliseconds, its retransmission on N2 or N4 up to a second.
+/// Hold time: the path switch takes milliseconds, its retransmission on N2 or N4 up to a second.
 const HELD: Duration = Duration::from_secs(1);
-/// Octets that are held in all, and for one tunnel.
+/// Maximum held octets in total. [`TUNNEL_OCTETS`] is the maximum of one tunnel.
 const OCTETS: usize = 8 << 20;
 const TUNNEL_OCTETS: usize = 1 << 20;
-/// What a packet counts beside its octets.
+/// Octets that each packet counts in addition to its length.
 const OVERHEAD: usize = 128;
 
-/// A datagram that came to an N3 address of ours.
+/// A datagram that was received at one of our N3 addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeldDatagram {
     pub(crate) from: SocketAddr,
@@ -27,7 +28,7 @@ pub(crate) struct HeldDatagram {
 }
 
 impl HeldDatagram {
-    /// When it came.
+    /// Returns the time of arrival.
     pub(crate) fn since(&self) -> Instant {
         self.since
     }
@@ -37,7 +38,7 @@ impl HeldDatagram {
     }
 }
 
-/// What is held, by the address that it came from.
+/// Held datagrams by source address.
 #[derive(Debug, Default)]
 pub(crate) struct HeldDatagrams {
     sources: HashMap<IpAddr, Vec<HeldDatagram>>,
@@ -50,13 +51,13 @@ impl HeldDatagrams {
         self.octets == 0
     }
 
-    /// How many datagrams are held.
+    /// Returns the number of held datagrams.
     #[cfg(test)]
     pub(crate) fn packets(&self) -> usize {
         self.sources.values().map(Vec::len).sum()
     }
 
-    /// Holds a datagram for a tunnel; `false` if there is no room.
+    /// Holds a datagram for a tunnel. Returns false if a limit is reached.
     pub(crate) fn hold(
         &mut self,
         (from, local): (SocketAddr, IpAddr),
@@ -76,14 +77,14 @@ impl HeldDatagrams {
         true
     }
 
-    /// Takes what came from an address, in its order.
+    /// Takes the datagrams from an address in arrival order.
     pub(crate) fn take(&mut self, from: IpAddr) -> Vec<HeldDatagram> {
         let taken = self.sources.remove(&from).unwrap_or_default();
         self.release(&taken);
         taken
     }
 
-    /// Takes what was held too long: the addresses that it came from, with how many packets.
+    /// Removes datagrams that were held too long. Returns their source addresses and numbers.
     pub(crate) fn expire(&mut self, now: Instant) -> Vec<(IpAddr, u64)> {
         let mut gone = vec![];
         let mut expired = vec![];

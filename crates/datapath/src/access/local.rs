@@ -1,4 +1,4 @@
-//! Keeps the addresses of this machine protected, as they come and go.
+//! Tracking of this machine's addresses, which are protected from UEs.
 
 use crate::fast::SharedTables;
 use crate::filter::Network;
@@ -10,11 +10,12 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use tracing::error;
 
-/// How often the kernel is asked though it has told of no change: of prefixes that are delivered here it tells nothing.
+/// Interval of reading all addresses. The kernel does not report changes of prefixes that are
+/// delivered locally.
 const AGAIN: Duration = Duration::from_secs(5);
 const CHANGED: u64 = 0;
 
-/// Follows the machine's addresses.
+/// Tracks the addresses of the machine.
 #[derive(Debug)]
 pub(crate) struct LocalAddresses {
     tables: SharedTables,
@@ -24,7 +25,7 @@ pub(crate) struct LocalAddresses {
 }
 
 impl LocalAddresses {
-    /// Protects those that there are.
+    /// Protects the present addresses.
     pub(crate) fn open(tables: SharedTables, stop: &Waker) -> io::Result<Self> {
         let (changes, poller) = (AddressChanges::open()?, Poller::new()?);
         poller.add(changes.as_fd(), CHANGED)?;
@@ -43,7 +44,7 @@ impl LocalAddresses {
         Ok(())
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until the stop signal.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut failed = false;
         loop {
@@ -54,7 +55,7 @@ impl LocalAddresses {
             }
             self.changes.clear();
             let refreshed = self.refresh();
-            // those that were there stay protected; one line for many failures in a row
+            // Known addresses stay protected. A series of failures is logged once.
             if let (Err(error), false) = (&refreshed, failed) {
                 error!(%error, "the machine's addresses cannot be read; new ones are not protected from UEs");
             }

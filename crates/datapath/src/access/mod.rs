@@ -1,12 +1,14 @@
-//! Where UEs may not send to, and where G-PDUs may come from.
+//! Access checks: destinations that UEs must not reach, and permitted sources of G-PDUs.
 //!
-//! No packet of a UE reaches an address of this machine, of the core or of a RAN node: a UE that could would set up NG to
-//! the AMF, PFCP to the control plane, or tunnels to a RAN node. A G-PDU is accepted from addresses that N4 has named in
-//! F-TEIDs, that the core knows from N2, or that the configuration names. From another address it is held for a moment
-//! (`held`): after a handover by Xn the target sends before N4 has named it.
+//! No packet of a UE reaches an address of this machine, of the core or of a RAN node. Such a UE
+//! could set up NG to the AMF, PFCP to the control plane, or tunnels to a RAN node.
 //!
-//! The verdict checks every packet against one table (`table`), which workers, their processes and the program in the
-//! kernel share. [`KnownAddresses`] is what its owner keeps of each address.
+//! A G-PDU is accepted from an address that N4 has named in an F-TEID, that the core knows from N2,
+//! or that the configuration names. A G-PDU from another address is held for a short time (`held`):
+//! after an Xn handover the target RAN node sends before N4 has named it.
+//!
+//! Every packet is checked against one table (`table`), which workers, worker processes and the
+//! kernel program share. [`KnownAddresses`] is the writer's state of each address.
 
 mod change;
 pub(crate) mod held;
@@ -22,35 +24,38 @@ use std::net::IpAddr;
 use table::{ADDRESSES, AddressTable, Bits, Line, PREFIXES, PROTECTED, RAN};
 use tracing::warn;
 
-/// What the configuration says of addresses.
+/// Access configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Prefixes that no UE may send to, beside this machine's addresses and known RAN nodes and control planes.
+    /// Prefixes that no UE may send to, in addition to this machine, known RAN nodes and control
+    /// planes.
     pub protected: Vec<Network>,
     /// Addresses of this machine that UEs may send to nonetheless.
     pub reachable: Vec<Network>,
-    /// Prefixes that G-PDUs may come from, beside known peers. No UE may send there, unless the length is 0.
+    /// Prefixes of permitted G-PDU sources, in addition to known peers. No UE may send there,
+    /// unless the length is 0.
     pub ran: Vec<Network>,
 }
 
 impl Access {
-    /// Prefixes of each list at most; single addresses do not count.
+    /// Maximum number of prefixes in each list. Single addresses do not count.
     pub const PREFIXES: usize = 20;
 
-    /// G-PDUs are accepted from anywhere: for loads and tests whose senders no F-TEID names.
+    /// Accepts G-PDUs from any address, for load generators and tests whose senders no F-TEID
+    /// names.
     pub fn from_anywhere() -> Self {
         let any = [IpAddr::from([0; 4]), IpAddr::from([0; 16])];
         Access { ran: any.map(|address| Network { address, length: 0 }).to_vec(), ..Access::default() }
     }
 }
 
-/// Prefixes that a UE's packets are never forwarded to: this network and link-local addresses (RFC 6890, RFC 3927 7),
-/// loopback, multicast and broadcast.
+/// Prefixes that packets of a UE are never forwarded to: "this network" and link-local addresses
+/// (RFC 6890, RFC 3927 7), loopback, multicast and broadcast.
 const NEVER: [([u8; 4], u8); 5] =
     [([0; 4], 8), ([127, 0, 0, 0], 8), ([169, 254, 0, 0], 16), ([224, 0, 0, 0], 4), ([255; 4], 32)];
 const NEVER_V6: [(u16, u8); 1] = [(0xff00, 8)];
 
-/// What packets are checked against, without a lock.
+/// Access checks of packets, without a lock.
 #[derive(Debug)]
 pub(crate) struct Checks {
     pub(crate) table: AddressTable,
@@ -59,28 +64,28 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// Over this memory of [`table::LINES`] lines.
+    /// Creates the checks in memory of [`table::LINES`] lines.
     pub(crate) fn over(lines: Shared<Line>) -> Self {
         Checks { table: AddressTable::over(lines), own_peer_only: false }
     }
 }
 
-/// Why an address is in the table.
+/// Reasons why an address is in the table.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
-    /// By the configuration.
+    /// Flags from the configuration.
     configured: u32,
-    /// This machine's.
+    /// True for an address of this machine.
     local: bool,
-    /// PFCP associations from there.
+    /// Number of PFCP associations with this address.
     control_planes: u32,
-    /// Associations on N2 from there.
+    /// Number of N2 associations with this address.
     nodes: u32,
-    /// Tunnels to there.
+    /// Number of tunnels to this address.
     tunnels: u32,
-    /// A RAN node is, or was, there.
+    /// True if the address belongs or belonged to a RAN node.
     ran: bool,
-    /// Since when there is no association and no tunnel, in rounds of [`KnownAddresses::age`].
+    /// Round of [`KnownAddresses::age`] in which the last association or tunnel ended.
     unused_since: u64,
 }
 
@@ -96,37 +101,38 @@ impl Entry {
     }
 }
 
-/// Rounds of [`KnownAddresses::age`], one a second, that a RAN node's address is known after its last use: a day.
+/// Rounds of [`KnownAddresses::age`], one a second, that a RAN node's address is kept after its
+/// last use: a day.
 const REMEMBERED: u64 = 24 * 3600;
-/// Rounds between two searches for addresses that are to be forgotten.
+/// Rounds between two scans for addresses to evict.
 const FORGETTING: u64 = 60;
 
-/// Which use of an address begins or ends.
+/// Kind of use of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// An association on N2.
+    /// An N2 association with a RAN node.
     Node,
     /// A PFCP association.
     ControlPlane,
-    /// A tunnel to there.
+    /// A GTP-U tunnel to the address.
     Tunnel,
 }
 
-/// All addresses in the table, and why they are there. At most [`ADDRESSES`].
+/// All addresses in the table with the reasons. At most [`ADDRESSES`].
 #[derive(Debug, Default)]
 pub(crate) struct KnownAddresses {
     entries: HashMap<IpAddr, Entry>,
     access: Access,
-    /// The machine's addresses, and those of them that are protected.
+    /// Addresses of the machine. `local` are the protected ones of them.
     machine: Vec<Network>,
     local: Vec<Network>,
     rounds: u64,
-    /// Addresses that found no room since this was logged.
+    /// Addresses rejected by the full table since the last log message.
     left_out: u64,
 }
 
 impl KnownAddresses {
-    /// Goes by this configuration from now on. What the one before says as well is in force all the time.
+    /// Replaces the configuration. Rules common to both configurations stay in force throughout.
     pub(crate) fn configure(&mut self, access: Access, checks: &Checks) {
         self.access = access;
         let mut single: HashMap<IpAddr, u32> = HashMap::new();
@@ -145,7 +151,7 @@ impl KnownAddresses {
         self.set_prefixes(checks);
     }
 
-    /// What the configuration says, with flags.
+    /// Returns the networks of the configuration with their flags.
     fn configured(&self) -> impl Iterator<Item = (Network, u32)> {
         let ran =
             self.access.ran.iter().map(|network| (*network, if network.length == 0 { RAN } else { RAN | PROTECTED }));
@@ -171,7 +177,7 @@ impl KnownAddresses {
         checks.table.set_prefixes(&prefixes);
     }
 
-    /// These are the addresses of the machine from now on.
+    /// Sets the addresses of the machine.
     pub(crate) fn set_local(&mut self, local: &[Network], checks: &Checks) {
         self.machine = local.to_vec();
         if self.protect_local(checks) {
@@ -179,7 +185,8 @@ impl KnownAddresses {
         }
     }
 
-    /// Protects the addresses of the machine but those that UEs may reach. Returns whether these have changed.
+    /// Protects the addresses of the machine, except the reachable ones ([`Access::reachable`]).
+    /// Returns true if the set changed.
     fn protect_local(&mut self, checks: &Checks) -> bool {
         let reachable = |network: &Network| self.access.reachable.iter().any(|r| r.contains(network.address));
         let local: Vec<Network> = self.machine.iter().copied().filter(|network| !reachable(network)).collect();
@@ -190,7 +197,8 @@ impl KnownAddresses {
             |networks: &[Network]| networks.iter().filter(|n| is_single(n)).map(|n| n.address).collect::<Vec<_>>();
         let (before, now) = (single(&self.local), single(&local));
         self.local = local;
-        // new ones first: what moves from one interface to another is there all the time
+        // New addresses first, so that an address stays protected while it moves to another
+        // interface.
         for address in &now {
             self.change(*address, checks, |entry| entry.local = true);
         }
@@ -200,7 +208,7 @@ impl KnownAddresses {
         true
     }
 
-    /// A use of an address begins. Whether G-PDUs from there are accepted that were not before.
+    /// Begins a use of an address. Returns true if G-PDUs from it become permitted.
     pub(crate) fn begin(&mut self, address: IpAddr, what: Use, checks: &Checks) -> bool {
         let known = self.entries.get(&address).is_some_and(|entry| entry.ran);
         self.change(address, checks, |entry| {
@@ -214,7 +222,7 @@ impl KnownAddresses {
         !known && what != Use::ControlPlane
     }
 
-    /// A use of an address ends. That of a RAN node is known for [`REMEMBERED`] more.
+    /// Ends a use of an address. A RAN node's address stays known for [`REMEMBERED`] rounds.
     pub(crate) fn end(&mut self, address: IpAddr, what: Use, checks: &Checks) {
         let rounds = self.rounds;
         if !self.entries.contains_key(&address) {
@@ -231,7 +239,7 @@ impl KnownAddresses {
         });
     }
 
-    /// Changes an entry, and the table with it.
+    /// Changes the state of an address and its flags in the table.
     fn change(&mut self, address: IpAddr, checks: &Checks, change: impl FnOnce(&mut Entry)) {
         if !self.entries.contains_key(&address) && !self.make_room(checks) {
             self.left_out += 1;
@@ -249,7 +257,8 @@ impl KnownAddresses {
         }
     }
 
-    /// Whether there is room for one more address: the RAN node's that was not used for longest goes.
+    /// Returns true if there is room for one more address. Evicts the RAN node address unused for
+    /// longest if necessary.
     fn make_room(&mut self, checks: &Checks) -> bool {
         if self.entries.len() < ADDRESSES {
             return true;
@@ -266,7 +275,8 @@ impl KnownAddresses {
         self.change(address, checks, |entry| entry.ran = false);
     }
 
-    /// Forgets addresses of RAN nodes that were not used for long. To be called once a second.
+    /// Evicts addresses of RAN nodes that were not used for a long time. Must be called once a
+    /// second.
     pub(crate) fn age(&mut self, checks: &Checks) {
         self.rounds += 1;
         if !self.rounds.is_multiple_of(FORGETTING) {
@@ -281,13 +291,13 @@ impl KnownAddresses {
         }
     }
 
-    /// How many addresses of RAN nodes are known.
+    /// Returns the number of known RAN node addresses.
     pub(crate) fn nodes(&self) -> usize {
         self.entries.values().filter(|entry| entry.ran).count()
     }
 }
 
-/// Whether it is one address.
+/// Returns true if the network is a single address.
 fn is_single(network: &Network) -> bool {
     network.length >= if network.address.is_ipv4() { 32 } else { 128 }
 }
@@ -349,7 +359,7 @@ mod tests {
         known.set_local(&[network("192.0.2.1/32"), network("10.45.0.1/32"), network("10.9.0.0/24")], &checks);
         assert!(is_protected(&checks, "192.0.2.1") && is_protected(&checks, "10.9.0.77"));
         assert!(!is_protected(&checks, "10.45.0.1"), "the configuration says that UEs reach it");
-        // a RAN node at an address of this machine
+        // A RAN node with an address of this machine.
         known.begin(ip("192.0.2.1"), Use::Tunnel, &checks);
         known.set_local(&[network("192.0.2.2/32")], &checks);
         assert!(is_protected(&checks, "192.0.2.1") && is_protected(&checks, "192.0.2.2"));

@@ -1,10 +1,11 @@
-//! The table of addresses that packets are checked against, in memory that workers and a program in the kernel read
-//! without a lock (`bpf/access.h` has the same layout).
+//! Address table of the access checks, which workers and the kernel program read without a lock.
 //!
-//! An address is in a bucket of one cache line or, where that is full, in one of the next; a prefix is in a short list,
-//! which is searched only for addresses whose first 16 bits it shares. So an address that is in neither costs two bits.
-//! One owner writes. A slot is never emptied: its flags become 0, and another address may take it. The flags are
-//! written last, so that a reader sees an address with its own flags or with none.
+//! `bpf/access.h` has the same layout. An address is in a bucket of one cache line, or in one of
+//! the next if that is full. A prefix is in a short list, which is searched only for addresses that
+//! share its first 16 bits. So an address that is in neither costs two bit tests.
+//!
+//! There is one writer. A slot is never emptied: its flags become 0, and another address may reuse
+//! it. The flags are written last, so a reader sees an address with the right flags or with none.
 
 use crate::filter::Network;
 use crate::sys::shared::Shared;
@@ -15,40 +16,40 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// A cache line of the table.
 pub(crate) type Line = [AtomicU64; 8];
 
-/// No UE may send there.
+/// No UE may send to the address.
 pub(crate) const PROTECTED: u32 = 1;
-/// G-PDUs may come from there.
+/// G-PDUs from the address are permitted.
 pub(crate) const RAN: u32 = 2;
 
-// the layout, in lines: `bpf/access.h`
+// Layout in lines: `bpf/access.h`.
 const BUCKETS: usize = 8192;
 const OCCUPIED: usize = BUCKETS;
 const SHARED_V4: usize = OCCUPIED + BUCKETS / BITS;
 const SHARED_V6: usize = SHARED_V4 + (1 << 16) / BITS;
 const PREFIX: usize = SHARED_V6 + (1 << 16) / BITS;
 const COUNT: usize = PREFIX + PREFIXES;
-/// How many lines the table has.
+/// Number of lines of the table.
 pub(crate) const LINES: usize = COUNT + 1;
 
 /// Bits of a line.
 const BITS: usize = 512;
-/// Addresses of a bucket.
+/// Addresses in one bucket.
 const SLOTS: usize = 3;
-/// Buckets that are searched for an address.
+/// Maximum number of buckets searched for an address.
 const PROBES: usize = 4;
-/// Prefixes at most.
+/// Maximum number of prefixes.
 pub(crate) const PREFIXES: usize = 64;
-/// Addresses at most: at half of that many buckets all find a place.
+/// Maximum number of addresses. Even with half as many buckets all of them would find a slot.
 pub(crate) const ADDRESSES: usize = BUCKETS;
 
-/// An address as the table has it: IPv4 ones are mapped (RFC 4291 2.5.5.2).
+/// An address in the form of the table: IPv4 addresses are mapped (RFC 4291 2.5.5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bits {
     high: u64,
     low: u64,
 }
 
-/// The upper 96 bits of a mapped IPv4 address, as far as they are in the lower word.
+/// The part in the lower word of the upper 96 bits of a mapped IPv4 address.
 const MAPPED: u64 = 0xffff << 32;
 
 impl Bits {
@@ -82,7 +83,7 @@ impl Bits {
         self.high == 0 && self.low >> 32 == MAPPED >> 32
     }
 
-    /// Where the bit of its first 16 bits is: the first line of its family, and the bit.
+    /// Returns the first line of the address family, and the bit of the first 16 address bits.
     #[inline]
     fn shared(self) -> (usize, usize) {
         match self.is_v4() {
@@ -92,23 +93,23 @@ impl Bits {
     }
 }
 
-/// What the table knows of the source of a G-PDU.
+/// Result of looking up the source of a G-PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SourceEntry {
-    /// Nothing.
+    /// Neither a known address nor in a prefix.
     Unknown,
-    /// It is in a prefix of the RAN.
+    /// In a RAN prefix.
     Prefix,
-    /// It is the address of a RAN node, at this place of the table, from 1 on.
+    /// Address of a RAN node, with its slot number, from 1.
     Node(u32),
 }
 
-/// The table.
+/// The address table; see the Rust module.
 #[derive(Debug)]
 pub(crate) struct AddressTable(Shared<Line>);
 
 impl AddressTable {
-    /// Over this memory of [`LINES`] lines.
+    /// Creates the table in memory of [`LINES`] lines.
     pub(crate) fn over(lines: Shared<Line>) -> Self {
         AddressTable(lines)
     }
@@ -124,7 +125,7 @@ impl AddressTable {
         word.is_some_and(|word| word.load(Acquire) >> (bit % 64) & 1 == 1)
     }
 
-    /// Whether no UE may send there.
+    /// Returns true if no UE may send to the address.
     #[inline]
     pub(crate) fn is_protected(&self, to: Bits) -> bool {
         let (family, bit) = to.shared();
@@ -140,7 +141,7 @@ impl AddressTable {
         (exact | self.prefix_flags(to)) & PROTECTED != 0
     }
 
-    /// What is known of the source of a G-PDU.
+    /// Looks up the source of a G-PDU.
     #[inline]
     pub(crate) fn source(&self, from: Bits) -> SourceEntry {
         match self.find(from) {
@@ -150,14 +151,14 @@ impl AddressTable {
         }
     }
 
-    /// Whether an address is in a prefix of the RAN.
+    /// Returns true if the address is in a RAN prefix.
     #[inline]
     pub(crate) fn is_in_ran(&self, from: Bits) -> bool {
         let (family, bit) = from.shared();
         self.bit(family, bit) && self.prefix_flags(from) & RAN != 0
     }
 
-    /// The place of an address, from 1 on, and its flags.
+    /// Returns the slot number of an address, from 1, and its flags.
     #[inline]
     fn find(&self, address: Bits) -> Option<(u32, u32)> {
         let mut bucket = address.bucket();
@@ -191,7 +192,7 @@ impl AddressTable {
         lines.filter(has).fold(0, |flags, line| flags | line[4].load(Acquire) as u32)
     }
 
-    /// Sets the flags of an address; `false` if there is no place for it. With 0 it is not there any more.
+    /// Sets the flags of an address. 0 removes it. Returns false if no slot is free.
     pub(crate) fn set(&self, address: Bits, flags: u32) -> bool {
         let mut free = None;
         let mut bucket = address.bucket();
@@ -237,8 +238,8 @@ impl AddressTable {
         }
     }
 
-    /// Replaces the prefixes; those beyond [`PREFIXES`] are left out. A prefix that stays at its place is there all the
-    /// time.
+    /// Replaces the prefixes and ignores those beyond [`PREFIXES`]. A prefix with an unchanged
+    /// position stays in force throughout.
     pub(crate) fn set_prefixes(&self, prefixes: &[(Network, u32)]) {
         let mut bits = vec![0_u64; 2 * (1 << 16) / 64];
         let prefixes = &prefixes[..prefixes.len().min(PREFIXES)];
@@ -258,7 +259,7 @@ impl AddressTable {
                 bits[(base + bit) / 64] |= 1 << (bit % 64);
             }
         }
-        // bits that come before the count that needs them, and go after it
+        // Bits are set before the count that needs them, and cleared after it.
         let all = || (SHARED_V4..PREFIX).flat_map(|line| self.0[line].iter()).zip(&bits);
         all().for_each(|(word, bits)| word.store(word.load(Relaxed) | bits, Release));
         self.0[COUNT][0].store(prefixes.len() as u64, Release);
@@ -266,7 +267,7 @@ impl AddressTable {
     }
 }
 
-/// The bits of a prefix and which of them count.
+/// Returns the bits of a prefix, and its mask.
 fn masked(network: Network) -> (Bits, Bits) {
     let (address, length) = match network.address {
         IpAddr::V4(v4) => (v4.to_ipv6_mapped(), 96 + u32::from(network.length.min(32))),
@@ -349,7 +350,7 @@ mod tests {
         let address = |n: u32| Bits::of(Ipv4Addr::from_bits(0x0a00_0000 + n).into());
         assert!((0..ADDRESSES as u32).all(|n| table.set(address(n), RAN)));
         assert!((0..ADDRESSES as u32).all(|n| matches!(table.source(address(n)), SourceEntry::Node(_))));
-        // all go and as many others come, again and again
+        // All addresses are replaced by as many others, repeatedly.
         for round in 1..4 {
             for n in 0..ADDRESSES as u32 {
                 assert!(table.set(address((round - 1) * 10_000 + n), 0));
@@ -373,7 +374,7 @@ mod tests {
             }
             for n in 0..200 {
                 for v6 in [false, true] {
-                    // the unspecified address is no address
+                    // The unspecified address is not stored.
                     if n == 0 && v6 {
                         continue;
                     }

@@ -1,19 +1,21 @@
-//! Lean records: of devices with one application, in one QoS flow, of which nobody wants a count or a rate of its own
-//! (`profile = "iot"` of a slice). Where the gates are open nothing is left to be decided but whose packet it is, and
-//! packets write nothing: the record's line stays clean in every cache.
+//! Lean entries: sessions with one application in one QoS flow, without counts and rates.
+//!
+//! A slice selects them with `profile = "iot"`. Where the gates are open, the only check left is
+//! the address of the packet. Packets write nothing, so the cache line of the entry stays clean in
+//! every cache.
 
 use super::*;
 use crate::rule::ALL_FLOWS;
 
-/// Says so of a record, or ends it. Not under the sequence word: it is one word, and right with the rule of either side of
-/// a change.
+/// Marks an entry as lean, or removes the mark. The sequence word does not protect it: it is one
+/// word, and valid with the rule before and after a change.
 fn set(flags: &AtomicU32, bit: u32, lean: bool) {
     let others = flags.load(Relaxed) & !bit;
     flags.store(if lean { others | bit } else { others }, Relaxed);
 }
 
 impl UplinkEntry {
-    /// The address that packets come from, if all that is left is whether they do.
+    /// Returns the source address that packets must have, if no other check is left.
     #[inline]
     pub(crate) fn lean(&self) -> Option<u32> {
         const OPEN: u32 = UP_LEAN | UP_FORWARD | UP_GATE | UP_IPV4;
@@ -22,26 +24,27 @@ impl UplinkEntry {
         all.then(|| u32::from_be_bytes(self.ipv4.load(Relaxed).to_ne_bytes()))
     }
 
-    /// Whether it is lean, or its rules lie elsewhere: one look for both, which most records pass.
+    /// Returns true if the entry is lean or has a rule list. One test covers both; most entries
+    /// have neither.
     #[inline]
     pub(crate) fn is_special(&self) -> bool {
         self.flags.load(Relaxed) & (UP_LEAN | UP_OVERFLOW) != 0
     }
 
-    /// Whether its packets are not counted.
+    /// Returns true if packets of the entry are not counted.
     #[inline]
     pub(crate) fn is_uncounted(&self) -> bool {
         self.flags.load(Relaxed) & UP_LEAN != 0
     }
 
-    /// See [`crate::Tables::set_lean`].
+    /// Sets or removes the lean mark; see [`crate::Tables::set_lean`].
     pub(crate) fn set_lean(&self, lean: bool) {
         set(&self.flags, UP_LEAN, lean);
     }
 }
 
 impl DownlinkEntry {
-    /// Where all packets go.
+    /// Returns the tunnel of all packets, if no check is left.
     #[inline]
     pub(crate) fn lean(&self) -> Option<TunnelTarget> {
         const OPEN: u32 = DOWN_LEAN | ACTION_FORWARD | DOWN_GATE | DOWN_IPV4;
@@ -52,19 +55,20 @@ impl DownlinkEntry {
         self.toward()
     }
 
-    /// Whether it is lean, or its rules lie elsewhere: one look for both, which most records pass.
+    /// Returns true if the entry is lean or has a rule list. One test covers both; most entries
+    /// have neither.
     #[inline]
     pub(crate) fn is_special(&self) -> bool {
         self.flags.load(Relaxed) & (DOWN_LEAN | DOWN_OVERFLOW) != 0
     }
 
-    /// Whether its packets are not counted.
+    /// Returns true if packets of the entry are not counted.
     #[inline]
     pub(crate) fn is_uncounted(&self) -> bool {
         self.flags.load(Relaxed) & DOWN_LEAN != 0
     }
 
-    /// See [`crate::Tables::set_lean`].
+    /// Sets or removes the lean mark; see [`crate::Tables::set_lean`].
     pub(crate) fn set_lean(&self, lean: bool) {
         set(&self.flags, DOWN_LEAN, lean);
     }

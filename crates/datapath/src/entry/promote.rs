@@ -1,9 +1,10 @@
-//! Downlink records that move to another place of their kind and back ([`crate::hot`]), with all that they have counted.
+//! Promotion of downlink entries to the hot table and back ([`crate::hot`]), with all counters.
 
 use super::{DownlinkEntry, EntryCounters};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Set in the flags of a record that is elsewhere: `cost` is where. Its sequence word stays odd meanwhile.
+/// Flag of an entry whose contents are in the hot table. `cost` is the index there. The sequence
+/// word of the cold entry stays odd meanwhile.
 const AWAY: u32 = 1 << 31;
 
 impl EntryCounters {
@@ -15,32 +16,33 @@ impl EntryCounters {
     }
 }
 
-/// Whoever moves a record changes rules, and no packet goes by it meanwhile.
+/// The caller changes rules, and no packet uses the entry during the move.
 impl DownlinkEntry {
-    /// Where it is, if not here.
+    /// Returns the index in the hot table, if the entry is promoted.
     #[inline]
     pub(crate) fn away(&self) -> Option<u32> {
         (self.flags.load(Acquire) & AWAY != 0).then(|| self.cost.load(Relaxed) as u32)
     }
 
-    /// Moves from here to this place, of that number.
+    /// Moves the contents to the hot entry `there` with the index `place`.
     pub(crate) fn leave(&self, there: &Self, place: u32) {
         self.sequence.open();
         there.sequence.open();
         there.copy(self);
         there.sequence.settle();
         self.cost.store(place.into(), Relaxed);
-        // the place is there for whoever sees the bit
+        // A reader that sees the bit also sees the index.
         self.flags.store(self.flags.load(Relaxed) | AWAY, Release);
     }
 
-    /// Comes back to here from where it was, open until it is settled.
+    /// Moves the contents back from the hot entry. The entry stays in a write section until it is
+    /// settled.
     pub(crate) fn come_back(&self, from: &Self) {
         from.sequence.open();
         self.copy(from);
     }
 
-    /// Takes over all but the sequence word.
+    /// Copies all words but the sequence word.
     fn copy(&self, from: &Self) {
         let words = [(&self.teid, &from.teid), (&self.flags, &from.flags), (&self.reported, &from.reported)];
         words.into_iter().for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));

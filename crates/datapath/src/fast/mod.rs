@@ -1,15 +1,20 @@
-//! The data side of the tables: what packets are decided by without a lock, beside the one who changes it.
+//! Fast path: classification of packets without a lock, concurrent with one writer.
 //!
-//! The records and the index of addresses lie in arrays ([`Arrays`]) that the owner of the tables writes and workers read,
-//! under the sequence word of each record: a worker looks at it before it reads the rule and again before it goes by it,
-//! and counts and takes rates in place. So the state of a user is cut by who writes it (rules: the owner; counts and
-//! words of rates: the workers), and neither waits for the other. Whatever is not usual goes through the locked
-//! [`Tables`], which decide by the same functions (`verdict`): a record that changes right now, TEIDs that are no
-//! indexes, rules beside records, buffering, errors.
+//! The entries and the address index lie in arrays ([`Arrays`]). The control side writes them and
+//! workers read them, protected by the sequence word of each entry. A worker checks that word
+//! before it reads the rule and again before it applies the rule. Workers count and police in
+//! place.
 //!
-//! What a change lets go is not overtaken: the record is odd until it has left, and its packets wait at the lock. What
-//! was decided before and must leave first (before an End Marker), or be counted first (before a count is the last
-//! one), is waited for: see [`quiet`].
+//! So each part of a user's state has one kind of writer: the control side for rules, the workers
+//! for counters and policers. Neither waits for the other. The locked [`Tables`] are the slow path,
+//! with the same functions (`verdict`). They handle:
+//! - entries in a write section
+//! - TEIDs that are no indexes
+//! - flow rules, buffering and errors
+//!
+//! No packet overtakes the output of a change: the sequence word stays odd until it is sent, and
+//! packets of the entry wait at the lock. Earlier packets must leave before an End Marker, and must
+//! be counted before a count is final. Such a change waits for them: see [`quiescence`].
 
 mod quiescence;
 mod shared;
@@ -34,19 +39,21 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use vireo_types::{Instant, SessionAddress, Teid};
 
-/// How those who decide on packets and the one who changes rules keep out of each other's way.
+/// Mutual exclusion between workers and the control side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Locking {
-    /// Neither waits for the other: a record is read under its sequence word, and counted in place.
+    /// Neither waits for the other. The sequence word protects an entry, and packets are counted in
+    /// place.
     #[default]
     Fine,
     /// One lock around everything, taken for each batch of packets and each change. For comparison.
     Coarse,
-    /// A lock for each record, which holds rule and counts together: taken for each packet and each change. For comparison.
+    /// A lock for each entry, which holds rule and counters together. Taken for each packet and
+    /// each change. For comparison.
     SharedWriter,
 }
 
-/// What of the tables is decided by without a lock.
+/// Part of the tables that the fast path reads without a lock.
 #[derive(Debug)]
 pub(crate) struct Arrays {
     pub(crate) uplinks: Shared<UplinkEntry>,
@@ -54,33 +61,33 @@ pub(crate) struct Arrays {
     pub(crate) addresses: Addresses,
     pub(crate) pools: Vec<Pool>,
     pub(crate) locking: Locking,
-    /// Records that lie apart from the others because they have packets.
+    /// Hot table: the entries of active users, apart from the others.
     pub(crate) hot: Option<HotTable>,
-    /// Where UEs may not send to, and where G-PDUs may come from.
+    /// Destinations that UEs must not reach, and permitted sources of G-PDUs.
     pub(crate) checks: Checks,
-    /// Whether UEs of any pool do not reach each other.
+    /// True if the UEs of any pool are isolated.
     pub(crate) isolates: bool,
-    /// Whether only one thread at a time decides on packets.
+    /// True if only one thread at a time classifies packets.
     alone: AtomicBool,
     pub(crate) quiet: Quiescence,
 }
 
-/// What the owner must be told of a packet that was decided on without a lock.
+/// Notification that the fast path defers to the end of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PendingNotification {
-    /// The count of the session that has these addresses has passed a mark.
+    /// A count of the session with these addresses passed a watched multiple.
     Uplink(SessionAddress),
-    /// The same of the session of this record.
+    /// A count of the session of this entry passed a watched multiple.
     Downlink(DownlinkId),
 }
 
-/// Whoever decides on packets: the tables, or what needs no lock and knows less.
+/// Source of verdicts: the locked tables, or the fast path, which has less information.
 pub(crate) trait Classifier {
     fn arrays(&self) -> &Arrays;
-    /// The tables, where they are locked: these know what becomes of any packet.
+    /// Returns the tables if they are locked. The tables classify every packet.
     fn tables(&self) -> Option<&Tables>;
-    /// Decides on a datagram from N3 and counts it to its session; `None` = the tables must be asked. `tell` gets what the
-    /// owner must know of the count.
+    /// Classifies a datagram from N3 and counts it to its session. `None` = punt to the tables.
+    /// `tell` receives notifications about the count.
     fn uplink<'a>(
         &self,
         from: IpAddr,
@@ -88,9 +95,9 @@ pub(crate) trait Classifier {
         now: Instant,
         tell: &mut impl FnMut(Event),
     ) -> Option<UplinkVerdict<'a>>;
-    /// The same for a packet from N6.
+    /// Classifies a packet from N6; see [`Classifier::uplink`].
     fn downlink(&self, packet: &[u8], now: Instant, tell: &mut impl FnMut(Event)) -> Option<DownlinkVerdict>;
-    /// Whether the tables must be asked for the rest of the batch.
+    /// Returns true if the tables must classify the rest of the batch.
     fn ends(&self) -> bool;
 }
 
@@ -174,22 +181,22 @@ impl Arrays {
         Arrays { uplinks, downlinks, addresses, pools, locking, hot, checks, isolates, alone, quiet }
     }
 
-    /// The downlink record of an index, wherever it is.
+    /// Returns the downlink entry of an index, in the hot or the cold table.
     #[inline]
     pub(crate) fn downlink(&self, index: u32) -> Option<&DownlinkEntry> {
         let home = self.downlinks.get(index as usize)?;
         Some(self.hot.as_ref().map_or(home, |hot| hot.wherever(home)))
     }
 
-    /// See [`Tables::decided_by_one`].
+    /// Selects non-atomic counters; see [`Tables::decided_by_one`].
     pub(crate) fn decided_by_one(&self, alone: bool) {
         self.alone.store(alone, Relaxed);
     }
 
-    /// Counts a packet to a record; gives the octets before it.
+    /// Counts a packet to an entry. Returns the octets counted before it.
     #[inline]
     pub(crate) fn count(&self, state: &EntryCounters, octets: usize) -> u64 {
-        // whoever holds the record's lock is alone with it
+        // The holder of the entry's lock is the only one that counts.
         if self.locking == Locking::SharedWriter || self.alone.load(Relaxed) {
             state.count_alone(octets)
         } else {
@@ -197,13 +204,13 @@ impl Arrays {
         }
     }
 
-    /// Whether an address belongs to a UE, or to nobody but a pool.
+    /// Returns true if the address belongs to a pool, whether or not a UE has it.
     #[inline]
     pub(crate) fn is_of_a_ue(&self, address: IpAddr) -> bool {
         self.pools.iter().any(|pool| pool.contains(address))
     }
 
-    /// Fetches the record of a TEID into the cache: the packet that asks for it is some packets ahead.
+    /// Prefetches the entry of a TEID. The packet that needs it follows some packets later.
     #[inline]
     pub(crate) fn prefetch_uplink(&self, teid: Teid) {
         if let Some(record) = self.uplinks.get(teid.index() as usize) {
@@ -211,7 +218,7 @@ impl Arrays {
         }
     }
 
-    /// The same for a datagram that may be a G-PDU.
+    /// Prefetches the entry of a datagram that may be a G-PDU.
     #[inline]
     pub(crate) fn prefetch_datagram(&self, datagram: &[u8]) {
         if let Some(teid) = datagram.get(4..).and_then(|teid| teid.first_chunk()) {
@@ -219,7 +226,7 @@ impl Arrays {
         }
     }
 
-    /// Fetches what leads from a packet's destination to its record.
+    /// Prefetches the lookup data of a packet's destination.
     #[inline]
     pub(crate) fn prefetch_address_of(&self, packet: &[u8]) {
         let Some(key) = inner::destination(packet) else { return };
@@ -231,8 +238,8 @@ impl Arrays {
         }
     }
 
-    /// Fetches the record of a packet's destination, for which what leads to it should be there; `false` if there is one
-    /// more step to it ([`Arrays::prefetch_cold_of`]).
+    /// Prefetches the entry of a packet's destination, whose lookup data should be in the cache.
+    /// Returns false if one more step is needed ([`Arrays::prefetch_cold_of`]).
     #[inline]
     pub(crate) fn prefetch_record_of(&self, packet: &[u8]) -> bool {
         let Some(key) = inner::destination(packet) else { return true };
@@ -247,7 +254,7 @@ impl Arrays {
         true
     }
 
-    /// Fetches the record of a packet's destination that is not hot.
+    /// Prefetches the entry of a packet's destination that is not hot.
     #[inline]
     pub(crate) fn prefetch_cold_of(&self, packet: &[u8]) {
         if let Some(key) = inner::destination(packet) {
@@ -255,7 +262,7 @@ impl Arrays {
         }
     }
 
-    /// Fetches the record of an address, for which what leads to it should be there.
+    /// Prefetches the entry of an address, whose lookup data should be in the cache.
     #[inline]
     fn prefetch_downlink(&self, key: AddressKey) {
         let number = self.addresses.entry(key).and_then(index::number);

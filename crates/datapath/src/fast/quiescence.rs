@@ -1,6 +1,7 @@
-//! Who decides on packets right now: a change that must come after all that was decided before it waits until each
-//! worker has ended the batch that it was in. A worker writes one word of its own for that, twice a batch, and waits for
-//! nobody.
+//! Quiescence: waits until each worker has ended the batch that it was in.
+//!
+//! A change that must follow all earlier packets uses it. A worker writes only its own word, twice
+//! a batch, and waits for nothing.
 
 use super::{Arrays, PendingNotification};
 use crate::processes::WorkerSlot;
@@ -10,27 +11,28 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A worker's word: odd while it is in a batch. On a cache line of its own.
+/// Word of one worker, odd while it is in a batch. It has a cache line to itself.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct BatchCounter(pub(super) AtomicU64);
 
-/// The words of all workers.
+/// Words of all workers.
 #[derive(Debug)]
 pub(crate) struct Quiescence {
     turns: Mutex<Vec<Arc<BatchCounter>>>,
-    /// Those of workers that are processes of their own. One that has died does not end its batch: whoever buries it does.
+    /// Slots of worker processes. A dead process does not end its batch: its supervisor does.
     pub(crate) seats: Arc<Shared<WorkerSlot>>,
-    /// Somebody has all packets to himself, by the lock of the tables.
+    /// True if the lock holder excludes all workers.
     excluded: AtomicBool,
 }
 
-/// How somebody waits for what takes nanoseconds, unless its thread has lost the processor.
+/// Waiting strategy for events that take nanoseconds, unless the thread to wait for has lost its
+/// processor.
 #[derive(Debug, Default)]
 pub(crate) struct SpinWait(u32);
 
 impl SpinWait {
-    /// Whether it has taken so long that whoever can should sleep until it is told.
+    /// Returns true if the wait is so long that the caller should sleep until it is woken.
     pub(crate) fn is_long(&self) -> bool {
         self.0 >= 100
     }
@@ -46,12 +48,12 @@ impl SpinWait {
 }
 
 impl Quiescence {
-    /// Of threads of this process, and of processes that have these seats.
+    /// Creates the set for the threads of this process and the processes with these slots.
     pub(crate) fn new(seats: Shared<WorkerSlot>) -> Self {
         Quiescence { turns: Mutex::default(), seats: Arc::new(seats), excluded: AtomicBool::new(false) }
     }
 
-    /// The word of one more worker, for as long as it keeps it.
+    /// Adds the word of one more worker. The word is removed when the worker drops it.
     pub(super) fn join(&self) -> Arc<BatchCounter> {
         let turn = Arc::<BatchCounter>::default();
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,11 +62,11 @@ impl Quiescence {
         turn
     }
 
-    /// Waits until every batch has ended that was begun before what the caller has written last, so that whatever is
-    /// decided from now on has seen that.
+    /// Waits until every batch has ended that began before the caller's last write. All later
+    /// classification sees that write.
     pub(crate) fn wait(&self) {
         let turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        // either the batch sees what we have written, or we see that it has begun
+        // Either the batch sees our write, or we see that the batch has begun.
         fence(SeqCst);
         for turn in turns.iter().map(|turn| &turn.0).chain(self.seats.iter().map(|seat| &seat.batch_counter)) {
             let seen = turn.load(Acquire);
@@ -75,7 +77,8 @@ impl Quiescence {
         }
     }
 
-    /// Keeps all workers from deciding without the lock of the tables, which the caller holds, until [`Quiescence::include`].
+    /// Keeps all workers off the fast path until [`Quiescence::include`]. The caller must hold the
+    /// lock of the tables.
     pub(super) fn exclude(&self) {
         self.excluded.store(true, Relaxed);
         self.wait();
@@ -86,21 +89,21 @@ impl Quiescence {
     }
 }
 
-/// A batch that is being decided on without a lock.
+/// A batch in progress on the fast path (RCU read-side section).
 #[derive(Debug)]
 pub(crate) struct ReadSection<'a> {
     pub(crate) arrays: &'a Arrays,
-    /// What the owner must be told before anything else is decided on.
+    /// Notification that must be sent before any other packet is classified.
     pub(crate) owed: Cell<Option<PendingNotification>>,
     turn: Option<&'a AtomicU64>,
 }
 
 impl<'a> ReadSection<'a> {
-    /// Begins a batch; `None` where somebody has all packets to himself.
+    /// Begins a batch. Returns `None` while workers are excluded.
     #[inline]
     pub(crate) fn begin(arrays: &'a Arrays, turn: &'a AtomicU64) -> Option<Self> {
         turn.fetch_add(1, SeqCst);
-        // see `wait`; on this processor an addition that no other may see halfway is a fence
+        // See [`Quiescence::wait`]. On x86-64 an atomic addition is a full fence.
         if !cfg!(target_arch = "x86_64") {
             fence(SeqCst);
         }
@@ -109,7 +112,7 @@ impl<'a> ReadSection<'a> {
         (!arrays.quiet.excluded.load(Acquire)).then_some(inside)
     }
 
-    /// The same where nobody changes anything meanwhile.
+    /// Begins a batch without a concurrent writer.
     pub(crate) fn without_writers(arrays: &'a Arrays) -> Self {
         ReadSection { arrays, owed: Cell::new(None), turn: None }
     }

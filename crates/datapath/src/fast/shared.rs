@@ -1,4 +1,4 @@
-//! Tables that workers decide by while their owner changes them.
+//! Tables that workers read while the control side changes them.
 
 use super::quiescence::BatchCounter;
 use super::{Arrays, Classifier, Locking, PendingNotification, ReadSection};
@@ -9,7 +9,7 @@ use crate::verdict::Event;
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Tables behind their lock, and beside it what needs none. Any number of workers and threads that change them share it.
+/// Tables under a lock, and their lock-free part. Any number of workers and writers share them.
 #[derive(Clone, Debug)]
 pub struct SharedTables {
     tables: Arc<RwLock<Tables>>,
@@ -17,24 +17,25 @@ pub struct SharedTables {
 }
 
 impl SharedTables {
-    /// These tables, to be shared.
+    /// Shares these tables.
     pub fn new(mut tables: Tables) -> Self {
         tables.settle();
         SharedTables { arrays: tables.shared_arrays(), tables: Arc::new(RwLock::new(tables)) }
     }
 
-    /// Looks at the tables.
+    /// Calls `look` with the locked tables.
     pub fn look<R>(&self, look: impl FnOnce(&Tables) -> R) -> R {
-        // whoever panicked with the lock left each record as it was or odd: the tables are consistent
+        // A panic under the lock left each entry unchanged or odd, so the tables are consistent.
         look(&self.tables.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the tables; `send` is given what the change lets go, before any later packet is decided on.
+    /// Changes the tables. Calls `send` with the output of the change, before any later packet is
+    /// classified.
     pub fn change<R>(&self, change: impl FnOnce(&mut Tables, &mut Released) -> R, send: impl FnOnce(&Released)) -> R {
         self.change_and_decide(change, |_, released| send(released))
     }
 
-    /// The same; `send` also gets the tables, to decide on datagrams that were held.
+    /// Changes the tables. `send` also gets the tables, to classify datagrams that were held.
     pub(crate) fn change_and_decide<R>(
         &self,
         change: impl FnOnce(&mut Tables, &mut Released) -> R,
@@ -48,25 +49,26 @@ impl SharedTables {
             self.arrays.quiet.wait();
         }
         send(&tables, &mut released);
-        // only now may packets go by what was changed: nothing that the change lets go is overtaken
+        // Packets use the changed entries only after this. So nothing overtakes the output of the
+        // change.
         tables.settle();
         result
     }
 
-    /// Promotes users that have packets to the hot level and demotes those that are idle, if there is one
-    /// ([`crate::Limits::hot_users`]). To be called each few milliseconds, from any thread.
+    /// Promotes active users to the hot table and demotes idle ones, if the hot table exists
+    /// ([`crate::Limits::hot_users`]). Must be called every few milliseconds, from any thread.
     pub fn turn_hot(&self) {
         if self.arrays.hot.is_some() {
             self.tables.write().unwrap_or_else(PoisonError::into_inner).turn_hot();
         }
     }
 
-    /// What is read without the lock.
+    /// Returns the part that is read without a lock.
     pub(crate) fn arrays(&self) -> &Arc<Arrays> {
         &self.arrays
     }
 
-    /// What one more worker decides by.
+    /// Returns a reader for one more worker.
     pub(crate) fn reader(&self) -> Reader {
         Reader { shared: self.clone(), turn: self.arrays.quiet.join() }
     }
@@ -74,39 +76,41 @@ impl SharedTables {
 
 /// A batch of packets.
 pub(crate) trait Batch {
-    /// How many packets it has.
+    /// Returns the number of packets.
     fn count(&self) -> usize;
-    /// Decides on packets from this one on and sends what leaves at once; says on how many it has decided in all, from
-    /// the first packet on: all, unless [`Classifier::ends`] or a packet is not decided on.
+    /// Classifies packets from the index `from` on and sends their output. Returns the number of
+    /// packets classified from the start of the batch. It is less than all if [`Classifier::ends`]
+    /// is true or a packet has no verdict.
     fn decide(&mut self, by: &impl Classifier, from: usize) -> usize;
-    /// Tells the owner.
+    /// Notifies the control side.
     fn tell(&mut self, event: Event);
 }
 
-/// A batch whose rest another process can decide on.
+/// A batch whose remaining packets can be punted to another process.
 pub(crate) trait PuntBatch: Batch {
-    /// Has what is decided on leave, and puts the packets from this one on on the desk.
+    /// Sends the output of classified packets, and writes the packets from `from` on to the punt
+    /// channel.
     fn hand_over(&mut self, from: usize, desk: &PuntChannel);
 }
 
-/// Where a worker works: in a thread beside the tables, or in a process of its own.
+/// Environment of a worker: a thread of the process with the tables, or a worker process.
 pub(crate) trait WorkerEnv {
-    /// Decides on a batch.
+    /// Classifies a batch.
     fn decide(&self, batch: &mut impl PuntBatch);
-    /// Takes what was counted, after each round.
+    /// Adds the counts of the worker, after each round.
     fn flush(&self, stats: &mut Stats);
-    /// Says that the worker has taken so many packets from the kernel, at most, and not let them go.
+    /// Announces the maximum number of packets that the worker has received and not released.
     fn hold(&self, packets: usize);
 }
 
-/// What one worker decides by.
+/// Access of one worker to the tables.
 #[derive(Debug)]
 pub(crate) struct Reader {
     shared: SharedTables,
     turn: Arc<BatchCounter>,
 }
 
-/// The locked tables.
+/// Guard of the locked tables.
 enum LockedTables<'a> {
     WithOthers(RwLockReadGuard<'a, Tables>),
     Alone(RwLockWriteGuard<'a, Tables>),
@@ -125,8 +129,8 @@ impl Deref for LockedTables<'_> {
 }
 
 impl Reader {
-    /// Decides on a batch: as far as it goes without a lock, and on the rest by the tables. From the first packet that is
-    /// not usual on all go that way, so that none overtakes another.
+    /// Classifies a batch, first on the fast path. From the first packet that needs the slow path
+    /// on, all packets take it, so that none overtakes another.
     #[inline]
     pub(crate) fn decide(&self, batch: &mut impl Batch) {
         let (mut done, mut owed) = (0, None);
@@ -143,14 +147,14 @@ impl Reader {
 
     fn decide_locked(&self, batch: &mut impl Batch, done: usize, owed: Option<PendingNotification>) {
         let tables = match self.shared.arrays.locking {
-            // counts are written: whoever decides is alone
+            // Packets change counters, so classifying needs the write lock.
             Locking::Coarse => LockedTables::Alone(self.shared.tables.write().unwrap_or_else(PoisonError::into_inner)),
             _ => LockedTables::WithOthers(self.shared.tables.read().unwrap_or_else(PoisonError::into_inner)),
         };
         finish(&tables, batch, done, owed);
     }
 
-    /// Decides on a batch while nobody else decides on anything.
+    /// Classifies a batch while no other worker classifies packets.
     pub(crate) fn decide_alone(&self, batch: &mut impl Batch) {
         let tables = self.shared.tables.write().unwrap_or_else(PoisonError::into_inner);
         let quiet = &self.shared.arrays.quiet;
@@ -160,7 +164,7 @@ impl Reader {
     }
 }
 
-/// Decides on the rest of a batch by the tables.
+/// Classifies the rest of a batch by the locked tables.
 pub(crate) fn finish(tables: &Tables, batch: &mut impl Batch, done: usize, owed: Option<PendingNotification>) {
     if let Some(owed) = owed {
         tables.tell_owed(owed, &mut |event| batch.tell(event));

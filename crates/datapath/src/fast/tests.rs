@@ -1,4 +1,4 @@
-//! Workers that decide while the rules change.
+//! Tests of workers that classify packets while the rules change.
 
 use super::{Batch, Classifier, SharedTables};
 use crate::frames::memory::{MemoryFrames, NextHop};
@@ -23,7 +23,7 @@ fn ue(n: u32) -> SessionAddress {
     SessionAddress { ipv4, ipv6_prefix: None }
 }
 
-/// The tunnel of a user after so many moves: TEID and address belong together.
+/// Returns the tunnel of a user after `moves` tunnel changes. TEID and address belong together.
 fn tunnel(n: u32, moves: u32) -> Tunnel {
     let address = Ipv4Addr::from_bits(Ipv4Addr::new(192, 0, 2, 0).to_bits() + moves % 200 + 1);
     Tunnel { teid: Teid(n << 24 | (moves & 0xffff) << 8 | (moves % 200 + 1)), address: address.into() }
@@ -66,7 +66,7 @@ fn to(n: u32) -> Vec<u8> {
     packet
 }
 
-/// What is sent, in the order in which it is.
+/// Records sent datagrams in order.
 #[derive(Default)]
 struct Wire(Mutex<Vec<(IpAddr, gtpu::MessageType, Teid)>>);
 
@@ -77,7 +77,7 @@ impl Wire {
     }
 }
 
-/// A batch of packets for users from N6; what leaves does so at the end of each part, as in a driver.
+/// Batch of packets from N6 for users. Like a driver, it sends its output at the end of each part.
 struct Packets<'a> {
     users: &'a [u32],
     wire: Option<&'a Wire>,
@@ -138,7 +138,8 @@ impl Batch for Packets<'_> {
     }
 }
 
-/// Runs workers with random batches for as long as `control` works; gives what they have forwarded and told.
+/// Runs workers with random batches while `control` runs. Returns their counters and number of
+/// notifications.
 fn beside(tables: &SharedTables, workers: u32, wire: Option<&Wire>, control: impl FnOnce()) -> (Stats, u64) {
     let stop = AtomicBool::new(false);
     let begun = AtomicU64::new(0);
@@ -235,7 +236,7 @@ fn what_users_that_end_have_counted_is_all_that_was_forwarded() {
                 let (teid, id) = users[n as usize];
                 tables.change(
                     |tables, released| {
-                        // read first: nothing is counted between this and the end
+                        // Read first: nothing is counted between this read and the end.
                         tables.hold_packets(&[teid], [id]);
                         let before = tables.downlink_volume(id);
                         tables.remove_uplink(teid);
@@ -249,7 +250,7 @@ fn what_users_that_end_have_counted_is_all_that_was_forwarded() {
         });
         users.iter().for_each(|(_, id)| sum(tables.look(|tables| tables.downlink_volume(*id))));
         assert_eq!(counted, stats.downlink, "{locking:?}, {workers} workers");
-        // how many there are, the machine's other work decides
+        // The number depends on the load of the machine.
         assert!(counted.packets > 0, "{counted:?}");
     }
 }
@@ -280,7 +281,7 @@ fn each_mark_is_told_once_whoever_passes_it() {
         let octets = || users.iter().map(|(_, id)| tables.look(|tables| tables.downlink_volume(*id).octets));
         let passed = || octets().map(|octets| octets >> watch).sum::<u64>();
         let (_, told) = beside(&tables, 2, None, || {
-            // On a busy machine it is long before they have had their turn.
+            // On a busy machine the workers get processor time late.
             let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
             while passed() <= 100 && std::time::Instant::now() < end {
                 std::thread::sleep(std::time::Duration::from_millis(10));

@@ -1,5 +1,6 @@
-//! Memory in pieces of a cache line, of which lists of rules and what their packets leave behind are made. With a
-//! program in the kernel it is the program's too.
+//! Cells: memory of one cache line each, for rule lists and for counters of flow rules.
+//!
+//! A kernel program shares the cells.
 
 use crate::sys::shared::Shared;
 use std::sync::Arc;
@@ -8,10 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// `struct cell` of `bpf/entry.h`.
 pub(crate) type Cell = [AtomicU64; 8];
 
-/// There are at most so many, which take 256 MiB. `CELL` of `bpf/entry.h` could name four times as many.
+/// Maximum number of cells, which take 256 MiB. `CELL` of `bpf/entry.h` can address four times as
+/// many.
 pub(crate) const MOST: usize = 1 << 22;
 
-/// Where a cell is: shared with the program, or our own.
+/// Location of a cell: shared with the kernel program, or private.
 #[derive(Clone, Debug)]
 pub(super) enum CellRef {
     Shared(u32),
@@ -27,29 +29,29 @@ impl CellRef {
     }
 }
 
-/// The cells that the program shares, none where there is no program.
+/// Cells shared with the kernel program. Empty without a program.
 #[derive(Debug)]
 pub(crate) struct Cells {
     cells: Shared<Cell>,
-    /// All from here on were never used.
+    /// First cell that was never used.
     fresh: u32,
     free: Vec<u32>,
-    /// Given back in this round, and in the round before: a program that runs may still be reading them.
+    /// Cells freed in this round, and in the previous one. A running program may still read them.
     resting: [Vec<u32>; 2],
 }
 
 impl Cells {
     pub(crate) fn new(cells: Shared<Cell>) -> Self {
-        // 0 stands for none
+        // Cell 0 means none.
         Cells { cells, fresh: 1, free: vec![], resting: [vec![], vec![]] }
     }
 
-    /// Whether there is a program to share them with.
+    /// Returns true if a program shares the cells.
     pub(super) fn are_shared(&self) -> bool {
         !self.cells.is_empty()
     }
 
-    /// A cell of zeros.
+    /// Allocates a zeroed cell.
     pub(super) fn take(&mut self) -> Option<u32> {
         let cell = match self.free.pop() {
             Some(cell) => cell,
@@ -63,14 +65,14 @@ impl Cells {
         Some(cell)
     }
 
-    /// As many cells, or none.
+    /// Allocates `count` cells, or none.
     pub(super) fn take_all(&mut self, count: usize) -> Option<Vec<u32>> {
         let mut taken = Vec::with_capacity(count);
         for _ in 0..count {
             match self.take() {
                 Some(cell) => taken.push(cell),
                 None => {
-                    // nobody has seen them
+                    // No program has seen them.
                     self.free.append(&mut taken);
                     return None;
                 }
@@ -79,13 +81,13 @@ impl Cells {
         Some(taken)
     }
 
-    /// The cell is not needed any more, once no program reads it.
+    /// Frees a cell. It is reused when no program can still read it.
     pub(super) fn give_back(&mut self, cell: u32) {
         self.resting[0].push(cell);
     }
 
-    /// Lets cells that were given back before the last call be used again: a second later or more, when this is called
-    /// once a second. A program runs for some microseconds.
+    /// Makes the cells freed before the last call available. With one call a second, this is at
+    /// least one second later. A program runs for some microseconds.
     pub(super) fn turn(&mut self) {
         self.free.append(&mut self.resting[1]);
         self.resting.swap(0, 1);
@@ -97,12 +99,12 @@ impl Cells {
         }
     }
 
-    /// A cell for counts.
+    /// Allocates a cell for counters, private if no shared one is free.
     pub(super) fn place(&mut self) -> CellRef {
         self.take().map_or_else(|| CellRef::Own(Arc::default()), CellRef::Shared)
     }
 
-    /// Moves what only we have to where the program has it too, if there is room.
+    /// Moves a private cell to a shared one, if one is free.
     pub(super) fn share(&mut self, place: CellRef) -> CellRef {
         match place {
             CellRef::Own(own) => match self.take() {

@@ -1,5 +1,8 @@
-//! A session's rules as the kernel's program reads them: chains of matches in cells, each with the action of its rule
-//! (`bpf/entry.h`, `bpf/rules.h`). A rule with several filters, or a filter with several ports, is several matches.
+//! Rule lists of a session for the kernel program: chains of matches in cells, each with the action
+//! of its rule.
+//!
+//! See `bpf/entry.h` and `bpf/rules.h`. A rule with several filters, or a filter with several
+//! ports, has several matches.
 
 use super::cells::Cells;
 use super::state::FlowState;
@@ -12,7 +15,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use vireo_wire::gtpu::PduSession;
 
-/// `LONGEST_LIST` of `bpf/rules.h`: matches that the program goes through for a packet.
+/// `LONGEST_LIST` of `bpf/rules.h`: matches that the program evaluates for a packet.
 const LONGEST: usize = 64;
 const METERS: usize = 4;
 const RATES: usize = 2;
@@ -34,7 +37,7 @@ const UPLINK: u32 = 1 << 17;
 const KEEPS: u32 = 1 << 18;
 const FRAMED: u32 = 1 << 19;
 
-/// Two halves of a word, the first at the lower address.
+/// Returns a word of two halves, the first at the lower address.
 fn pair(first: u32, second: u32) -> u64 {
     let mut octets = [0; 8];
     octets[..4].copy_from_slice(&first.to_ne_bytes());
@@ -42,13 +45,13 @@ fn pair(first: u32, second: u32) -> u64 {
     u64::from_ne_bytes(octets)
 }
 
-/// One end of a packet: network and port.
+/// Condition on one end of a packet: network and port.
 #[derive(Clone, Copy, Default)]
 struct FilterEnd {
-    /// In host order, IPv4 in the upper half of the first.
+    /// In host byte order, with an IPv4 address in the upper half of the first word.
     network: [u64; 2],
     length: u8,
-    /// Whether it is of IPv4.
+    /// IPv4 or IPv6; `None` = any.
     v4: Option<bool>,
     ports: Option<u32>,
 }
@@ -72,7 +75,7 @@ impl FilterEnd {
     }
 }
 
-/// `struct match`, without what follows it and without its action.
+/// `struct match` without successor and action.
 struct Match {
     flows: u64,
     source: FilterEnd,
@@ -111,11 +114,12 @@ impl Match {
     }
 }
 
-/// The matches of a filter, for packets of this direction; none if nothing matches it.
+/// Appends the matches of a filter for packets of this direction. Appends none if no packet can
+/// match.
 fn matches(filter: &Filter, uplink: bool, flows: u64, to: &mut Vec<Match>) {
     let Filter { protocol, traffic_class, spi, flow_label, .. } = filter;
     let with_ports = !filter.remote_ports.is_empty() || !filter.local_ports.is_empty();
-    // no packet has ports and an SPI
+    // No packet has ports and an SPI.
     if (spi.is_some() && with_ports) || flow_label.is_some_and(|label| label > LABEL) {
         return;
     }
@@ -139,7 +143,8 @@ fn matches(filter: &Filter, uplink: bool, flows: u64, to: &mut Vec<Match>) {
     }
 }
 
-/// `struct action`; `None` if it needs more than that holds. `framed` is the UE's entry where there are networks behind it.
+/// Returns `struct action`, or `None` if the rule exceeds it. `framed` is the UE's address index
+/// value if it has framed routes.
 fn action(rule: &FlowRule, state: &FlowState, framed: Option<u32>) -> Option<[u64; 8]> {
     let from_tunnel = rule.source != Source::DataNetwork;
     let mut flags = if rule.gate_open { DOWN_GATE } else { 0 };
@@ -194,24 +199,28 @@ fn action(rule: &FlowRule, state: &FlowState, framed: Option<u32>) -> Option<[u6
     ])
 }
 
-/// The lists of a session in cells.
+/// Rule lists of a session in cells.
 #[derive(Debug, Default)]
 pub(super) struct RuleLists {
     cells: Vec<u32>,
     heads: Vec<(Source, u32)>,
 }
 
-/// Why the program does not have a session's rules.
+/// Reason why the kernel program does not hold the rules of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OffloadRefusal {
-    /// They do not fit what it can do.
+    /// The rules exceed the capabilities of the program.
     TooComplex,
-    /// There are not enough cells now.
+    /// No cells are free at present.
     NoRoom,
 }
 
 impl RuleLists {
-    /// A list for each source of packets.
+    /// Creates a list for each source of packets.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the rules are too complex or no cells are free.
     pub(super) fn new(
         rules: &[FlowRule],
         state: &FlowState,
@@ -238,7 +247,7 @@ impl RuleLists {
         Ok(lists)
     }
 
-    /// The first cell for packets from there; 0 = user space has them.
+    /// Returns the first cell for packets from `source`. 0 = user space handles them.
     pub(super) fn head(&self, source: Source) -> u32 {
         self.heads.iter().find(|(other, _)| *other == source).map_or(0, |(_, head)| *head)
     }
@@ -248,7 +257,7 @@ impl RuleLists {
     }
 }
 
-/// One list: its first cell, and all.
+/// Creates one list. Returns its first cell and all its cells.
 fn list<'a>(
     rules: impl Iterator<Item = &'a FlowRule>,
     state: &FlowState,
@@ -270,7 +279,7 @@ fn list<'a>(
     let actions: Option<Vec<_>> = actions.iter().map(|rule| action(rule, state, framed)).collect();
     let actions = match actions {
         Some(actions) => actions,
-        // what is counted found no room: the same rules may do later
+        // A counter has no shared cell. The same rules may fit later.
         None if !state.is_shared() => return Err(OffloadRefusal::NoRoom),
         None => return Err(OffloadRefusal::TooComplex),
     };

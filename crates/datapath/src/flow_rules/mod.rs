@@ -1,7 +1,9 @@
-//! Sessions whose rules one record does not hold: several filtered rules for one tunnel or one UE, packets that go on
-//! into another tunnel, quotas, routes behind the UE. Their records are marked, and their packets are decided on here,
-//! by the first rule that matches. A driver in the kernel has the same rules as lists in [`Cells`], and leaves to user
-//! space what it cannot do.
+//! Flow rules: rules of sessions that one entry cannot hold.
+//!
+//! Examples are several filtered rules for one tunnel or one UE, forwarding into another tunnel,
+//! quotas, and framed routes of the UE. The entries of such a session are marked. The first rule
+//! that matches a packet applies. A kernel driver has the same rules as lists in [`Cells`], and
+//! punts packets that exceed it to user space.
 
 pub(crate) mod cells;
 mod lists;
@@ -26,32 +28,31 @@ use std::net::IpAddr;
 use vireo_types::{Instant, Teid};
 use vireo_wire::gtpu::{Packet, PduSession};
 
-/// Where the packets of a rule come from.
+/// Source of the packets of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// By this tunnel.
+    /// N3 or N9 tunnel with this TEID.
     Tunnel(Teid),
-    /// From the data network.
+    /// The data network.
     DataNetwork,
 }
 
-/// What becomes of them.
+/// Action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Nothing.
+    /// Drop the packets.
     Drop,
-    /// They go to the data network.
+    /// Forward to the data network.
     DataNetwork,
-    /// They go into a tunnel.
+    /// Forward into a tunnel.
     Tunnel {
-        /// The tunnel.
         tunnel: Tunnel,
-        /// The PDU Session Container; `None` = the one they came with, if any.
+        /// PDU Session Container of the sent packets. `None` = that of the received packet, if any.
         marked: Option<PduSession>,
     },
-    /// They wait.
+    /// Buffer the packets.
     Buffer {
-        /// NOCP: the first is reported.
+        /// NOCP: report the first packet.
         notify: bool,
     },
 }
@@ -59,68 +60,69 @@ pub enum Target {
 /// One rule of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRule {
-    /// The PDR, for reports.
+    /// PDR ID that reports carry.
     pub pdr: u16,
-    /// Where its packets come from.
+    /// Source of the packets.
     pub source: Source,
-    /// Whether they are on their way to the data network: filters, rates and counts are of that direction.
+    /// Direction of filters, rates and counters: true for packets to the data network.
     pub uplink: bool,
-    /// The QoS flows of packets from tunnels, a bit each; [`crate::ALL_FLOWS`] also lets packets without a flow pass.
+    /// Allowed QoS flows of packets from tunnels, one bit each. [`crate::ALL_FLOWS`] also allows
+    /// packets without a flow.
     pub flows: u64,
-    /// Any of these matches; none = every packet.
+    /// Alternative filters. Empty = every packet matches.
     pub filters: Vec<Filter>,
-    /// Whether the gates are open.
+    /// State of the gates of all QERs.
     pub gate_open: bool,
-    /// What becomes of its packets.
+    /// Action for matching packets.
     pub target: Target,
-    /// Maximum bit rates, each shared by the rules of this direction that name the same QER.
+    /// Maximum bit rates by QER ID. Rules of one direction that name the same QER share its rate.
     pub rates: Vec<(u32, Rate)>,
-    /// The URRs that count its packets.
+    /// IDs of the URRs that count the packets.
     pub meters: Vec<u32>,
 }
 
-/// Octets that may pass until a URR has new ones (TS 29.244 5.2.2.2); `None` = any number.
+/// Quota of a URR in octets (TS 29.244 5.2.2.2). `None` = unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Of both directions.
+    /// Octets of both directions.
     pub total: Option<u64>,
-    /// Uplink.
+    /// Uplink octets.
     pub uplink: Option<u64>,
-    /// Downlink.
+    /// Downlink octets.
     pub downlink: Option<u64>,
 }
 
-/// What a URR has counted.
+/// Volume that a URR has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metered {
-    /// To the data network.
+    /// Packets to the data network.
     pub uplink: Volume,
-    /// To the UE.
+    /// Packets to the UE.
     pub downlink: Volume,
 }
 
-/// All rules of a session.
+/// All flow rules of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFlows {
-    /// The rules, the one that is matched first in front.
+    /// Rules in matching order.
     pub rules: Vec<FlowRule>,
-    /// Each URR, and how much its count ([`Tables::metered`]) may grow to.
+    /// URR IDs with their quotas. A quota is the limit of the count ([`Tables::metered`]).
     pub meters: Vec<(u32, Quota)>,
-    /// Networks behind the UE.
+    /// Framed routes of the UE.
     pub framed: Vec<Network>,
 }
 
-/// The rules of a session with the state that packets leave behind.
+/// Flow rules of a session with their counters and policers.
 #[derive(Debug)]
 struct FlowTable {
     session: u64,
     rules: Vec<FlowRule>,
     state: FlowState,
     framed: Vec<Network>,
-    /// The records that lead here.
+    /// Entries that point to these rules.
     tunnels: Vec<Teid>,
     downlinks: Vec<DownlinkId>,
-    /// The rules as the kernel's program has them.
+    /// Rule lists of the kernel program.
     lists: Option<RuleLists>,
 }
 
@@ -139,6 +141,10 @@ impl FlowTable {
     }
 
     /// Checks gate, quotas and rates, and counts the packet.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if the packet must be dropped.
     fn admit(
         &self,
         rule: &FlowRule,
@@ -176,7 +182,7 @@ impl FlowTable {
     }
 }
 
-/// Where the tunnels of rules lead to.
+/// Returns the peers of the tunnels in the rules.
 fn tunnels_of(rules: &[FlowRule]) -> Vec<IpAddr> {
     let address = |rule: &FlowRule| match rule.target {
         Target::Tunnel { tunnel, .. } => Some(tunnel.address),
@@ -185,42 +191,44 @@ fn tunnels_of(rules: &[FlowRule]) -> Vec<IpAddr> {
     rules.iter().filter_map(address).collect()
 }
 
-/// The sessions of marked records.
+/// Sessions with flow rules.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     sessions: HashMap<u64, FlowTable>,
     tunnels: HashMap<Teid, u64>,
     downlinks: HashMap<u32, u64>,
-    /// Networks behind UEs, with the records of these; the longest prefixes in front.
+    /// Framed routes with the entries of their UEs, the longest prefixes first.
     framed: Vec<(Network, DownlinkId)>,
-    /// Sessions that the kernel's program leaves to user space though there is one.
+    /// Sessions whose rules the kernel program does not hold although it exists.
     outside: HashMap<u64, OffloadRefusal>,
 }
 
-/// Sessions with rules of their own.
+/// Number of sessions with flow rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowSessions {
-    /// All.
+    /// All such sessions.
     pub all: usize,
-    /// Of these, whose rules a program in the kernel holds. User space decides on all packets of the others.
+    /// Sessions whose rules the kernel program holds. User space classifies all packets of the
+    /// others.
     pub in_kernel: usize,
 }
 
-/// Packets of sessions with rules of their own that came to the program in the kernel.
+/// Packets of sessions with flow rules that the kernel program received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowPackets {
-    /// It decided on these.
+    /// Classified in the kernel.
     pub decided: u64,
-    /// It left these to user space: what waits, what must be told, unusual headers, and sessions that it does not hold.
+    /// Punted to user space: buffered packets, notifications, uncommon headers, and sessions that
+    /// the program does not hold.
     pub left: u64,
 }
 
-/// Sessions that found no room with the kernel's program and are looked at again in one second.
+/// Maximum sessions per second for which a failed offload to the kernel program is retried.
 const AGAIN: usize = 64;
 
 impl Tables {
-    /// Gives a session rules of its own beside its records, which are `tunnels` and `downlinks`, or takes them away.
-    /// What was counted stays. What waits is let go as far as the rules then say.
+    /// Sets or removes the flow rules of a session with the entries `tunnels` and `downlinks`.
+    /// Counters stay. Buffered packets are released if the new rules forward them.
     pub fn set_flows(
         &mut self,
         session: u64,
@@ -249,7 +257,7 @@ impl Tables {
                 framed.extend(before.framed.iter().copied());
             }
             match (before.lists, &flows) {
-                // other quotas for the same rules are common
+                // Updates of only the quotas are common.
                 (Some(same), Some(flows))
                     if flows.rules == before.rules
                         && before.state.counts(&flows.meters)
@@ -289,7 +297,7 @@ impl Tables {
         self.flows.sessions.insert(session, table);
     }
 
-    /// Tells the kernel's program where these networks lie now.
+    /// Updates these networks in the kernel program's lookups.
     fn mirror_networks(&mut self, networks: &[Network]) {
         for (n, network) in networks.iter().enumerate() {
             let same = |other: &Network| other.length == network.length && other.contains(network.address);
@@ -300,7 +308,7 @@ impl Tables {
         }
     }
 
-    /// Makes the lists of a session's rules, if it has none, and leads its records to them.
+    /// Creates the rule lists of a session if it has none, and points its entries to them.
     fn attach_rule_lists(&mut self, table: &mut FlowTable) {
         if table.lists.is_none() && self.cells.are_shared() {
             let ue = table.downlinks.first().map_or(0, |id| self.entry(*id));
@@ -315,8 +323,8 @@ impl Tables {
         table.downlinks.iter().for_each(|id| self.lead_downlink(*id, Some(head(Source::DataNetwork))));
     }
 
-    /// Lets the kernel's program have rules that there was no room for, and what was given back be used again. To be
-    /// called about once a second.
+    /// Retries the offload of rules that found no free cells, and makes freed cells available. Must
+    /// be called about once a second.
     pub fn turn_cells(&mut self) {
         self.cells.turn();
         let again =
@@ -330,33 +338,33 @@ impl Tables {
         }
     }
 
-    /// How many sessions have rules of their own.
+    /// Returns the number of sessions with flow rules.
     pub fn flow_sessions(&self) -> FlowSessions {
         let all = self.flows.sessions.len();
         let outside = if self.cells.are_shared() { self.flows.outside.len() } else { all };
         FlowSessions { all, in_kernel: all - outside }
     }
 
-    /// What a URR of a session with rules of its own has counted since it has had them.
+    /// Returns the volume that a URR has counted since its session got flow rules.
     pub fn metered(&self, session: u64, urr: u32) -> Option<Metered> {
         let (_, meter) = self.flows.sessions.get(&session)?.state.meters(&self.cells).find(|(id, _)| *id == urr)?;
         Some(meter.metered())
     }
 
-    /// As [`Tables::watch`], for the counts of a session's URRs.
+    /// Sets the watch granularity of a session's URRs; see [`Tables::watch`].
     pub fn watch_meters(&self, session: u64, watch: u32) {
         if let Some(table) = self.flows.sessions.get(&session) {
             table.state.meters(&self.cells).for_each(|(_, meter)| meter.set_watch(watch));
         }
     }
 
-    /// Ends a tunnel that is not used any more.
+    /// Sends an End Marker into a tunnel that is no more used.
     pub fn end_marker(tunnel: Tunnel, released: &mut Released) {
         released.datagrams.extend(answer::end_marker(tunnel));
         released.last = true;
     }
 
-    /// The record of the UE that a network lies behind.
+    /// Returns the entry of the UE with a framed route to the address.
     pub(crate) fn find_framed(&self, address: IpAddr) -> Option<DownlinkId> {
         self.flows.framed.iter().find(|(network, _)| network.contains(address)).map(|(_, id)| *id)
     }
@@ -377,7 +385,7 @@ impl Tables {
         });
     }
 
-    /// Decides on a packet that came by a marked tunnel.
+    /// Classifies a packet from a marked tunnel.
     pub(crate) fn uplink_by_flows<'a>(
         &self,
         record: &UplinkEntry,
@@ -397,7 +405,7 @@ impl Tables {
             return UplinkVerdict::Drop(DropReason::NoRule);
         };
         let octets = match rule.target {
-            // the UPF that they go on to looks whose they are
+            // The UPF at the far end checks the source address.
             Target::Tunnel { .. } | Target::Buffer { .. } => inner.packet(),
             Target::Drop | Target::DataNetwork => {
                 let framed = |source| table.framed.iter().any(|network| network.contains(source));
@@ -420,7 +428,7 @@ impl Tables {
                 packet: octets,
                 uplink: rule.uplink,
             },
-            // what waits is let go towards the UE
+            // Buffered packets are released towards the UE.
             (Target::Buffer { notify }, Some(id)) if !rule.uplink => {
                 match self.wait(id, table.session, rule.pdr, notify, octets, now) {
                     Ok(event) => UplinkVerdict::Buffered(id, event),
@@ -431,7 +439,7 @@ impl Tables {
         }
     }
 
-    /// Decides on a packet for the UE of a marked record, or for a network behind it.
+    /// Classifies a packet to the UE of a marked entry or to one of its framed routes.
     pub(crate) fn downlink_by_flows(
         &self,
         id: DownlinkId,

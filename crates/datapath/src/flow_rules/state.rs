@@ -1,6 +1,7 @@
-//! What the packets of a session's rules leave behind: the counts of its URRs and the words of its QERs' rates. Each
-//! stays where it is as long as its URR or QER is there, however the rules change: a program in the kernel that still
-//! goes by the old rules counts in the same place.
+//! Counters of a session's URRs and policers of its QERs.
+//!
+//! Each keeps its location while its URR or QER exists, even if the rules change. A kernel program
+//! that still applies the old rules counts in the same place.
 
 use super::cells::{Cell, CellRef, Cells};
 use super::{FlowRule, Metered, Quota, SessionFlows};
@@ -10,19 +11,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// `NO_QUOTA` of `bpf/entry.h`.
 const NO_QUOTA: u64 = u64::MAX;
-/// `METER_TOLD`.
+/// `METER_TOLD` of `bpf/entry.h`: exhaustion was reported.
 const TOLD: u64 = 1 << 32;
-/// `METER_WATCH`.
+/// `METER_WATCH` of `bpf/entry.h`.
 const WATCHED: u64 = WATCH as u64;
 
-/// One URR's counts: `struct meter` of `bpf/entry.h`.
+/// Counters of one URR: `struct meter` of `bpf/entry.h`.
 #[derive(Clone, Copy)]
 pub(super) struct Meter<'a> {
     packets: [&'a AtomicU64; 2],
     octets: [&'a AtomicU64; 2],
     quota: [&'a AtomicU64; 2],
     total: &'a AtomicU64,
-    /// How finely the owner watches the counts, as that of records, and [`TOLD`].
+    /// Watch granularity of the counters, as in entries, and the bit [`TOLD`].
     state: &'a AtomicU64,
 }
 
@@ -53,12 +54,12 @@ impl<'a> Meter<'a> {
         reached(self.total, down + up) || reached(self.quota[usize::from(uplink)], if uplink { up } else { down })
     }
 
-    /// Marks that the owner knows that the quota is used up; `false` if it did already.
+    /// Marks the exhausted quota as reported. Returns false if it was marked already.
     pub(super) fn tell(self) -> bool {
         self.state.fetch_or(TOLD, Relaxed) & TOLD == 0
     }
 
-    /// Counts a packet; says whether the owner must know.
+    /// Counts a packet. Returns true if the control side must be notified.
     pub(super) fn count(self, uplink: bool, octets: usize) -> bool {
         self.packets[usize::from(uplink)].fetch_add(1, Relaxed);
         let before = self.octets[usize::from(uplink)].fetch_add(octets as u64, Relaxed);
@@ -71,7 +72,7 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// The word of one QER and direction.
+/// Policer of one QER and direction.
 #[derive(Clone, Debug)]
 struct PolicerSlot {
     qer: u32,
@@ -80,17 +81,17 @@ struct PolicerSlot {
     word: usize,
 }
 
-/// All of a session's.
+/// Counters and policers of a session.
 #[derive(Debug, Default)]
 pub(super) struct FlowState {
     meters: Vec<(u32, CellRef)>,
     words: Vec<PolicerSlot>,
-    /// The cells that the words are in.
+    /// Cells that contain the policer words.
     words_in: Vec<CellRef>,
 }
 
 impl FlowState {
-    /// What these rules need, of what was there before as far as it was.
+    /// Creates the state for these rules. Counters and policers in `before` are kept.
     pub(super) fn new(flows: &SessionFlows, before: Option<FlowState>, cells: &mut Cells) -> Self {
         let mut state = before.unwrap_or_default();
         let mut meters = Vec::with_capacity(flows.meters.len());
@@ -108,12 +109,12 @@ impl FlowState {
         state
     }
 
-    /// Whether these are the URRs that it counts for.
+    /// Returns true if the URRs of the session are those in `meters`.
     pub(super) fn counts(&self, meters: &[(u32, Quota)]) -> bool {
         self.meters.iter().map(|(urr, _)| urr).eq(meters.iter().map(|(urr, _)| urr))
     }
 
-    /// Moves what only we have to where the program has it too, as far as there is room.
+    /// Moves private cells to shared ones, as far as cells are free.
     pub(super) fn share(&mut self, cells: &mut Cells) {
         for (_, place) in &mut self.meters {
             *place = cells.share(place.clone());
@@ -167,7 +168,7 @@ impl FlowState {
         }
     }
 
-    /// Gives all cells back.
+    /// Frees all cells.
     pub(super) fn end(self, cells: &mut Cells) {
         let places = self.meters.iter().map(|(_, place)| place).chain(&self.words_in);
         places.filter_map(CellRef::shared).for_each(|cell| cells.give_back(cell));
@@ -177,23 +178,24 @@ impl FlowState {
         self.meters.iter().map(|(urr, place)| (*urr, Meter::of(cells.at(place))))
     }
 
-    /// The cells of these URRs, in the order of all; `None` if the program does not have them.
+    /// Returns the cells of these URRs, in session order. `None` if one of them is not shared with
+    /// the program.
     pub(super) fn meter_cells(&self, urrs: &[u32]) -> Option<Vec<u32>> {
         self.meters.iter().filter(|(urr, _)| urrs.contains(urr)).map(|(_, place)| place.shared()).collect()
     }
 
-    /// Whether the program has all of it.
+    /// Returns true if the program shares all cells.
     pub(super) fn is_shared(&self) -> bool {
         self.meters.iter().map(|(_, place)| place).chain(&self.words_in).all(|place| place.shared().is_some())
     }
 
-    /// The state of a QER's rate.
+    /// Returns the policer word of a QER.
     pub(super) fn policer<'a>(&'a self, qer: u32, uplink: bool, cells: &'a Cells) -> Option<&'a AtomicU64> {
         let PolicerSlot { place, word, .. } = self.word(qer, uplink)?;
         Some(&cells.at(place)[*word])
     }
 
-    /// The same as the program names it.
+    /// Returns the number of a policer word for the kernel program.
     pub(super) fn policer_word(&self, qer: u32, uplink: bool) -> Option<u32> {
         let PolicerSlot { place, word, .. } = self.word(qer, uplink)?;
         Some(place.shared()? * 8 + *word as u32)

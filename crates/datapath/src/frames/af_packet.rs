@@ -1,8 +1,8 @@
-//! The driver of AF_PACKET: a receive ring (TPACKET_V3) of each interface for each worker, joined by PACKET_FANOUT, and
-//! frames sent in batches from where they lie in the ring.
+//! AF_PACKET driver: one receive ring (TPACKET_V3) of each interface for each worker.
 //!
-//! The kernel hands a block of frames over when it is full or after a millisecond, whichever comes first: what a light
-//! load pays for few wake-ups.
+//! The rings of an interface form a PACKET_FANOUT group. Frames are sent in batches directly from
+//! the ring. The kernel passes a block of frames when it is full or after one millisecond. A light
+//! load trades this latency for few wake-ups.
 
 use super::{Engine, Fanout, FrameVerdict, Frames, Kernel, layout};
 use crate::counters::{DropReason, Stats};
@@ -20,13 +20,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tracing::{debug, warn};
 use vireo_types::Instant;
 
-/// What one worker receives and sends by, for each interface.
+/// Rings and sockets of one worker, for each interface.
 pub(crate) struct Ports {
     rings: Vec<Ring>,
     links: Vec<Link>,
 }
 
-/// Rings and sockets of all workers, which receive nothing yet.
+/// Opens the rings and sockets of all workers. They receive nothing before [`bind`].
+///
+/// # Errors
+///
+/// Returns an error if the process lacks permission or memory, or the kernel has no AF_PACKET.
 pub(crate) fn open(interfaces: &[(String, u32)], workers: usize) -> Result<Vec<Ports>, StartError> {
     let refused = |source: io::Error| match source.kind() {
         io::ErrorKind::PermissionDenied => StartError::FramesPermission,
@@ -41,13 +45,14 @@ pub(crate) fn open(interfaces: &[(String, u32)], workers: usize) -> Result<Vec<P
 }
 
 impl Ports {
-    /// Their descriptors, for a worker that is a process of its own: those of the rings, then those that send.
+    /// Returns the descriptors for a worker process: first those of the rings, then those of the
+    /// sending sockets.
     pub(crate) fn files(&self) -> io::Result<Vec<OwnedFd>> {
         let rings = self.rings.iter().map(|ring| ring.link().as_fd());
         rings.chain(self.links.iter().map(Link::as_fd)).map(|fd| fd.try_clone_to_owned()).collect()
     }
 
-    /// From such descriptors: each ring goes on where its mark says.
+    /// Creates the ports from such descriptors. Each ring continues at its stored position.
     pub(crate) fn of(
         files: &mut impl Iterator<Item = OwnedFd>,
         mark: impl Fn(usize) -> RingPosition,
@@ -59,18 +64,19 @@ impl Ports {
     }
 }
 
-/// The sockets that receive.
+/// Returns the receiving sockets.
 pub(crate) fn sockets(ports: &[Ports]) -> impl Iterator<Item = &Link> {
     ports.iter().flat_map(|ports| ports.rings.iter().map(Ring::link))
 }
 
-/// The sockets of the rings once more, each with the number of its worker: to ask what was dropped.
+/// Returns duplicates of the ring sockets with the numbers of their workers, to read drop counters.
 pub(crate) fn rings(ports: &[Ports]) -> io::Result<Vec<(usize, Link)>> {
     let all = ports.iter().enumerate().flat_map(|(n, ports)| ports.rings.iter().map(move |ring| (n, ring)));
     all.map(|(n, ring)| Ok((n, ring.link().again()?))).collect()
 }
 
-/// Begins to receive: the rings of an interface form a group, whose frames are divided by a program if there is one.
+/// Starts receiving. The rings of an interface form a group, whose frames a program distributes if
+/// there is one.
 pub(crate) fn bind(
     ports: &[Ports],
     interfaces: &[(String, u32)],
@@ -95,7 +101,7 @@ pub(crate) fn bind(
     Ok(())
 }
 
-/// A batch in a block.
+/// A batch in a block of the ring.
 struct Batch<'a> {
     octets: &'a mut [u8],
     spans: &'a [Span],
@@ -135,7 +141,7 @@ impl Worker {
         Ok(poller)
     }
 
-    /// Runs until it is told to stop. The waker stays readable, so that every worker sees it.
+    /// Runs until the stop signal. The waker stays readable, so that every worker sees it.
     pub(crate) fn run(mut self, place: &impl WorkerEnv, poller: &Poller) -> io::Result<()> {
         let mut stats = Stats::default();
         let mut outbox: Vec<Arrays> = self.ports.links.iter().map(|_| Arrays::new()).collect();
@@ -153,7 +159,7 @@ impl Worker {
                     continue;
                 }
                 match ring.link().take_error() {
-                    // it receives again when the interface is up again
+                    // The ring receives again when the interface is up again.
                     Some(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {
                         warn!("an interface of the user plane is down");
                     }
@@ -166,7 +172,7 @@ impl Worker {
     }
 }
 
-/// Handles a block of frames; `false` if there is none.
+/// Processes a block of frames. Returns false if there is none.
 fn receive(
     place: &impl WorkerEnv,
     engine: &mut Engine<Kernel>,
@@ -191,7 +197,7 @@ fn receive(
     }
 }
 
-/// A batch and where it goes.
+/// A batch with its output.
 struct Work<'a, 'b> {
     engine: &'a mut Engine<Kernel>,
     batch: Batch<'b>,
@@ -212,7 +218,7 @@ impl fast::Batch for Work<'_, '_> {
     fn decide(&mut self, by: &impl Classifier, from: usize) -> usize {
         let Work { engine, batch, fates, links, outbox, stats, now } = self;
         let to = engine.process(by, batch, from, fates, (*now, stats));
-        // what a change sends afterwards must come after these
+        // Datagrams of a later change must follow these.
         for (port, (link, arrays)) in links.iter().zip(outbox.iter_mut()).enumerate() {
             flush(batch.octets, &batch.spans[from..to], &fates[from..to], port, (link, arrays), stats);
         }
@@ -232,7 +238,7 @@ impl PuntBatch for Work<'_, '_> {
     }
 }
 
-/// Sends what leaves by one interface.
+/// Sends the frames that leave through one interface.
 fn flush(
     octets: &[u8],
     spans: &[Span],

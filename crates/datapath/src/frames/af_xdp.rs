@@ -1,6 +1,8 @@
-//! The driver of AF_XDP: a program hands over frames by queue (`steer`), and one worker for each queue handles those of
-//! all interfaces in one memory, so that a frame leaves by another interface without being copied where the network
-//! drivers can do that.
+//! AF_XDP driver: a kernel program redirects frames by queue (`steer`) to one worker for each
+//! queue.
+//!
+//! The worker handles the frames of all interfaces in one UMEM. A frame leaves through another
+//! interface without a copy where the network drivers support that.
 
 use super::steer::Steer;
 use super::{Engine, FrameVerdict, Frames, Kernel, layout};
@@ -19,23 +21,23 @@ use std::time::Duration;
 use tracing::info;
 use vireo_types::Instant;
 
-/// Octets before a frame that the kernel takes for itself.
+/// Bytes before a frame that the kernel reserves.
 const HEADROOM: usize = 256;
-/// Octets of the chunks for ordinary and for jumbo frames.
+/// Chunk sizes in bytes for ordinary and for jumbo frames.
 const CHUNKS: [usize; 2] = [2048, 4096];
 const ETHERNET: usize = layout::ETHERNET;
 
-/// Batches of each interface between two looks at everything else.
+/// Maximum batches of each interface between two polls of all other sources.
 const ROUNDS: usize = 64;
 
-/// What one worker receives and sends by: the same queue of each interface.
+/// Sockets of one worker: the same queue of each interface.
 pub(crate) struct Ports {
     umem: Umem,
     sockets: Vec<Xsk>,
     free: Vec<u64>,
 }
 
-/// Opens the sockets of all queues of these interfaces and tells the program of them.
+/// Opens the sockets of all queues of these interfaces and enters them in the program's map.
 pub(crate) fn open(
     steer: &mut Steer,
     which: std::ops::Range<usize>,
@@ -52,7 +54,8 @@ pub(crate) fn open(
     }
     let mut all = vec![];
     for queue in 0..workers as u32 {
-        // where one of the interfaces cannot share memory with its network driver, the kernel copies for all of them
+        // If one interface cannot share memory with its network driver, the kernel copies for all
+        // of them.
         let ports = match generic {
             true => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
             false => open_queue(&interfaces, queue, chunk, false),
@@ -75,14 +78,18 @@ pub(crate) fn open(
     Ok(all)
 }
 
-/// The least chunk that the longest frames fit into.
+/// Returns the smallest chunk that holds the longest frames.
+///
+/// # Errors
+///
+/// Returns an error if the MTU of an interface is too large or unknown.
 fn chunk(interfaces: &[(String, u32)]) -> Result<usize, StartError> {
     let routes = crate::sys::route::Routes::open()?;
     let mut needed = 0;
     for (name, _) in interfaces {
         let refused = |source| StartError::FramesNotEthernet { interface: name.clone(), source };
         let mtu = routes.interface(name).map_err(refused)?.mtu as usize;
-        // the headers of a tunnel are written before the frame, never behind it
+        // Tunnel headers are written before the frame, never after it.
         let octets = HEADROOM + layout::ROOM + ETHERNET + mtu;
         if octets > CHUNKS[1] {
             let most = CHUNKS[1] - HEADROOM - layout::ROOM - ETHERNET;
@@ -94,7 +101,7 @@ fn chunk(interfaces: &[(String, u32)]) -> Result<usize, StartError> {
 }
 
 fn open_queue(interfaces: &[(String, u32)], queue: u32, chunk: usize, copy: bool) -> io::Result<Ports> {
-    // as many as rings to fill and rings to send hold
+    // As many chunks as the fill rings and the send rings hold.
     let umem = Umem::new(interfaces.len() * 2 * ENTRIES as usize, chunk)?;
     let mut sockets: Vec<Xsk> = vec![];
     for (name, interface) in interfaces {
@@ -119,7 +126,7 @@ fn refused(source: io::Error, queue: u32) -> StartError {
     }
 }
 
-/// A batch in the memory.
+/// A batch in the UMEM.
 struct Batch<'a> {
     umem: &'a mut Umem,
     frames: &'a [Descriptor],
@@ -141,7 +148,8 @@ impl Frames for Batch<'_> {
         (octets, start, end)
     }
 
-    /// Nobody says: on a wire they are whole, and virtual links must be told to send them so.
+    /// Unknown in AF_XDP: frames from a wire are complete, and virtual links must be set to send
+    /// complete checksums.
     #[inline]
     fn lacks_checksum(&self, _: usize) -> bool {
         false
@@ -165,19 +173,19 @@ impl Worker {
         Ok(poller)
     }
 
-    /// Runs until it is told to stop. The waker stays readable, so that every worker sees it.
+    /// Runs until the stop signal. The waker stays readable, so that every worker sees it.
     pub(crate) fn run(mut self, poller: &Poller) -> io::Result<()> {
         let reader = self.view.tables.reader();
         let mut stats = Stats::default();
         loop {
             let mut stop = false;
-            // what is being sent is free in a moment, and nothing tells
+            // Chunks in transmission become free shortly, without a notification.
             let sending = self.ports.sockets.iter().any(Xsk::is_sending);
             poller.wait(sending.then_some(Duration::from_millis(10)), |token| stop |= token == STOP)?;
             if stop {
                 return Ok(());
             }
-            // a ring each in turn, until all are empty: waiting costs more than looking
+            // Each ring in turn until all are empty: waiting costs more than polling.
             for _ in 0..ROUNDS {
                 let mut any = false;
                 for port in 0..self.ports.sockets.len() {
@@ -192,7 +200,7 @@ impl Worker {
         }
     }
 
-    /// Handles a batch of one interface; `false` if there is none.
+    /// Processes a batch of one interface. Returns false if there is none.
     fn receive(&mut self, reader: &Reader, port: usize, stats: &mut Stats) -> bool {
         let mut frames = [Descriptor { addr: 0, len: 0, options: 0 }; BATCH];
         let Ports { umem, sockets, free } = &mut self.ports;
@@ -207,7 +215,7 @@ impl Worker {
         true
     }
 
-    /// Takes back what has been sent and gives it to whoever receives.
+    /// Reclaims the sent chunks and supplies them to the receiving rings.
     fn reclaim(&mut self) {
         let Ports { umem, sockets, free } = &mut self.ports;
         for socket in sockets.iter_mut() {
@@ -219,7 +227,7 @@ impl Worker {
     }
 }
 
-/// A batch and where it goes.
+/// A batch with its output.
 struct Work<'a> {
     engine: &'a mut Engine<Kernel>,
     batch: Batch<'a>,
@@ -258,7 +266,7 @@ impl fast::Batch for Work<'_> {
                 stats.drop(if uplink { DropReason::N6Send } else { DropReason::N3Send });
             }
         }
-        // what a change sends afterwards must come after these
+        // Datagrams of a later change must follow these.
         for (port, socket) in sockets.iter_mut().enumerate() {
             if used >> port & 1 == 1 {
                 socket.send();

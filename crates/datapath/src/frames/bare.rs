@@ -1,5 +1,7 @@
-//! What the drivers of user space cannot be faster than: their input and output with nothing between them but headers
-//! that are always the same. No table, no verdict, no count of a session.
+//! Bare forwarder: upper bound of the speed of the user-space drivers.
+//!
+//! Input and output of a driver with constant headers only: no tables, no verdicts, no session
+//! counters.
 
 use super::layout::{self, ETHERNET, ROOM};
 use super::{FrameVerdict, Frames};
@@ -13,44 +15,48 @@ use std::net::IpAddr;
 use vireo_types::Instant;
 use vireo_wire::gtpu::{self, PduSession};
 
-/// What a bare forwarder does. Its packets are of one length and one address family, IPv4.
+/// Configuration of a bare forwarder. Its packets have one length and one address family, IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bare {
-    /// Where all that comes from N6 goes.
+    /// Tunnel of all packets from N6.
     pub tunnel: Tunnel,
-    /// The QoS flow that it is marked with.
+    /// QoS flow of all packets from N6.
     pub qfi: u8,
-    /// Where all that comes from N3 goes.
+    /// Next destination of all packets from N3.
     pub server: IpAddr,
-    /// Octets of the users' packets.
+    /// Length of the user packets in octets.
     pub octets: u16,
-    /// Whether packets are sent on; else they are received, counted as dropped by rule, and that is all.
+    /// If false, packets are received, counted as dropped by rule, and not sent.
     pub forward: bool,
 }
 
-/// Octets before a user's packet on N3: IPv4, UDP and GTP-U.
+/// Octets before a user packet on N3: IPv4, UDP and GTP-U.
 const OUTER: usize = 20 + 8 + HEADROOM;
 
 impl Bare {
-    /// The header of GTP-U.
+    /// Returns the GTP-U header.
     pub(crate) fn header(&self) -> Option<[u8; HEADROOM]> {
         let flow = PduSession::Downlink { qfi: self.qfi, rqi: false };
         gtpu::g_pdu_header(self.tunnel.teid, flow, self.octets.into())
     }
 }
 
-/// The same with its headers made.
+/// A bare forwarder with prepared headers.
 #[derive(Debug)]
 pub(crate) struct BareFrames {
     forward: bool,
     uplink: Hop,
     downlink: Hop,
-    /// Of a downlink frame, before the user's packet.
+    /// Headers of a downlink frame before the user packet.
     header: [u8; ETHERNET + OUTER],
 }
 
 impl BareFrames {
-    /// Looks the next hops up, once.
+    /// Resolves the next hops once.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel knows no neighbour on the way.
     pub(crate) fn new(bare: Bare, n3: &[IpAddr], hops: &mut Hops, now: Instant) -> Result<Self, StartError> {
         hops.begin();
         let mut hop = |to| hops.find(to, now).copied().ok_or(StartError::BareHop(to));

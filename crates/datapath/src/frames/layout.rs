@@ -1,4 +1,4 @@
-//! Ethernet frames: finding what they carry, and writing the headers of what leaves.
+//! Ethernet frames: parsing of received frames and headers of sent frames.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -11,34 +11,35 @@ const UDP: usize = 8;
 const PROTOCOL_TCP: u8 = 6;
 pub(crate) const PROTOCOL_UDP: u8 = 17;
 
-/// Octets that are kept free before a frame: for the headers of the longest tunnel.
+/// Octets that are kept free before a frame, for the headers of the longest tunnel.
 pub(crate) const ROOM: usize = IPV6 + UDP + gtpu::G_PDU_HEADER;
 
-/// Where the IP packet of a frame lies in the octets that were read. Small, so that a batch of them is.
+/// Position of a frame's IP packet in the received octets. Kept small, because workers hold a batch
+/// of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FramePayload {
     begin: u32,
     end: u32,
-    /// The payload of UDP, if it is for the port of GTP-U; 0 else.
+    /// Start of the UDP payload if it is for the GTP-U port, otherwise 0.
     gtp: u32,
     gtp_end: u32,
     v6: bool,
 }
 
 impl FramePayload {
-    /// The IP packet.
+    /// Returns the range of the IP packet.
     #[inline]
     pub(crate) fn packet(&self) -> Range<usize> {
         self.begin as usize..self.end as usize
     }
 
-    /// The payload of UDP, if it is for the port of GTP-U.
+    /// Returns the range of the UDP payload if it is for the GTP-U port.
     #[inline]
     pub(crate) fn gtp(&self) -> Option<Range<usize>> {
         (self.gtp != 0).then_some(self.gtp as usize..self.gtp_end as usize)
     }
 
-    /// The source port, where there is a payload for the port of GTP-U.
+    /// Returns the source port of a datagram for the GTP-U port.
     #[inline]
     pub(crate) fn port(&self, octets: &[u8]) -> u16 {
         u16_at(octets, (self.gtp as usize).saturating_sub(UDP))
@@ -47,20 +48,20 @@ impl FramePayload {
     #[inline]
     fn address(&self, octets: &[u8], v4: usize, v6: usize) -> IpAddr {
         let begin = self.begin as usize;
-        // the header was there when it was read
+        // `read` has checked that the header is complete.
         match self.v6 {
             false => v4_at(octets, begin + v4).unwrap_or(Ipv4Addr::UNSPECIFIED).into(),
             true => v6_at(octets, begin + v6).unwrap_or(Ipv6Addr::UNSPECIFIED).into(),
         }
     }
 
-    /// Of the IP packet.
+    /// Returns the source address of the IP packet.
     #[inline]
     pub(crate) fn source(&self, octets: &[u8]) -> IpAddr {
         self.address(octets, 12, 8)
     }
 
-    /// Of the IP packet.
+    /// Returns the destination address of the IP packet.
     #[inline]
     pub(crate) fn destination(&self, octets: &[u8]) -> IpAddr {
         self.address(octets, 16, 24)
@@ -82,7 +83,7 @@ fn v6_at(octets: &[u8], at: usize) -> Option<Ipv6Addr> {
     octets.get(at..)?.first_chunk::<16>().map(|v6| Ipv6Addr::from(*v6))
 }
 
-/// Reads the frame that begins at `start`; `None` if it carries no sound IP packet.
+/// Parses the frame that begins at `start`. Returns `None` if it has no valid IP packet.
 #[inline]
 pub(crate) fn read(octets: &[u8], start: usize) -> Option<FramePayload> {
     let kind = u16_at(octets, start + 12);
@@ -90,7 +91,7 @@ pub(crate) fn read(octets: &[u8], start: usize) -> Option<FramePayload> {
     let header = octets.get(ip..)?;
     let (protocol, header_octets, total) = match kind {
         0x0800 if header.len() >= IPV4 && header[0] == 0x45 => {
-            // a later fragment has no UDP header
+            // A later fragment has no UDP header.
             let protocol = if u16_at(header, 6) & 0x3fff == 0 { header[9] } else { 0 };
             (protocol, IPV4, usize::from(u16_at(header, 2)))
         }
@@ -111,7 +112,8 @@ pub(crate) fn read(octets: &[u8], start: usize) -> Option<FramePayload> {
     Some(FramePayload { begin, end, gtp, gtp_end, v6: header_octets == IPV6 })
 }
 
-/// The destination of a sound IP packet that a router may simply pass on: it has hops left and no options.
+/// Returns the destination of a valid IP packet that a router may forward directly: it has hops
+/// left and no options.
 #[inline]
 pub(crate) fn routed(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? {
@@ -121,7 +123,8 @@ pub(crate) fn routed(packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Takes a hop from a packet that has more than one; the checksum follows (RFC 1624).
+/// Decrements the hop limit of a packet with more than one hop left, and updates the checksum (RFC
+/// 1624).
 #[inline]
 pub(crate) fn take_hop(packet: &mut [u8]) {
     if packet[0] >> 4 == 6 {
@@ -134,8 +137,8 @@ pub(crate) fn take_hop(packet: &mut [u8]) {
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The sum of 16-bit words, not folded. The octets of a packet are added four at a time, in the machine's order, and the
-/// result is swapped at the end (RFC 1071 2).
+/// Returns the sum of 16-bit words, not folded. The octets are added four at a time in host byte
+/// order. The result is swapped at the end (RFC 1071 2).
 #[inline]
 fn sum(octets: &[u8]) -> u64 {
     let (words, rest) = octets.as_chunks::<4>();
@@ -154,10 +157,10 @@ fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// The checksum of a sum.
+/// Returns the checksum of a sum.
 #[inline]
 fn checksum(sum: u64) -> u16 {
-    // the words were added in the machine's order
+    // The words were added in host byte order.
     !u16::from_be(fold(sum))
 }
 
@@ -166,7 +169,8 @@ fn pseudo(source: &[u8], destination: &[u8], protocol: u8, length: usize) -> u64
     sum(source) + sum(destination) + sum(&rest) + sum(&[0, 0, 0, protocol])
 }
 
-/// Writes the checksum of a UDP or TCP packet, which its sender left to hardware that it did not go through.
+/// Completes the checksum of a UDP or TCP packet whose sender left it to hardware that the packet
+/// did not pass.
 #[cold]
 pub(crate) fn complete_checksum(packet: &mut [u8]) {
     let (addresses, header, protocol) = match packet.first().map(|first| first >> 4) {
@@ -191,7 +195,8 @@ pub(crate) fn complete_checksum(packet: &mut [u8]) {
     data[field..field + 2].copy_from_slice(&result.to_be_bytes());
 }
 
-/// Writes the Ethernet header right before `packet`; gives where the frame begins. MAC addresses: destination, source.
+/// Writes the Ethernet header directly before `packet`. Returns the start of the frame. `macs`:
+/// destination, source.
 #[inline]
 pub(crate) fn write_ethernet(octets: &mut [u8], packet: usize, macs: &[u8; 12], v6: bool) -> usize {
     let start = packet - ETHERNET;
@@ -200,14 +205,14 @@ pub(crate) fn write_ethernet(octets: &mut [u8], packet: usize, macs: &[u8; 12], 
     start
 }
 
-/// Octets of the IP and UDP headers of a datagram between addresses of this family.
+/// Returns the octets of the IP and UDP headers of a datagram of this family.
 #[inline]
 pub(crate) fn outer(v6: bool) -> usize {
     UDP + if v6 { IPV6 } else { IPV4 }
 }
 
-/// Writes IP and UDP headers right before the datagram `octets[datagram]`; gives where the packet begins. The addresses
-/// are of one family.
+/// Writes IP and UDP headers directly before the datagram `octets[datagram]`. Returns the start of
+/// the packet. Both addresses are of one family.
 #[inline(always)]
 pub(crate) fn write_udp(octets: &mut [u8], datagram: Range<usize>, from: IpAddr, to: IpAddr, id: u16) -> usize {
     let length = datagram.len() + UDP;
@@ -219,7 +224,8 @@ pub(crate) fn write_udp(octets: &mut [u8], datagram: Range<usize>, from: IpAddr,
             let start = udp - IPV4;
             let total = (length + IPV4) as u16;
             let (from, to) = (from.to_bits(), to.to_bits());
-            // summed from what it is made of: octets that were only just written are slow to read in other sizes
+            // Summed from the header fields: octets that were just written are slow to read in
+            // another size.
             let fixed = 0x4500 + u64::from(u16::from_be_bytes([64, PROTOCOL_UDP]));
             let words = |address: u32| u64::from(address >> 16) + u64::from(address & 0xffff);
             let sum = fixed + u64::from(total) + u64::from(id) + words(from) + words(to);
@@ -235,7 +241,7 @@ pub(crate) fn write_udp(octets: &mut [u8], datagram: Range<usize>, from: IpAddr,
     }
 }
 
-/// The same with IPv6: writes checksum and IP header of the UDP packet `octets[udp]`.
+/// Writes the checksum and the IPv6 header of the UDP packet `octets[udp]`; see [`write_udp`].
 #[inline(never)]
 fn write_udp_v6(octets: &mut [u8], udp: Range<usize>, from: IpAddr, to: IpAddr) -> usize {
     let (length, end, udp) = (udp.len(), udp.end, udp.start);
@@ -244,7 +250,7 @@ fn write_udp_v6(octets: &mut [u8], udp: Range<usize>, from: IpAddr, to: IpAddr) 
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
         IpAddr::V6(v6) => v6,
     });
-    // RFC 8200 8.1: with IPv6 there is a checksum
+    // RFC 8200 8.1: the UDP checksum is mandatory with IPv6.
     let whole = pseudo(&from.octets(), &to.octets(), PROTOCOL_UDP, length) + sum(&octets[udp..end]);
     let result = match checksum(whole) {
         0 => 0xffff,

@@ -1,5 +1,6 @@
-//! The drivers of frames without input and output: frames lie in memory and stay there. What it costs to decide on a
-//! packet and to write its headers is measured here, and what becomes of whole frames is tested.
+//! Frame drivers without input and output: frames stay in memory.
+//!
+//! It serves to measure the cost of verdicts and headers, and to test the results for whole frames.
 
 use super::{Engine, FrameVerdict, Frames, KernelPath, layout};
 use crate::counters::Stats;
@@ -12,28 +13,28 @@ use crate::verdict::Event;
 use std::net::{IpAddr, SocketAddr};
 use vireo_types::Instant;
 
-/// Octets of a frame's memory.
+/// Memory of one frame in bytes.
 const SLOT: usize = 2048;
 
-/// How packets to an address leave.
+/// Next hop of the packets to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop {
-    /// The address: a RAN node's, or a host's of the data network.
+    /// Address of a RAN node or of a host in the data network.
     pub to: IpAddr,
-    /// The place of the interface.
+    /// Index of the interface.
     pub port: usize,
     /// Destination and source of the frame.
     pub macs: [u8; 12],
 }
 
-/// What left by no interface.
+/// Output through no interface.
 #[derive(Debug, Default)]
 pub struct SideOutput {
     /// Packets for the kernel to route.
     pub routed: Vec<Vec<u8>>,
-    /// Datagrams for its sockets.
+    /// Datagrams for the kernel's sockets.
     pub answers: Vec<(SocketAddr, Vec<u8>)>,
-    /// Told to the owner of the sessions.
+    /// Notifications for the control side.
     pub events: Vec<Event>,
 }
 
@@ -56,7 +57,7 @@ impl KernelPath for SideOutput {
     }
 }
 
-/// Frames of one batch, each in memory of its own.
+/// Frames of one batch, each in separate memory.
 #[derive(Debug)]
 struct FrameSlots {
     octets: Box<[u8]>,
@@ -81,12 +82,12 @@ impl Frames for FrameSlots {
     }
 }
 
-/// A user plane of frames in memory.
+/// User plane with frames in memory.
 #[derive(Debug)]
 pub struct MemoryFrames {
-    /// The rules.
     pub tables: SharedTables,
-    /// What was counted; not what leaves by interfaces, which the driver counts when it has.
+    /// Counters, without the packets that leave through interfaces: a driver counts these after
+    /// sending.
     pub stats: Stats,
     reader: Reader,
     engine: Engine<SideOutput>,
@@ -120,14 +121,14 @@ impl Batch for Work<'_> {
 }
 
 impl MemoryFrames {
-    /// A user plane of these tables, which nobody else decides by, at these addresses of N3; `hops` is how frames leave,
-    /// all others are routed by the kernel that is not there.
+    /// Creates a user plane with these tables and N3 addresses, as the only user of the tables.
+    /// Frames leave by `hops`. All others are routed by a simulated kernel.
     pub fn new(mut tables: Tables, n3: &[IpAddr], hops: &[NextHop]) -> Self {
         tables.decided_by_one(true);
         MemoryFrames::of(SharedTables::new(tables), n3, hops)
     }
 
-    /// One of several workers of these tables.
+    /// Creates one of several workers of these tables.
     pub fn of(tables: SharedTables, n3: &[IpAddr], hops: &[NextHop]) -> Self {
         let known = |hop: &NextHop| (hop.to, Hop { port: hop.port, macs: hop.macs, mtu: 1500 });
         let hops = Hops::fixed(&hops.iter().map(known).collect::<Vec<_>>());
@@ -141,8 +142,9 @@ impl MemoryFrames {
         }
     }
 
-    /// The memory of the next frame of the batch, so many octets of it; `None` if the batch is full or the frame too
-    /// long. A batch begins with the first frame after [`MemoryFrames::process`].
+    /// Returns `octets` octets of memory for the next frame of the batch. Returns `None` if the
+    /// batch is full or the frame too long. A batch begins with the first frame after
+    /// [`MemoryFrames::process`].
     #[inline]
     pub fn next(&mut self, octets: usize) -> Option<&mut [u8]> {
         let n = self.slots.count;
@@ -155,14 +157,14 @@ impl MemoryFrames {
         self.slots.octets.get_mut(start..start + octets)
     }
 
-    /// Frame `n` of the batch that is being made.
+    /// Returns frame `n` of the batch in preparation.
     #[inline]
     pub fn put(&mut self, n: usize) -> Option<&mut [u8]> {
         let end = *self.slots.ends[..self.slots.count].get(n)?;
         self.slots.octets.get_mut(n * SLOT..)?.get_mut(layout::ROOM..end)
     }
 
-    /// Decides on the batch; gives how many of its frames leave by interfaces.
+    /// Classifies the batch. Returns the number of frames that leave through interfaces.
     pub fn process(&mut self, now: Instant) -> usize {
         self.fates = [FrameVerdict::Done; BATCH];
         let MemoryFrames { reader, engine, slots, fates, stats, .. } = self;
@@ -171,7 +173,8 @@ impl MemoryFrames {
         self.fates.iter().filter(|fate| **fate != FrameVerdict::Done).count()
     }
 
-    /// What became of frame `n` of the last batch: the interface that it leaves by, and its octets.
+    /// Returns the interface and the octets of frame `n` of the last batch, if it leaves through an
+    /// interface.
     pub fn left(&self, n: usize) -> Option<(usize, &[u8])> {
         match *self.fates.get(n)? {
             FrameVerdict::Done => None,
@@ -181,7 +184,8 @@ impl MemoryFrames {
         }
     }
 
-    /// The octets of frame `n` of the last batch, if it leaves by an interface: for what else is on its way.
+    /// Returns the octets of frame `n` of the last batch for modification, if it leaves through an
+    /// interface.
     #[inline]
     pub fn left_mut(&mut self, n: usize) -> Option<&mut [u8]> {
         match *self.fates.get(n)? {
@@ -190,7 +194,7 @@ impl MemoryFrames {
         }
     }
 
-    /// What left by no interface since the last call.
+    /// Returns the output through no interface since the last call.
     pub fn beside(&mut self) -> SideOutput {
         self.engine.take_exit()
     }
@@ -265,7 +269,7 @@ mod tests {
         upf.next(frame.len()).expect("room").copy_from_slice(frame);
     }
 
-    /// The packet with a hop less.
+    /// Returns the packet with a decremented hop limit.
     fn after_a_hop(mut packet: Vec<u8>) -> Vec<u8> {
         layout::take_hop(&mut packet);
         packet

@@ -1,11 +1,14 @@
-//! Ethernet frames in user space: what the drivers that read whole frames (AF_PACKET, AF_XDP) have in common.
+//! Ethernet frames in user space: common part of the frame drivers (AF_PACKET, AF_XDP).
 //!
-//! A worker hands a batch of frames to [`Engine::process`], which decides on them by the pipeline, writes the headers of
-//! what leaves in place, and says what becomes of each frame. What the kernel does better it is left to: an uplink packet
-//! without a known next hop, for a UE, with options or its last hop goes through the TUN device and is routed; a downlink
-//! one without a known way to the RAN node, or too big for it, goes by the UDP socket.
+//! A worker passes a batch of frames to [`Engine::process`]. The engine classifies them by the
+//! pipeline, writes the headers of sent frames in place, and returns a verdict for each frame. The
+//! kernel handles the remaining packets:
+//! - An uplink packet without a known next hop, for a UE, with options or on its last hop goes
+//!   through the TUN device and is routed.
+//! - A downlink packet without a known next hop to the RAN node, or above its MTU, goes through the
+//!   UDP socket.
 //!
-//! Which frames come here and not to the kernel as well is decided by the programs of [`steer`].
+//! The programs of [`steer`] decide which frames go to the driver and not to the kernel.
 
 pub(crate) mod af_packet;
 pub(crate) mod af_xdp;
@@ -31,47 +34,49 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use vireo_types::Instant;
 
-/// How frames are divided between the workers of one interface.
+/// Distribution of frames to the workers of one interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fanout {
-    /// By a hash of the frame's addresses and ports, which are the outer ones on N3: one RAN node is one worker's.
+    /// By a hash of the outer addresses and ports of the frame. On N3, one worker handles all
+    /// frames of a RAN node.
     #[default]
     Hash,
-    /// By the queue of the network interface that it came through.
+    /// By the receive queue of the interface.
     Queue,
 }
 
-/// What a driver of frames is told at start.
+/// Configuration of a frame driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FramesConfig {
-    /// The Ethernet interfaces of N3 and N6. Packets leave by these alone, by the kernel's routes; what is routed
-    /// elsewhere goes through the sockets driver.
+    /// Ethernet interfaces on N3 and N6. Frames leave only through these, by the kernel's routes.
+    /// Packets routed elsewhere go through the sockets driver.
     pub interfaces: Vec<String>,
-    /// Where uplink packets go, at most one of each family, as [`crate::XdpConfig::next_hops`].
+    /// Next hops of uplink packets, at most one of each family, as [`crate::XdpConfig::next_hops`].
     pub next_hops: Vec<IpAddr>,
-    /// By what they are read and written.
+    /// Kernel interface for frames.
     pub io: FrameIo,
-    /// Parts with interfaces, N3 addresses, next hops and workers of their own; none = all is one.
+    /// Modules with separate interfaces, N3 addresses, next hops and workers. Empty = no division.
     pub modules: Vec<Module>,
-    /// Whether the network cards divide packets among their queues by ranges of addresses.
+    /// If true, the network cards distribute packets to their queues by address ranges.
     pub nic_filters: bool,
 }
 
 /// Workers that read the same interfaces.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
-    /// Of all interfaces.
+    /// Range in the list of all interfaces.
     pub(crate) interfaces: std::ops::Range<usize>,
-    /// N3 addresses, its own first.
+    /// N3 addresses, starting with the group's.
     pub(crate) n3: Vec<IpAddr>,
     pub(crate) next_hops: Vec<IpAddr>,
     pub(crate) workers: usize,
-    /// The processors of the workers; empty = any.
+    /// Processors of the workers. Empty = any processor.
     pub(crate) cores: Vec<usize>,
 }
 
 impl FramesConfig {
-    /// The modules, or all interfaces with so many workers. The interfaces of modules follow each other.
+    /// Returns the modules, or all interfaces with `workers` workers. The interfaces of modules are
+    /// consecutive.
     pub(crate) fn groups(&self, n3: &[IpAddr], workers: usize) -> Vec<Group> {
         if self.modules.is_empty() {
             let (n3, next_hops, interfaces) = (n3.to_vec(), self.next_hops.clone(), 0..self.interfaces.len());
@@ -94,12 +99,12 @@ impl FramesConfig {
     }
 }
 
-/// By what frames are read and written.
+/// Kernel interface for frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameIo {
-    /// Rings of AF_PACKET.
+    /// AF_PACKET rings.
     AfPacket(Fanout),
-    /// AF_XDP, with its program here; a worker for each queue of the interfaces.
+    /// AF_XDP, with the place of its program. It has one worker for each queue of the interfaces.
     AfXdp(XdpMode),
 }
 
@@ -109,37 +114,38 @@ impl Default for FrameIo {
     }
 }
 
-/// What becomes of a frame.
+/// Result of processing a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FrameVerdict {
-    /// Its memory is free.
+    /// The frame's memory is free.
     #[default]
     Done,
-    /// `start..end` leaves by an interface of ours.
+    /// Send `start..end` through an interface of the driver.
     Send { port: usize, start: usize, end: usize, uplink: bool, octets: usize },
 }
 
 /// A batch of frames, at most [`BATCH`].
 pub(crate) trait Frames {
-    /// How many.
+    /// Returns the number of frames.
     fn count(&self) -> usize;
-    /// Frame `n`: memory that is all its own, and where in it the frame begins and ends: not before
-    /// [`layout::ROOM`].
+    /// Returns frame `n`: its memory, and begin and end of the frame in it. The frame begins at
+    /// [`layout::ROOM`] or later.
     fn frame(&mut self, n: usize) -> (&mut [u8], usize, usize);
-    /// Whether the sender left the checksum of the transport to hardware that the frame has not been through.
+    /// Returns true if the sender left the transport checksum to hardware that the frame did not
+    /// pass.
     fn lacks_checksum(&self, n: usize) -> bool;
 }
 
-/// Where what leaves by no interface of ours goes.
+/// Output for packets that leave through no interface of the driver.
 pub(crate) trait KernelPath: SlowPath {
-    /// Has the kernel route a packet; `false` if it could not.
+    /// Lets the kernel route a packet. Returns false if that failed.
     fn route(&mut self, packet: &[u8]) -> bool;
 }
 
-/// The kernel, by the TUN device and the UDP sockets.
+/// Output to the kernel by the TUN device and the UDP sockets.
 pub(crate) struct Kernel {
     pub(crate) sockets: Arc<[Socket]>,
-    /// The worker's addresses on N3, one of each family.
+    /// N3 addresses of the worker, one of each family.
     pub(crate) own: [Option<IpAddr>; 2],
     pub(crate) tun: Tun,
     pub(crate) events: EventSink,
@@ -161,18 +167,18 @@ impl KernelPath for Kernel {
     }
 }
 
-/// What one worker decides with.
+/// Frame processing of one worker.
 #[derive(Debug)]
 pub(crate) struct Engine<E> {
-    /// For what is left to the kernel.
+    /// Output for packets that are left to the kernel.
     exit: E,
     hops: Hops,
-    /// The source of tunnels of each family.
+    /// Source address of tunnels for each family.
     sources: [Option<IpAddr>; 2],
     next_hops: [Option<IpAddr>; 2],
     n3: Vec<IpAddr>,
     id: u16,
-    /// With it, nothing is looked up.
+    /// If set, frames are forwarded without lookups.
     bare: Option<BareFrames>,
 }
 
@@ -185,7 +191,7 @@ impl<E: KernelPath> Engine<E> {
         Engine { exit, hops, sources: of_family(n3), next_hops: of_family(next_hops), n3: n3.to_vec(), id: 0, bare }
     }
 
-    /// What left by the exit, which begins anew.
+    /// Returns the collected output and resets it.
     pub(crate) fn take_exit(&mut self) -> E
     where
         E: Default,
@@ -193,13 +199,14 @@ impl<E: KernelPath> Engine<E> {
         std::mem::take(&mut self.exit)
     }
 
-    /// What is told of a packet that has left.
+    /// Sends a notification about a packet that has been sent.
     pub(crate) fn tell(&mut self, event: Event) {
-        // one that is not taken is told again when as much has passed once more
+        // A lost notification is repeated after the next multiple of the watch granularity.
         let _ = self.exit.event(event);
     }
 
-    /// Decides on the frames of a batch from this one on; says how many of the batch are decided on.
+    /// Classifies the frames of a batch from `from` on. Returns the number of classified frames of
+    /// the batch.
     #[inline]
     pub(crate) fn process(
         &mut self,
@@ -215,7 +222,8 @@ impl<E: KernelPath> Engine<E> {
             return count;
         }
         let mut carried: [Option<FramePayload>; BATCH] = [const { None }; BATCH];
-        // records lie in memory at random: they are on their way while the frames before theirs are decided on
+        // Entries lie in memory at random. Prefetching loads them while earlier frames are
+        // classified.
         for (n, carried) in carried.iter_mut().enumerate().take(count).skip(from) {
             let (octets, start, end) = frames.frame(n);
             *carried = layout::read(&octets[..end], start);
@@ -261,8 +269,7 @@ impl<E: KernelPath> Engine<E> {
         count
     }
 
-    /// Gives a frame that is left to another process: as the datagram or packet in it, as the kernel would have received
-    /// it.
+    /// Writes a punted frame as the datagram or packet in it, as the kernel would have received it.
     pub(crate) fn hand_over(&self, frames: &mut impl Frames, n: usize, put: impl FnOnce(PuntedPacket, &[u8])) {
         let whole = !frames.lacks_checksum(n);
         let (octets, start, end) = frames.frame(n);
@@ -285,7 +292,7 @@ impl<E: KernelPath> Engine<E> {
         put(PuntedPacket::Downlink, packet);
     }
 
-    /// Decides on a frame; `None` if the tables must be asked, and then nothing has happened.
+    /// Classifies a frame. Returns `None` without side effects if it is punted to the tables.
     #[inline]
     fn one(
         &mut self,
@@ -327,7 +334,7 @@ impl<E: KernelPath> Engine<E> {
             PacketAction::Punt => return None,
         };
         let length = packet.len();
-        // it is a part of the datagram
+        // `packet` is a part of the datagram.
         let at = begin + (packet.as_ptr() as usize).wrapping_sub(octets[begin..].as_ptr() as usize);
         let hop = match layout::routed(packet) {
             Some(to) => self.onward(by.arrays(), to, now),
@@ -350,7 +357,8 @@ impl<E: KernelPath> Engine<E> {
         })
     }
 
-    /// The next hop of an uplink packet: the configured one for what is beyond it, else the routes'.
+    /// Returns the next hop of an uplink packet: the configured one for addresses beyond it,
+    /// otherwise that of the routes.
     #[inline]
     fn onward(&mut self, arrays: &Arrays, to: IpAddr, now: Instant) -> Option<&Hop> {
         let next = match self.next_hops[usize::from(to.is_ipv6())] {
@@ -358,7 +366,7 @@ impl<E: KernelPath> Engine<E> {
             Some(next) => {
                 let beyond = match to {
                     IpAddr::V4(v4) => !matches!(v4.octets()[0], 0 | 127 | 224..),
-                    // 2000::/3 and fc00::/7
+                    // Addresses in 2000::/3 and fc00::/7.
                     IpAddr::V6(v6) => matches!(v6.octets()[0], 0x20..=0x3f | 0xfc | 0xfd),
                 };
                 if !beyond || self.n3.contains(&to) || arrays.is_of_a_ue(to) {
@@ -381,11 +389,12 @@ impl<E: KernelPath> Engine<E> {
     ) -> Option<FrameVerdict> {
         let at = packet.start;
         if layout::routed(&octets[packet.clone()]).is_none() {
-            // whoever steers leaves these to the kernel
+            // The steering program leaves these to the kernel.
             stats.drop(DropReason::InnerMalformed);
             return Some(FrameVerdict::Done);
         }
-        // what is kept by the tables leaves as it is now; what is not decided on stays as it came
+        // The locked tables may buffer the packet, so it gets its final form first. On the fast
+        // path it keeps its received form until it has a verdict, because it may be punted.
         let first = by.tables().is_some();
         if first {
             layout::take_hop(&mut octets[packet.clone()]);
@@ -401,7 +410,7 @@ impl<E: KernelPath> Engine<E> {
             layout::take_hop(&mut octets[packet]);
         }
         let datagram = base + out.start..base + out.end;
-        // each with what it knows of the address
+        // One call for each address family, so that the compiler specializes both.
         let sent = match out.toward.v4() {
             Some(v4) => self.send(octets, datagram.clone(), v4.into(), out.octets, now),
             None => self.send(octets, datagram.clone(), out.toward.address(), out.octets, now),
@@ -416,7 +425,7 @@ impl<E: KernelPath> Engine<E> {
         Some(FrameVerdict::Done)
     }
 
-    /// Writes the headers before a datagram that goes to this address, if it leaves by a frame.
+    /// Writes the headers before a datagram to this address, if a frame can carry it.
     #[inline(always)]
     fn send(
         &mut self,
@@ -430,7 +439,7 @@ impl<E: KernelPath> Engine<E> {
         let from = self.sources[usize::from(v6)]?;
         let total = datagram.len() + outer(v6);
         let hop = self.hops.find(to, now).filter(|hop| total <= hop.mtu)?;
-        // fragments on the way are told apart by it
+        // The identification distinguishes fragments on the way.
         self.id = self.id.wrapping_add(1);
         let end = datagram.end;
         let start = layout::write_udp(octets, datagram, from, to, self.id);

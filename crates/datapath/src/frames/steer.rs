@@ -1,5 +1,7 @@
-//! The programs that decide which frames come to user space (`bpf/steer.bpf.c`). They are held by links of this process:
-//! when it ends, however it ends, the kernel gets all frames again, and nothing is pinned.
+//! Kernel programs that select the frames for user space (`bpf/steer.bpf.c`).
+//!
+//! Links of this process hold them. When the process ends for any reason, the kernel gets all
+//! frames again, and nothing is pinned.
 
 use super::FramesConfig;
 use crate::index;
@@ -20,7 +22,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o")));
 
-/// Of `bpf/steer.bpf.c`.
+/// Constant of `bpf/steer.bpf.c`.
 const QUEUES: u32 = 64;
 
 /// The loaded programs.
@@ -45,7 +47,7 @@ impl Steer {
         Ok(Steer { bpf, interfaces, links: vec![] })
     }
 
-    /// Says which frames a packet socket gets.
+    /// Attaches the program that selects the frames of a packet socket.
     pub(crate) fn filter(&mut self, sockets: impl Iterator<Item = impl AsFd>) -> Result<(), StartError> {
         let program: &mut SocketFilter = self.program("steer_in")?;
         program.load().map_err(|error| refused(&error))?;
@@ -55,7 +57,7 @@ impl Steer {
         Ok(())
     }
 
-    /// Keeps these frames from the rest of the kernel from now on.
+    /// Keeps the selected frames from the rest of the kernel.
     pub(crate) fn keep(&mut self) -> Result<(), StartError> {
         let names: Vec<String> = self.interfaces.iter().map(|(name, _)| name.clone()).collect();
         let program: &mut SchedClassifier = self.program("steer_off")?;
@@ -73,14 +75,14 @@ impl Steer {
         Ok(())
     }
 
-    /// Says who takes the frames of a queue of the interface at this place.
+    /// Sets the AF_XDP socket for the frames of a queue. `place` is the index of the interface.
     pub(crate) fn redirect(&mut self, place: usize, queue: u32, socket: &impl AsFd) -> Result<(), StartError> {
         let map = self.bpf.map_mut("xsks").ok_or_else(|| StartError::Frames("it has no map".to_owned()))?;
         let mut map = XskMap::try_from(map).map_err(|error| refused(&error))?;
         map.set(place as u32 * QUEUES + queue, socket.as_fd().as_raw_fd(), 0).map_err(|error| refused(&error))
     }
 
-    /// Hands frames over from now on.
+    /// Attaches the program that redirects frames to the AF_XDP sockets.
     pub(crate) fn hand_over(&mut self, mode: XdpMode) -> Result<(), StartError> {
         let mode = match mode {
             XdpMode::Native => aya::programs::XdpMode::Driver,
@@ -99,7 +101,7 @@ impl Steer {
         Ok(())
     }
 
-    /// The interfaces that are there no more, or are others of the same name.
+    /// Returns the interfaces that have disappeared or were replaced by others of the same name.
     pub(crate) fn lost(&self) -> impl Iterator<Item = &str> {
         let lost = |(name, index): &&(String, u32)| netlink::index_of(name).ok() != Some(*index);
         self.interfaces.iter().filter(lost).map(|(name, _)| name.as_str())
@@ -124,7 +126,7 @@ fn refused(error: &(dyn Error + 'static)) -> StartError {
 
 fn not_kept(interface: &str, error: &(dyn Error + 'static)) -> StartError {
     match errno(error) {
-        // what kernels say that do not know links of this kind
+        // Errors of kernels without links of this kind.
         Some(libc::EINVAL | libc::EOPNOTSUPP) => StartError::NoTcx(interface.to_owned()),
         _ => refused(error),
     }

@@ -1,16 +1,22 @@
-//! Two levels of users (the two-level store of seed 2, PEPC): the *cold* level is the arrays that hold all of them, the
-//! *hot* one a dense table for those that have packets, as large as caches are.
+//! Hot table: the two-level store of downlink entries (seed 2, PEPC).
 //!
-//! What is costly of many users of whom few have packets is to find them by their addresses, which lie apart: a cache
-//! line for each in the index, another for the record. A TEID is an index already, and its record one line wherever it
-//! is, so that uplink records stay (a hot level of theirs was measured, and cost more than it saved). Downlink records
-//! move, and are found by the tags of the hot level: UE addresses, four of them in half a cache line.
+//! The *cold* table is the arrays that hold all users. The *hot* table is a dense table of the
+//! users with packets, sized for the CPU caches. With many users of whom few have packets, the
+//! lookup by address is the main cost. It needs one cache line in the index and another for the
+//! entry.
 //!
-//! A record is in one place at a time, with its rule, counts and word of the rate: whoever finds it counts it there, and
-//! nothing is added up from two places. Packets of who is not hot go by the cold level as ever, and have the user
-//! promoted; the cold level says where a record is that has moved. The owner of the tables promotes and demotes
-//! ([`keeper`]). A place is not given to another user before every batch has ended that may have found the one before
-//! there ([`crate::fast`], `Quiescence`).
+//! Uplink entries stay in the cold table: a TEID is an index, and its entry is one line in either
+//! table. A hot table for them was measured, and cost more than it saved. Downlink entries move.
+//! They are found by the tags of the hot table: UE addresses, four of them in half a cache line.
+//!
+//! Invariants:
+//! - An entry is in one table at a time, with rule, counters and policer. Packets are counted
+//!   there, and no value is the sum of two places.
+//! - Packets of a cold user use the cold table and request its promotion. A promoted entry leaves
+//!   its hot index in the cold table.
+//! - The writer of the tables promotes and demotes ([`promotion`]). A slot gets another user only
+//!   after the end of every batch that may have found the previous one there ([`crate::fast`],
+//!   `Quiescence`).
 
 mod promotion;
 #[cfg(test)]
@@ -28,14 +34,15 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use vireo_types::Teid;
 
-/// Places that a user may be in: the tags of each set are in half a cache line.
+/// Slots that one user may occupy. The tags of each set are in half a cache line.
 const WAYS: usize = 4;
-/// Wishes that may wait; a user whose wish is not taken has it again with its next packet.
+/// Capacity of the promotion queue. A user whose request is lost repeats it with its next packet.
 const WISHES: usize = 2_048;
-/// Says that a tag is an IPv4 address.
+/// Marks a tag as an IPv4 address.
 const V4: u64 = 1 << 32;
 
-/// What an address is found by, never 0; a prefix that would look like an IPv4 address has nothing.
+/// Returns the tag of an address, which is never 0. A prefix that would look like an IPv4 address
+/// has none.
 #[inline]
 fn tag(key: AddressKey) -> Option<u64> {
     match key {
@@ -44,22 +51,23 @@ fn tag(key: AddressKey) -> Option<u64> {
     }
 }
 
-/// The hot level.
+/// The hot table.
 #[derive(Debug)]
 pub(crate) struct HotTable {
-    /// Who is in each place; 0 = nobody.
+    /// Tag of the user in each slot; 0 = empty.
     tags: Shared<AtomicU64>,
     records: Shared<DownlinkEntry>,
-    /// Their indexes in the cold level.
+    /// Index of each slot's entry in the cold table.
     homes: Shared<AtomicU32>,
-    /// By how much a hash is shifted so that the number of a set is left.
+    /// Right shift from a hash to the number of a set.
     shift: u32,
-    /// Indexes of who is to be promoted.
+    /// Cold indexes of the users to be promoted.
     wishes: ArrayQueue<u32>,
 }
 
 impl HotTable {
-    /// Room for about so many users: some sets are full before all are. None for 0.
+    /// Creates a table for about `users` users, because some sets fill before the table does.
+    /// `None` for 0.
     pub(crate) fn new(users: usize) -> Option<Self> {
         let places = users.clamp(2 * WAYS, 1 << 24).next_power_of_two();
         let hot = || HotTable {
@@ -72,50 +80,50 @@ impl HotTable {
         (users > 0).then(hot)
     }
 
-    /// The first place of the set of a tag.
+    /// Returns the first slot of the set of a tag.
     #[inline]
     fn set(&self, tag: u64) -> usize {
         (tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize * WAYS
     }
 
-    /// The place of a tag.
+    /// Returns the slot of a tag.
     #[inline]
     fn find(&self, tag: u64) -> Option<usize> {
         let set = self.set(tag);
         let tags: &[AtomicU64; WAYS] = self.tags.get(set..)?.first_chunk()?;
-        // all are compared: nobody can guess which of them it is
+        // All tags are compared: the branch predictor cannot guess which one matches.
         let found = (0..WAYS).fold(0, |found, way| found | u32::from(tags[way].load(Relaxed) == tag) << way);
         fence(Acquire);
         (found != 0).then(|| set + found.trailing_zeros() as usize)
     }
 
-    /// The record that is in this place.
+    /// Returns the entry in a slot.
     #[inline]
     fn at(&self, place: u32) -> Option<&DownlinkEntry> {
         self.records.get(place as usize)
     }
 
-    /// The record of a cold one, wherever it is.
+    /// Returns the current entry for a cold entry: the hot one if it is promoted.
     #[inline]
     pub(crate) fn wherever<'a>(&'a self, home: &'a DownlinkEntry) -> &'a DownlinkEntry {
         home.away().and_then(|place| self.at(place)).unwrap_or(home)
     }
 
-    /// Lets workers find who is in a place, or nobody.
+    /// Publishes the tag of a slot to the workers; 0 = empty.
     fn tell(&self, place: usize, tag: u64) {
         self.tags[place].store(tag, Release);
     }
 
-    /// Asks for a user that was found cold.
+    /// Requests the promotion of a user that was found cold.
     #[inline]
     pub(crate) fn wish(&self, index: u32) {
-        // what is full is not written to by each packet
+        // A full queue is not written by every packet.
         if !self.wishes.is_full() {
             let _ = self.wishes.push(index);
         }
     }
 
-    /// Fetches what tells whether an address is hot.
+    /// Prefetches the tags of the set of an address.
     #[inline]
     pub(crate) fn prefetch_tags(&self, key: AddressKey) {
         if let Some(tags) = tag(key).and_then(|tag| self.tags.get(self.set(tag))) {
@@ -123,7 +131,7 @@ impl HotTable {
         }
     }
 
-    /// Fetches the record of an address that is hot; `false` if it is not.
+    /// Prefetches the entry of an address. Returns false if it is not hot.
     #[inline]
     pub(crate) fn prefetch_record(&self, key: AddressKey) -> bool {
         let found = tag(key).and_then(|tag| self.records.get(self.find(tag)?));
@@ -132,26 +140,26 @@ impl HotTable {
     }
 }
 
-/// Where a packet from N6 finds its user.
+/// Result of looking up the user of a packet from N6.
 pub(crate) struct HotLookup<'a> {
     pub(crate) record: &'a DownlinkEntry,
-    /// What the record's must be; `None` where nobody else can be in its place.
+    /// Expected generation of the entry. `None` if no other user can be in the slot.
     generation: Option<u8>,
-    /// Its index, or its place where it was found by its tag.
+    /// Cold index, or the slot if the entry was found by its tag.
     pub(crate) number: u32,
     by_tag: bool,
-    /// Where it would be better off.
+    /// Hot table that the user should be promoted to.
     pub(crate) cold: Option<&'a HotTable>,
 }
 
 impl HotLookup<'_> {
-    /// Whether a record of this generation is still the user's.
+    /// Returns true if an entry of this generation still belongs to the user.
     #[inline]
     pub(crate) fn is(&self, generation: u8) -> bool {
         self.generation.is_none_or(|own| own == generation)
     }
 
-    /// Which record it is.
+    /// Returns the ID of the entry.
     #[cold]
     pub(crate) fn id(&self, arrays: &Arrays) -> DownlinkId {
         let home = arrays.hot.as_ref().filter(|_| self.by_tag).and_then(|hot| hot.homes.get(self.number as usize));
@@ -160,7 +168,7 @@ impl HotLookup<'_> {
 }
 
 impl Arrays {
-    /// The record of an address in the cold level, though it may have moved.
+    /// Looks up an address in the cold table. The entry may have been promoted.
     #[inline]
     pub(crate) fn look_up_home(&self, key: AddressKey) -> Option<HotLookup<'_>> {
         let entry = Teid(self.addresses.get(key)?);
@@ -169,7 +177,8 @@ impl Arrays {
         Some(HotLookup { record, generation, number, by_tag: false, cold: None })
     }
 
-    /// The record of an address. To be used within a batch, as all that leads to a place.
+    /// Looks up an address in both tables. Must be called within a batch, because slots are reused
+    /// after it.
     #[inline]
     pub(crate) fn look_up(&self, key: AddressKey) -> Option<HotLookup<'_>> {
         if let Some(hot) = &self.hot
@@ -182,7 +191,7 @@ impl Arrays {
         let hot = self.hot.as_ref();
         Some(match hot.and_then(|hot| hot.at(found.record.away()?)) {
             None => HotLookup { cold: hot, ..found },
-            // it goes by its other address, or has only just moved
+            // It is tagged by its other address, or was promoted a moment ago.
             Some(record) => HotLookup { record, ..found },
         })
     }

@@ -1,38 +1,43 @@
-//! Who is hot: the owner of the tables promotes those that workers ask for, and demotes by a clock that goes round the
-//! places: who has counted nothing since it last came by is idle. Packets write nothing for it.
+//! Promotion to the hot table and demotion from it.
 //!
-//! A turn stops the packets of those that move (they wait at the lock of the tables, which the owner holds), waits until
-//! every batch has ended that may count in the old places, and then moves records whole.
+//! The writer of the tables promotes the users that workers request. It demotes by a clock hand
+//! over the slots: a user without new packets since the last visit is idle. Packets write nothing
+//! for this.
+//!
+//! One run stops the packets of the moved users: they wait at the lock of the tables, which the
+//! writer holds. It then waits for the end of every batch that may count in the old entries, and
+//! moves entries as a whole.
 
 use super::{HotTable, WAYS, tag};
 use crate::tables::{DownlinkId, Tables, keys};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Users that are promoted, and such that are demoted, in one turn: whoever waits for the tables waits for that.
+/// Maximum promotions, and maximum demotions, of one run. It bounds the wait of other users of the
+/// lock.
 const AT_ONCE: usize = 512;
-/// Turns until the clock has gone round.
+/// Runs for one round of the clock hand.
 const ROUND: usize = 1_024;
-/// Turns that a user keeps its place at least when another wants it.
+/// Minimum runs that a user keeps its slot when another user needs it.
 const KEPT: u32 = 128;
 
-/// What is known of a place.
+/// State of a slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct HotSlot {
     taken: bool,
-    /// The turn in which somebody came or went, or the clock came by.
+    /// Run in which the slot was taken, freed or visited by the clock hand.
     turn: u32,
-    /// What the record had counted then.
+    /// Packet count of the entry in that run.
     packets: u64,
 }
 
-/// What the owner of the tables knows of the hot level.
+/// State of the writer for the hot table.
 #[derive(Debug, Default)]
 pub(crate) struct HotManager {
     places: Vec<HotSlot>,
     users: usize,
     turn: u32,
     hand: usize,
-    /// Of this turn: cold index, tag and place of those that come; places of those that go.
+    /// Moves of this run: cold index, tag and slot of promotions; slots of demotions.
     come: Vec<(u32, u64, usize)>,
     go: Vec<usize>,
 }
@@ -43,7 +48,7 @@ impl HotManager {
         HotManager { places: vec![HotSlot::default(); places], ..HotManager::default() }
     }
 
-    /// Takes the place that somebody has.
+    /// Evicts the user of a slot.
     fn evict(&mut self, hot: &HotTable, place: usize) {
         self.places[place] = HotSlot { taken: false, turn: self.turn, packets: 0 };
         self.users -= 1;
@@ -52,13 +57,13 @@ impl HotManager {
         self.go.push(place);
     }
 
-    /// Whether somebody has a place and has counted nothing for a while.
+    /// Returns true if the slot has a user without new packets for a while.
     fn is_idle(&self, hot: &HotTable, place: usize) -> bool {
         let HotSlot { taken, turn, packets } = self.places[place];
         taken && self.turn.wrapping_sub(turn) >= KEPT && hot.records[place].state.volume().packets == packets
     }
 
-    /// The clock comes by some places.
+    /// Moves the clock hand over some slots.
     fn sweep(&mut self, hot: &HotTable) {
         self.hand = (self.hand + 1) % ROUND;
         let count = self.places.len().div_ceil(ROUND);
@@ -79,8 +84,9 @@ impl HotManager {
 }
 
 impl Tables {
-    /// One turn: promotes who was asked for, and demotes who is idle. To be called each few milliseconds; a user is
-    /// demoted when it has been idle for 1,024 to 2,048 turns.
+    /// Runs one promotion and demotion: promotes requested users and demotes idle ones. Must be
+    /// called every few milliseconds. A user is demoted when it has been idle for 1,024 to 2,048
+    /// runs.
     pub(crate) fn turn_hot(&mut self) {
         let arrays = self.shared_arrays();
         let Some(hot) = &arrays.hot else { return };
@@ -92,20 +98,21 @@ impl Tables {
         self.carry_out(hot);
     }
 
-    /// Finds a place for who comes; where there is none, who is idle in its set goes, and the wish comes again.
+    /// Reserves a slot for a user. If its set is full, an idle user is evicted, and the request is
+    /// repeated later.
     fn admit(&mut self, hot: &HotTable, index: u32) {
-        // it may have ended since, and begun again
+        // The session may have ended since, and its index may belong to another one.
         let Some(ue) = self.downlink_ue(DownlinkId(index)) else { return };
         let Some(tag) = keys(ue).find_map(tag) else { return };
         let home = &self.shared_arrays().downlinks[index as usize];
         let keeper = &mut self.keeper;
         let coming = keeper.come.iter().any(|(other, ..)| *other == index);
-        // of who is not counted nobody can tell whether it is idle
+        // Without counters it is unknown whether a user is idle.
         if coming || home.away().is_some() || home.overflows() || home.is_uncounted() {
             return;
         }
         let set = hot.set(tag)..hot.set(tag) + WAYS;
-        // who went in this turn may still be looked for in its place
+        // Workers may still look for a user evicted in this run in its slot.
         let is_free = |place: &usize| !keeper.places[*place].taken && keeper.places[*place].turn != keeper.turn;
         if let Some(place) = set.clone().find(is_free) {
             keeper.places[place] = HotSlot { taken: true, turn: keeper.turn, packets: home.state.volume().packets };
@@ -116,7 +123,7 @@ impl Tables {
         }
     }
 
-    /// Moves all that come and go.
+    /// Moves all reserved entries.
     fn carry_out(&mut self, hot: &HotTable) {
         let (arrays, keeper) = (self.shared_arrays(), &mut self.keeper);
         let cold = |index: u32| &arrays.downlinks[index as usize];
@@ -137,7 +144,7 @@ impl Tables {
         }
     }
 
-    /// Has a record come home that is paused.
+    /// Moves a held entry back to the cold table.
     pub(crate) fn demote_entry(&mut self, id: DownlinkId) {
         let arrays = self.shared_arrays();
         let home = &arrays.downlinks[id.0 as usize];
@@ -145,18 +152,19 @@ impl Tables {
             let place = place as usize;
             hot.tell(place, 0);
             home.come_back(&hot.records[place]);
-            // it is free in the next turn, which waits for the batches that may have found the tag
+            // The slot is free in the next run, which waits for the batches that may have found the
+            // tag.
             self.keeper.places[place] = HotSlot { taken: false, turn: self.keeper.turn, packets: 0 };
             self.keeper.users -= 1;
         }
     }
 
-    /// How many users are hot now.
+    /// Returns the number of hot users.
     pub fn hot(&self) -> usize {
         self.keeper.users
     }
 
-    /// Demotes everybody, idle or not; says how many that were.
+    /// Demotes all users. Returns their number.
     #[cfg(test)]
     pub(super) fn demote_all(&mut self) -> usize {
         let arrays = self.shared_arrays();

@@ -1,4 +1,5 @@
-//! Users that move between the levels: alone against users that do not, and while workers count.
+//! Tests of users that move between the tables: compared with users that do not, and with
+//! concurrent workers.
 
 use crate::fast::{Batch, Classifier, Reader, SharedTables};
 use crate::index::AddressKey;
@@ -18,7 +19,7 @@ const GNB: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 const UPF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const USERS: u32 = 24;
 
-/// IPv4 alone, both, IPv6 alone.
+/// IPv4 only, both families, or IPv6 only.
 fn ue(n: u32) -> SessionAddress {
     let ipv4 = Ipv4Addr::from_bits(Ipv4Addr::new(10, 45, 0, 2).to_bits() + n);
     let prefix = Ipv6Addr::new(0x2001, 0xdb8, 0x45, n as u16, 0, 0, 0, 0);
@@ -29,7 +30,7 @@ fn tunnel(n: u32, moves: u32) -> Tunnel {
     Tunnel { teid: Teid(n << 24 | (moves & 0xffff)), address: GNB.into() }
 }
 
-/// Every other user has a rate, of a few packets at once.
+/// Every other user has a rate that allows a burst of a few packets.
 fn rate(n: u32) -> Rate {
     if n.is_multiple_of(2) { Rate::from_kbps(40) } else { Rate::UNLIMITED }
 }
@@ -40,7 +41,7 @@ fn downlink_rule(n: u32, moves: u32, action: Action) -> DownlinkRule {
     DownlinkRule { session, pdr: 1, qfi: Some(9), rqi: false, gate_open: true, action, tunnel, mbr: rate(n) }
 }
 
-/// A packet between a user and the server, by one of the user's addresses.
+/// Returns a packet between a user and the server, with one of the user's addresses.
 fn packet(n: u32, v6: bool, up: bool) -> Vec<u8> {
     let SessionAddress { ipv4, ipv6_prefix } = ue(n);
     let order = |ue: Vec<u8>, server: Vec<u8>| if up { [ue, server].concat() } else { [server, ue].concat() };
@@ -115,7 +116,7 @@ fn add(tables: &mut Tables, n: u32) -> (Teid, DownlinkId) {
     (teid, id)
 }
 
-/// One packet of a user: with the TEID that it has, or to it.
+/// One packet of a user: with its TEID, or to its address.
 #[derive(Clone, Copy)]
 struct Sent {
     user: u32,
@@ -124,16 +125,16 @@ struct Sent {
     up: bool,
 }
 
-/// Packets, and what became of them.
+/// Packets and their results.
 #[derive(Default)]
 struct Packets {
     sent: Vec<Sent>,
     now: Instant,
     stats: Stats,
-    /// Of each user that has a packet that left: which tunnel it left by, 0 for an uplink packet's.
+    /// User and tunnel number of each sent packet; 0 for uplink packets.
     left: Vec<(u32, u32)>,
     events: Vec<Event>,
-    /// How many were decided on without the lock.
+    /// Number of packets classified without the lock.
     unlocked: u64,
 }
 
@@ -149,7 +150,7 @@ impl SlowPath for Packets {
 }
 
 impl Packets {
-    /// Decides on one; `None` where the tables must be asked.
+    /// Classifies one packet. Returns `None` if it is punted to the tables.
     fn one(&mut self, by: &impl Classifier, Sent { user, teid, v6, up }: Sent) -> Option<()> {
         let mut stats = self.stats;
         let packet = packet(user, v6, up);
@@ -220,7 +221,7 @@ fn the_first_packet_promotes_and_age_demotes_with_all_that_was_counted() {
     let bench = Bench::new(USERS as usize);
     let reader = bench.tables.reader();
     let of = |user: u32, v6, up| Sent { user, teid: bench.users[user as usize].0, v6, up };
-    // of IPv4 alone, of both by either, and of IPv6 alone
+    // A user with IPv4 only, one with both families by either address, and one with IPv6 only.
     let each = |user: u32| vec![of(user, false, true), of(user, false, false), of(user, true, false)];
     for (n, user) in (1..).zip([3, 1, 5]) {
         let first = send(&reader, each(user), Instant(1));
@@ -231,7 +232,7 @@ fn the_first_packet_promotes_and_age_demotes_with_all_that_was_counted() {
         assert_eq!((next.left.len(), next.unlocked), (3, 3));
         assert_eq!(bench.volumes(user).map(|volume| volume.packets), [2, 4]);
     }
-    // changes are of the record where it is
+    // A change applies to the entry in its current table.
     let (teid, id) = bench.users[3];
     let rule = downlink_rule(3, 77, Action::Forward);
     bench.tables.change(|tables, released| tables.set_downlink(id, rule, false, released), |_| ());
@@ -243,7 +244,7 @@ fn the_first_packet_promotes_and_age_demotes_with_all_that_was_counted() {
     assert_eq!((moved.left, moved.unlocked), (vec![(3, tunnel(3, 77).teid.0)], 1));
     let told: usize = (0..9).map(|_| send(&reader, vec![of(3, false, false)], Instant(1)).events.len()).sum();
     assert_eq!(told, 1, "60 * 14 octets pass the mark once");
-    // one that goes on stays, those that are idle go
+    // An active user stays, idle users are demoted.
     for _ in 0..2_200 {
         send(&reader, vec![of(1, false, true), of(1, true, false)], Instant(1));
         bench.turns(1);
@@ -255,7 +256,7 @@ fn the_first_packet_promotes_and_age_demotes_with_all_that_was_counted() {
     assert_eq!(bench.hot(), 0);
 }
 
-/// What happens next in both.
+/// Returns the operations for both tables.
 fn steps(seed: u32) -> impl Iterator<Item = (u32, u32)> {
     let mut random = seed;
     std::iter::repeat_with(move || {
@@ -271,7 +272,7 @@ fn users_that_move_are_treated_and_counted_as_those_that_stay() {
     let mut now = 1_000_000;
     for (step, (what, number)) in (0..).zip(steps(11).take(60_000)) {
         now += 500;
-        // a few users have most of the packets, and others after a while
+        // A few users have most of the packets, and other users after a while.
         let user = (if number.is_multiple_of(8) { number >> 4 } else { (number >> 4) % 5 + step / 6_000 }) % USERS;
         let n = user as usize;
         match what {
@@ -314,7 +315,7 @@ fn users_that_move_are_treated_and_counted_as_those_that_stay() {
     assert!(moved > 20 && promoted > 40, "{moved} {promoted}");
 }
 
-/// Workers that send to users who become idle again and again, while the owner moves them.
+/// Runs workers that send to users, which become idle repeatedly, while `control` moves them.
 fn beside(bench: &Bench, workers: u32, control: impl FnOnce()) -> [Volume; 2] {
     let (stop, begun) = (AtomicBool::new(false), AtomicU32::new(0));
     std::thread::scope(|scope| {
@@ -322,7 +323,7 @@ fn beside(bench: &Bench, workers: u32, control: impl FnOnce()) -> [Volume; 2] {
         let threads: Vec<_> = (0..workers)
             .map(|worker| {
                 let reader = bench.tables.reader();
-                // odd ones have no rate
+                // Odd users have no rate.
                 let users: Vec<(u32, Teid)> =
                     (0..USERS / 2).map(|n| (2 * n + 1, bench.users[2 * n as usize + 1].0)).collect();
                 scope.spawn(move || {
@@ -367,7 +368,7 @@ fn beside(bench: &Bench, workers: u32, control: impl FnOnce()) -> [Volume; 2] {
 fn no_count_is_lost_while_users_move_beside_workers() {
     for workers in [1, 2] {
         let bench = Bench::new(8);
-        // one that counts alone writes what it has read: a record that is elsewhere meanwhile would lose it
+        // A non-atomic count writes back its earlier read: a moved entry would lose packets.
         bench.tables.change(|tables, _| tables.decided_by_one(workers == 1), |_| ());
         let mut moves = 0;
         let forwarded = beside(&bench, workers, || {
@@ -389,7 +390,7 @@ fn no_count_is_lost_while_users_move_beside_workers() {
     }
 }
 
-/// A batch that goes on while somebody else moves its user: what it sees of that, and what it counts.
+/// A batch in progress while its user is moved. It records its observations and counts.
 struct Long<'a> {
     packets: Packets,
     begun: &'a AtomicBool,
@@ -406,7 +407,7 @@ impl Batch for Long<'_> {
             let first = self.packets.sent[0];
             assert!(self.packets.one(by, first).is_some(), "it is hot");
             self.begun.store(true, Relaxed);
-            // On a busy machine it is long before the owner has had its turn.
+            // On a busy machine the mover gets processor time late.
             let key = AddressKey::V4(ue(first.user).ipv4.expect("it has one").to_bits());
             let rests = || by.arrays().look_up(key).is_some_and(|found| found.record.look(Locking::Fine).is_some());
             let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
@@ -435,7 +436,7 @@ fn a_record_moves_when_every_batch_has_ended_that_may_count_in_it() {
         tables.turn_hot();
         0
     }] {
-        // the second time it is cold, and about to be promoted
+        // In the second case the user is cold and about to be promoted.
         send(&reader, sent.clone(), Instant(1));
         if !moved.load(Relaxed) {
             bench.turns(1);
@@ -462,7 +463,7 @@ fn a_record_moves_when_every_batch_has_ended_that_may_count_in_it() {
 }
 
 impl SharedTables {
-    /// Demotes everybody; says how many that were.
+    /// Demotes all users. Returns their number.
     fn demote_all(&self) -> usize {
         self.change(|tables, _| tables.demote_all(), |_| ())
     }

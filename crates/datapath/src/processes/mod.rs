@@ -1,12 +1,16 @@
-//! Data workers as processes of their own. The UPF's process owns the tables, the sockets, the rings and the TUN device;
-//! the tables' arrays lie in memory that it shares with the workers' processes ([`orders`]), which decide by them as
-//! threads do ([`worker`]). What a worker does not decide alone it puts on its *desk*, where a clerk of the UPF's process
-//! decides by the locked tables ([`desk`], [`clerk`]).
+//! Data workers as processes.
 //!
-//! A worker that dies takes nothing with it but what it had in hand, a batch at most: rules, counts and words of rates
-//! are in the shared memory, and what waits for it in the kernel waits in sockets and rings that the UPF's process has
-//! open too. The supervisor ([`watch`]) gives its seat to a process that is ready and waits for that; that one reads on
-//! where the dead one stopped. A worker that is stopped or hangs while packets wait is killed first.
+//! The UPF process owns the tables, the sockets, the rings and the TUN device. It shares the memory
+//! of the entries with the worker processes ([`worker_setup`]), which run the fast path on it as
+//! threads do ([`worker`]). A worker punts all other packets through its punt channel. A punt
+//! handler in the UPF process classifies them by the locked tables ([`punt_channel`],
+//! [`punt_handler`]).
+//!
+//! When a worker dies, at most the packets that it held are lost, which is one batch. Rules,
+//! counters and policers are in the shared memory. Waiting packets stay in sockets and rings, which
+//! the UPF process has open too. The supervisor ([`supervisor`]) assigns the worker slot to a
+//! standby worker, which continues reading where the dead one stopped. A worker that is stopped or
+//! hangs while packets wait is killed first.
 
 mod punt_channel;
 mod punt_handler;
@@ -32,34 +36,39 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// By whom processes are started. They are children of the thread that calls it and end when that ends.
+/// Starts processes. They are children of the calling thread and end with it.
 pub trait ProcessSpawner: Debug + Send + Sync {
-    /// Starts a process with this number that calls [`work`] with its standard input, which is this.
+    /// Starts a process with the number `number`, which calls [`work`] with `input` as its standard
+    /// input.
     ///
     /// # Errors
     ///
-    /// When the system does not start it.
+    /// Returns an error if the system does not start it.
     fn start(&self, number: u8, input: &OwnedFd) -> io::Result<Box<dyn ChildProcess>>;
 }
 
-/// A process that was started.
+/// A started process.
 pub trait ChildProcess: Send + Sync {
-    /// Its number.
+    /// Returns the process ID.
     fn pid(&self) -> u32;
-    /// Readable when it has ended.
+    /// Returns a descriptor that becomes readable when the process ends.
     fn pidfd(&self) -> BorrowedFd<'_>;
-    /// Kills it and waits for nothing.
+    /// Kills the process without waiting.
     fn kill(&self);
-    /// How it ended, if it has: there is nothing left of it then.
+    /// Returns how the process ended, if it has, and reaps it.
     fn reap(&mut self) -> Option<String>;
-    /// Kills it and waits for its end.
+    /// Kills the process and waits for its end.
     fn end(&mut self);
-    /// Whether it will not be heard of again: it has had work for so long and did nothing about it. Zero = it has been
-    /// heard of.
+    /// Returns true if the process must be considered hung: it had work for `silent` without making
+    /// progress. `silent` = 0 means that it made progress.
     fn is_stuck(&mut self, silent: Duration) -> bool;
 }
 
-/// Whether workers can be processes with the rest of the configuration.
+/// Checks that the rest of the configuration permits worker processes.
+///
+/// # Errors
+///
+/// Returns an error that names the conflicting setting.
 pub(crate) fn check(config: &SocketsConfig) -> Result<(), StartError> {
     if config.processes.is_none() {
         return Ok(());

@@ -1,7 +1,9 @@
-//! Where a worker that is a process of its own puts what it does not decide alone (packets that are to be buffered,
-//! errors, foreign TEIDs, rules beside records, what the owner must be told): shared memory for one batch. A clerk, a
-//! thread of the UPF's process, decides on it by the locked tables and sends it itself; the worker waits for it, so that
-//! nothing overtakes it, and what is on the desk outlives the worker.
+//! Punt channel: shared memory for one batch that a worker process passes to the UPF process.
+//!
+//! A worker punts the packets that the fast path cannot handle: packets to be buffered, errors,
+//! foreign TEIDs, flow rules, notifications. The punt handler, a thread of the UPF process,
+//! classifies them by the locked tables and sends them. The worker waits for it, so nothing
+//! overtakes the batch. The contents of the channel outlive the worker.
 
 use crate::fast::{PendingNotification, SpinWait};
 use crate::sys::poll::{Poller, Waker};
@@ -16,11 +18,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 use vireo_types::SessionAddress;
 
-/// Octets of the longest packet on it: no IP packet is longer.
+/// Longest packet in octets: the maximum of an IP packet.
 const LONGEST: usize = 65_536;
-/// Words before those of the packets.
+/// Header words before the packets.
 const HEAD: usize = 8;
-/// Words of a packet: where it came from and to, and octets.
+/// Words of a packet: source, destination and contents.
 const ITEM: usize = 8 + LONGEST / 8;
 const WORDS: usize = HEAD + BATCH * ITEM;
 
@@ -32,31 +34,31 @@ const IDLE: u64 = 0;
 const POSTED: u64 = 1;
 const DONE: u64 = 2;
 
-/// What kind of packet lies there.
+/// Kind of a punted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PuntedPacket {
-    /// A datagram from N3: from whom, and to which of our addresses.
+    /// A datagram from N3, with its source and our destination address.
     Uplink(SocketAddr, IpAddr),
     /// A packet from N6.
     Downlink,
-    /// It was too long for whoever received it.
+    /// A packet that was too long for its receiver.
     Truncated,
 }
 
-/// A desk. Both sides map it.
+/// Punt channel between one worker process and its punt handler. Both map it.
 #[derive(Debug)]
 pub(crate) struct PuntChannel {
     words: Shared<AtomicU64>,
-    /// Rung by the worker,
+    /// Woken by the worker.
     bell: Waker,
-    /// and by the clerk,
+    /// Woken by the punt handler.
     back: Waker,
-    /// for which the worker waits.
+    /// Poller of the worker for `back`.
     answers: Poller,
 }
 
 impl PuntChannel {
-    /// A desk, and its memory for another process.
+    /// Creates a channel. Returns it with its memory for another process.
     pub(crate) fn new() -> io::Result<(Self, OwnedFd)> {
         let (words, file) = Shared::in_file(WORDS)?;
         Ok((PuntChannel::with(words, Waker::new()?, Waker::new()?)?, file))
@@ -68,12 +70,12 @@ impl PuntChannel {
         Ok(PuntChannel { words, bell, back, answers })
     }
 
-    /// The desk that another process has made.
+    /// Maps a channel that another process created.
     pub(crate) fn of(file: BorrowedFd<'_>, bell: OwnedFd, back: OwnedFd) -> io::Result<Self> {
         PuntChannel::with(Shared::mapped(file, WORDS)?, bell.into(), back.into())
     }
 
-    /// What the two ring.
+    /// Returns the bells of worker and punt handler.
     pub(crate) fn bells(&self) -> [BorrowedFd<'_>; 2] {
         [self.bell.as_fd(), self.back.as_fd()]
     }
@@ -83,7 +85,7 @@ impl PuntChannel {
         self.words.get(start..start + ITEM).unwrap_or_default()
     }
 
-    /// The worker's: puts a packet there. Nobody looks before [`PuntChannel::post`].
+    /// Worker: writes a packet. The punt handler reads it only after [`PuntChannel::post`].
     pub(crate) fn put(&self, n: usize, came: PuntedPacket, octets: &[u8]) {
         let mut head = [0_u64; 8];
         let octets = &octets[..octets.len().min(LONGEST)];
@@ -106,7 +108,8 @@ impl PuntChannel {
         }
     }
 
-    /// The worker's: has the clerk decide on so many packets, and before them tell what is owed.
+    /// Worker: passes `count` packets to the punt handler, which first sends the deferred
+    /// notification `owed`.
     pub(crate) fn post(&self, count: usize, owed: Option<PendingNotification>) {
         let words = owed_words(owed);
         self.words[OWED..].iter().zip(words).for_each(|(word, value)| word.store(value, Relaxed));
@@ -115,7 +118,7 @@ impl PuntChannel {
         self.bell.wake();
     }
 
-    /// The worker's: waits until the clerk has decided.
+    /// Worker: waits until the punt handler has processed the batch.
     pub(crate) fn wait(&self) {
         let mut pause = SpinWait::default();
         while self.words[STATE].load(Acquire) == POSTED {
@@ -123,19 +126,21 @@ impl PuntChannel {
                 pause.once();
                 continue;
             }
-            // it cannot fail, and if it did the clerk would be through some time
+            // The wait cannot fail. If it did, the loop would still end when the punt handler is
+            // done.
             let _ = self.answers.wait(Some(Duration::from_millis(10)), |_| {});
         }
         self.back.clear();
         self.words[STATE].store(IDLE, Relaxed);
     }
 
-    /// The clerk's: what is rung for.
+    /// Punt handler: returns the bell that the worker wakes.
     pub(crate) fn bell(&self) -> &Waker {
         &self.bell
     }
 
-    /// The clerk's: how many packets are there to be decided on, and what is owed; `None` if nothing was posted.
+    /// Punt handler: returns the number of packets and the deferred notification. `None` if nothing
+    /// was posted.
     pub(crate) fn posted(&self) -> Option<(usize, Option<PendingNotification>)> {
         if self.words[STATE].load(Acquire) != POSTED {
             return None;
@@ -145,7 +150,7 @@ impl PuntChannel {
         Some(((self.words[COUNT].load(Relaxed) as usize).min(BATCH), owed_of(owed)))
     }
 
-    /// The clerk's: a packet, put behind so many octets.
+    /// Punt handler: reads a packet into `into`, after `room` free octets.
     pub(crate) fn take(&self, n: usize, room: usize, into: &mut Vec<u8>) -> PuntedPacket {
         let item = self.item(n);
         let word = |at: usize| item.get(at).map_or(0, |word| word.load(Relaxed));
@@ -165,13 +170,14 @@ impl PuntChannel {
         }
     }
 
-    /// The clerk's: all is decided on and has left.
+    /// Punt handler: marks the batch as processed and sent.
     pub(crate) fn done(&self) {
         self.words[STATE].store(DONE, Release);
         self.back.wake();
     }
 
-    /// When the worker has died: rings in its place, and says whether the clerk is through with what it had posted.
+    /// After the death of the worker: wakes the punt handler, and returns true if it has processed
+    /// the posted batch.
     pub(crate) fn is_through(&self) -> bool {
         if self.words[STATE].load(Acquire) == POSTED {
             self.bell.wake();
@@ -180,7 +186,7 @@ impl PuntChannel {
         true
     }
 
-    /// Readies it for the next worker.
+    /// Resets the channel for the next worker.
     pub(crate) fn tidy(&self) {
         self.words[STATE].store(IDLE, Relaxed);
         self.back.clear();

@@ -1,4 +1,4 @@
-//! Who decides, in the UPF's process, on what a worker's process does not decide alone.
+//! Punt handler: classifies the punted packets of a worker process in the UPF process.
 
 use super::{PuntChannel, PuntedPacket};
 use crate::counters::{DropReason, Stats};
@@ -15,22 +15,22 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use vireo_types::Instant;
 
-/// The clerk of one worker.
+/// Punt handler of one worker.
 pub(crate) struct PuntHandler {
     pub(crate) channel: Arc<PuntChannel>,
     pub(crate) view: StatsHandle,
     pub(crate) sockets: Arc<[Socket]>,
-    /// The worker's addresses on N3, one of each family; none = the first.
+    /// N3 addresses of the worker, one of each family. `None` = the first.
     pub(crate) own: [Option<IpAddr>; 2],
     pub(crate) tun: Tun,
     pub(crate) events: EventSink,
     pub(crate) clock: Clock,
-    /// Of the worker.
+    /// Number of the worker.
     pub(crate) number: usize,
 }
 
 impl PuntHandler {
-    /// What it waits for, and its stop.
+    /// Returns a poller for the channel and the stop signal.
     pub(crate) fn poller(&self, stop: BorrowedFd<'_>) -> io::Result<Poller> {
         let poller = Poller::new()?;
         poller.add(stop, STOP)?;
@@ -38,7 +38,7 @@ impl PuntHandler {
         Ok(poller)
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until the stop signal.
     pub(crate) fn run(&self, poller: &Poller) -> io::Result<()> {
         let mut buffers: Vec<Vec<u8>> = (0..BATCH).map(|_| vec![]).collect();
         let mut stats = Stats::default();
@@ -66,11 +66,11 @@ impl PuntHandler {
     }
 }
 
-/// What lay on the desk.
+/// Batch of punted packets.
 struct PuntedBatch<'a> {
     clerk: &'a PuntHandler,
     came: &'a [PuntedPacket],
-    /// Each packet behind the room for its tunnel's header.
+    /// Each packet follows the free room for its tunnel header.
     buffers: &'a mut [Vec<u8>],
     now: Instant,
     stats: &'a mut Stats,

@@ -1,5 +1,7 @@
-//! The supervisor of the workers' processes: it gives them their seats, sees when one has died or is stuck, and gives its
-//! seat to one that is ready.
+//! Supervisor of the worker processes.
+//!
+//! It assigns worker slots, detects dead and hung workers, and lets a standby worker take over
+//! their slots.
 
 use super::worker_setup::{self, WorkerSetup};
 use super::{ChildProcess, ProcessSpawner, PuntChannel, WorkerSlot};
@@ -20,38 +22,41 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
-/// How often is looked whether workers do what there is to do.
+/// Interval of the check that workers make progress.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long a process may take from its start until it sits, and to end when it is told.
+/// Maximum time from the start of a process until it takes its slot. [`ENDS_WITHIN`] is the maximum
+/// after a stop.
 const SITS_WITHIN: Duration = Duration::from_secs(10);
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
-/// How many in a row may fail to take a seat.
+/// Maximum number of successive processes that fail to take a slot.
 const ATTEMPTS: u32 = 5;
 
 const STOP: u64 = u64::MAX;
 const SPARE: u64 = u64::MAX - 1;
 
-/// A worker's place, and all that it needs there.
+/// A worker slot with everything that its process needs.
 pub(crate) struct WorkerPost {
     orders: Vec<u8>,
     files: Vec<OwnedFd>,
     desk: Arc<PuntChannel>,
-    /// Readable when packets wait for it.
+    /// Readable when packets wait for the worker.
     work: Poller,
     holder: Option<StandbyWorker>,
-    /// When its holder was told to sit, until it does; and since when the seat was empty.
+    /// Time of the assignment until the process takes the slot. `empty` is the time at which the
+    /// slot became empty.
     seating: Option<Instant>,
     empty: Instant,
     heard: (u64, u64),
     silent: Duration,
-    /// How many holders have ended since somebody sat here,
+    /// Number of processes that ended since one last took the slot.
     ended: u64,
-    /// and how many of them in a row before they sat.
+    /// Number of successive processes that ended before they took the slot.
     failures: u32,
 }
 
 impl WorkerPost {
-    /// A place that nobody has. `work` are those of the descriptors that packets for it wait in.
+    /// Creates an empty post. `work` is the range of descriptors in which packets for the worker
+    /// wait.
     pub(crate) fn new(
         orders: &WorkerSetup,
         files: Vec<OwnedFd>,
@@ -77,22 +82,22 @@ impl WorkerPost {
         })
     }
 
-    /// Whether packets wait for the worker, and not it for its clerk.
+    /// Returns true if packets wait for the worker, and it does not wait for its punt handler.
     fn has_work(&self, seat: &WorkerSlot) -> bool {
         let mut waiting = seat.is_busy();
-        // what cannot be asked has no work
+        // A descriptor without a result counts as having no work.
         let _ = self.work.wait(Some(Duration::ZERO), |_| waiting = true);
         waiting && self.desk.is_through()
     }
 }
 
-/// A process that waits for orders or has a seat.
+/// A process that waits for its setup or has a worker slot.
 struct StandbyWorker {
     process: Box<dyn ChildProcess>,
     line: OwnedFd,
 }
 
-/// How often workers were taken over from.
+/// Counters of takeovers.
 #[derive(Debug, Default)]
 pub(crate) struct Takeovers {
     count: AtomicU64,
@@ -101,21 +106,22 @@ pub(crate) struct Takeovers {
     longest_ns: AtomicU64,
 }
 
-/// What takeovers of data workers came to.
+/// Statistics of data worker takeovers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TakeoverStats {
-    /// How many workers have died and were replaced.
+    /// Number of workers that died and were replaced.
     pub count: u64,
-    /// Packets that died with them, at most.
+    /// Upper bound of the packets lost with them.
     pub lost_at_most: u64,
-    /// How long the last one's seat was empty, from when its end was seen until the next one sat.
+    /// Time that the last takeover left the slot empty, from detection until the next process took
+    /// it.
     pub last: Duration,
-    /// And the longest time.
+    /// Longest such time.
     pub longest: Duration,
 }
 
 impl Takeovers {
-    /// What they came to so far.
+    /// Returns the current statistics.
     pub(crate) fn stats(&self) -> TakeoverStats {
         let time = |ns: &AtomicU64| Duration::from_nanos(ns.load(Relaxed));
         TakeoverStats {
@@ -134,7 +140,7 @@ impl Takeovers {
     }
 }
 
-/// The workers' processes; they end when this is dropped, after the stop that they were given is rung.
+/// The worker processes. They end when the value is dropped, after their stop signal.
 #[derive(Debug)]
 pub(crate) struct WorkerPool {
     thread: Option<JoinHandle<()>>,
@@ -142,7 +148,11 @@ pub(crate) struct WorkerPool {
 }
 
 impl WorkerPool {
-    /// Has a process take each place, and waits until all do.
+    /// Starts a process for each post and waits until all have taken their slots.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a process does not start or does not take its slot.
     pub(crate) fn start(
         recruit: Arc<dyn ProcessSpawner>,
         posts: Vec<WorkerPost>,
@@ -155,7 +165,7 @@ impl WorkerPool {
         poller.add(stop.as_fd(), STOP)?;
         let of_thread = Arc::clone(&failed);
         let (ready, seated) = mpsc::sync_channel(1);
-        // the processes are children of this thread, and end with it
+        // The processes are children of this thread and end with it.
         let run = move || {
             let mut watch =
                 SupervisorThread { recruit, posts, seats, view, poller, spare: None, started: 0, failed: of_thread };
@@ -175,7 +185,7 @@ impl WorkerPool {
         }
     }
 
-    /// Whether a place stays empty.
+    /// Returns true if a slot stays empty.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Relaxed) || self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -184,7 +194,7 @@ impl WorkerPool {
 impl Drop for WorkerPool {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // one that panicked has said so already
+            // A thread that panicked has already logged it.
             let _ = thread.join();
         }
     }
@@ -196,14 +206,14 @@ struct SupervisorThread {
     seats: Arc<Shared<WorkerSlot>>,
     view: StatsHandle,
     poller: Poller,
-    /// One that waits for the next seat that is empty.
+    /// Standby worker for the next empty slot.
     spare: Option<StandbyWorker>,
     started: u8,
     failed: Arc<AtomicBool>,
 }
 
 impl SupervisorThread {
-    /// Starts a process that waits for orders.
+    /// Starts a standby worker.
     fn candidate(&mut self, token: u64) -> io::Result<StandbyWorker> {
         let (line, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         self.started = self.started.wrapping_add(1);
@@ -235,7 +245,7 @@ impl SupervisorThread {
         Ok(())
     }
 
-    /// Has a process take a place: the one that waits for that, else a new one.
+    /// Assigns a post to the standby worker, or to a new process.
     fn seat(&mut self, number: usize) -> io::Result<()> {
         let given = |post: &WorkerPost, candidate: &StandbyWorker| {
             let files: Vec<_> = post.files.iter().map(AsFd::as_fd).collect();
@@ -246,7 +256,7 @@ impl SupervisorThread {
             None => self.candidate(number as u64)?,
         };
         if let Err(error) = given(&self.posts[number], &candidate) {
-            // it has died meanwhile
+            // It has died since.
             candidate.process.end();
             warn!("a data worker that was to take over has ended: {error}");
             candidate = self.candidate(number as u64)?;
@@ -274,7 +284,7 @@ impl SupervisorThread {
             }
             self.reap();
             self.look_at_seats(true);
-            // what this thread slept more than it meant to does not count
+            // Time that this thread overslept does not count.
             let passed = looked.elapsed();
             if passed >= LOOK {
                 looked = Instant::now();
@@ -287,7 +297,7 @@ impl SupervisorThread {
         }
     }
 
-    /// Takes leave of those that have ended, and fills their places.
+    /// Reaps ended processes and refills their slots.
     fn reap(&mut self) {
         for number in 0..self.posts.len() {
             let post = &mut self.posts[number];
@@ -320,7 +330,8 @@ impl SupervisorThread {
         }
     }
 
-    /// Puts right what a worker of which nothing runs any more left. What it handed over is carried out first.
+    /// Cleans up after a dead worker: waits for its punted batch, then counts the lost packets.
+    /// Returns their number.
     fn bury(&mut self, number: usize) -> u64 {
         let lost = self.seats[number].bury();
         let (desk, begun) = (&self.posts[number].desk, Instant::now());
@@ -333,7 +344,7 @@ impl SupervisorThread {
         lost
     }
 
-    /// Sees which seats are taken meanwhile.
+    /// Detects processes that have taken their slots.
     fn look_at_seats(&mut self, again: bool) {
         for (number, (post, seat)) in self.posts.iter_mut().zip(self.seats.iter()).enumerate() {
             let (Some(since), Some(holder)) = (post.seating, &post.holder) else { continue };
@@ -351,7 +362,7 @@ impl SupervisorThread {
         }
     }
 
-    /// Kills those that do not do what there is to do.
+    /// Kills workers that make no progress.
     fn look_at_work(&mut self, passed: Duration) {
         for (post, seat) in self.posts.iter_mut().zip(self.seats.iter()) {
             let heard = seat.heard();
@@ -366,7 +377,7 @@ impl SupervisorThread {
         }
     }
 
-    /// Waits for the ends of those that were told to stop.
+    /// Waits until the stopped processes have ended.
     fn end(&mut self) {
         let begun = Instant::now();
         for holder in self.posts.iter_mut().filter_map(|post| post.holder.take()).chain(self.spare.take()) {

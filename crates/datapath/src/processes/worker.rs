@@ -1,4 +1,4 @@
-//! A worker's process: it waits for its orders, maps what they name and works until it is told to stop.
+//! Worker process: waits for its setup, maps the named memory, and works until the stop signal.
 
 use super::worker_setup::{self, WorkerSetup, next};
 use super::{PuntChannel, RingPosition, WorkerSlot};
@@ -16,24 +16,24 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-/// Why a data worker's process ends by itself.
+/// Reason why a data worker process ends without being stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
-    /// There is no such processor any more, or it may not be used.
+    /// The processor does not exist or may not be used.
     #[error("the data worker cannot run on processor {0}: correct the cores in the configuration")]
     Core(usize),
-    /// What it was given is not what it needs.
+    /// The setup does not match the worker.
     #[error("the data worker cannot take its place over: {0}")]
     Place(io::Error),
-    /// The system has no more descriptors for it.
+    /// The system has no descriptors left.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// What it does fails.
+    /// Processing packets failed.
     #[error("the data worker ends: {0}")]
     Work(io::Error),
 }
 
-/// Where a worker works that is a process of its own.
+/// Environment of a worker process.
 struct ProcessEnv {
     arrays: Arrays,
     seats: Arc<Shared<WorkerSlot>>,
@@ -59,7 +59,7 @@ impl WorkerEnv for ProcessEnv {
         if done < batch.count() || owed.is_some() {
             batch.hand_over(done, &self.desk);
             self.desk.post(batch.count() - done, owed);
-            // the clerk has them, whatever becomes of us
+            // The punt handler has the packets even if this process dies.
             self.hold(0);
             self.desk.wait();
         }
@@ -76,12 +76,12 @@ impl WorkerEnv for ProcessEnv {
     }
 }
 
-/// Works as a data worker: waits on this line for the orders of the UPF's process that started this one, and does what
-/// they say until it is told to stop, or until that process is gone.
+/// Runs as a data worker: receives its setup on `line` from the UPF process that started it. Works
+/// until the stop signal or the end of the UPF process.
 ///
 /// # Errors
 ///
-/// When the orders cannot be carried out; whoever started it starts another.
+/// Returns an error if the setup cannot be applied. The supervisor then starts another process.
 pub fn work(line: OwnedFd) -> Result<(), WorkError> {
     let Some((orders, files)) = worker_setup::receive(line.as_fd()).map_err(WorkError::Place)? else { return Ok(()) };
     if let Some(core) = orders.core {
@@ -113,7 +113,7 @@ fn run(
     let tun = next(files).map_err(WorkError::Place)?.into();
     let sockets = orders.n3.iter().map(|local| Ok(Socket::of(next(files)?, *local)));
     let sockets: Arc<[Socket]> = sockets.collect::<io::Result<_>>().map_err(WorkError::Place)?;
-    // what there is to tell, the clerk tells
+    // The punt handler sends all notifications.
     let events: EventSink = Arc::new(|_| false);
     let clock = Clock::default();
     let joined = || {

@@ -1,5 +1,7 @@
-//! What a worker's process is given at its start: the memory of the tables, sockets and rings, as descriptors, and a
-//! message of what they are.
+//! Start message of a worker process.
+//!
+//! It carries the memory of the tables, the sockets and the rings as descriptors, and describes
+//! them.
 
 use super::WorkerSlot;
 use crate::access::table;
@@ -17,46 +19,51 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Descriptors of one message: the kernel takes no more than 253.
+/// Descriptors of one message. The kernel permits at most 253.
 const DESCRIPTORS: usize = 128;
-/// Octets of one message.
+/// Maximum length of one message in bytes.
 const LONGEST: usize = 16 << 10;
 
-/// A pool, as far as packets go: its networks, the link MTU, and whether its UEs are kept apart.
+/// A pool as far as packets need it: networks, link MTU, and whether its UEs are isolated.
 type PoolRange = (Option<(Ipv4Addr, u8)>, Option<(Ipv6Addr, u8)>, u16, bool);
 
-/// What the descriptors are, in this order: those of [`TableFds`], the desk and its bells, the stop, a queue of the TUN
-/// device, the sockets, and those of frames.
+/// Description of the descriptors, which follow in this order:
+/// 1. those of [`TableFds`]
+/// 2. the punt channel and its bells
+/// 3. the stop signal
+/// 4. a queue of the TUN device
+/// 5. the sockets
+/// 6. those of frames
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WorkerSetup {
-    /// Which of the seats.
+    /// Index of the worker slot.
     pub(crate) seat: usize,
     pub(crate) seats: usize,
-    /// Records of the tables.
+    /// Number of entries of the tables.
     pub(crate) records: usize,
     pub(crate) pools: Vec<PoolRange>,
     /// See [`Limits::own_peer_only`].
     pub(crate) own_peer_only: bool,
-    /// The addresses of the sockets.
+    /// Addresses of the sockets.
     pub(crate) n3: Vec<IpAddr>,
-    /// Octets of the longest packet that sockets receive.
+    /// Longest packet that sockets receive, in octets.
     pub(crate) slot: usize,
-    /// The processor that it is for.
+    /// Processor of the worker.
     pub(crate) core: Option<usize>,
-    /// With them, it reads frames and not the sockets.
+    /// If set, the worker reads frames instead of the sockets.
     pub(crate) frames: Option<FrameSetup>,
 }
 
-/// What a worker that reads frames is told.
+/// Setup of a worker that reads frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FrameSetup {
     pub(crate) interfaces: Vec<String>,
-    /// Addresses on N3, its own first.
+    /// N3 addresses, starting with the worker's.
     pub(crate) n3: Vec<IpAddr>,
     pub(crate) next_hops: Vec<IpAddr>,
 }
 
-/// The memory of the tables.
+/// Descriptors of the memory of the tables.
 #[derive(Debug)]
 pub(crate) struct TableFds {
     uplinks: OwnedFd,
@@ -66,7 +73,7 @@ pub(crate) struct TableFds {
     access: OwnedFd,
 }
 
-/// Tables whose arrays other processes can map, with so many seats.
+/// Creates tables with arrays that other processes can map, and with `seats` worker slots.
 pub(crate) fn tables(pools: Vec<Pool>, limits: Limits, seats: usize) -> Result<(Tables, TableFds), StartError> {
     let ranges = index::ranges(&pools, LARGEST);
     let (uplinks, of_uplinks) = Shared::in_file(limits.bounded())?;
@@ -86,14 +93,14 @@ pub(crate) fn tables(pools: Vec<Pool>, limits: Limits, seats: usize) -> Result<(
 }
 
 impl TableFds {
-    /// The descriptors, as they are sent.
+    /// Returns the descriptors in sending order.
     pub(crate) fn all(&self) -> [BorrowedFd<'_>; 5] {
         [&self.uplinks, &self.downlinks, &self.addresses, &self.seats, &self.access].map(AsFd::as_fd)
     }
 }
 
 impl WorkerSetup {
-    /// Maps the tables, from the first of the descriptors.
+    /// Maps the tables from the first descriptors.
     pub(super) fn arrays(&self, files: &mut impl Iterator<Item = OwnedFd>) -> io::Result<Arrays> {
         let pool = |&(ipv4, ipv6, mtu, isolated): &PoolRange| Pool { ipv4, ipv6, mtu, dns: vec![], isolated };
         let pools: Vec<_> = self.pools.iter().map(pool).collect();
@@ -109,12 +116,12 @@ impl WorkerSetup {
         Ok(arrays)
     }
 
-    /// The pools, as they are told.
+    /// Returns the pools in the form of the message.
     pub(crate) fn pools(pools: &[Pool]) -> Vec<PoolRange> {
         pools.iter().map(|pool| (pool.ipv4, pool.ipv6, pool.mtu, pool.isolated)).collect()
     }
 
-    /// As they are sent.
+    /// Returns the encoded message.
     pub(crate) fn octets(&self) -> io::Result<Vec<u8>> {
         let octets = postcard::to_stdvec(self).map_err(io::Error::other)?;
         match octets.len() <= LONGEST {
@@ -124,12 +131,12 @@ impl WorkerSetup {
     }
 }
 
-/// The next descriptor.
+/// Returns the next descriptor.
 pub(super) fn next(files: &mut impl Iterator<Item = OwnedFd>) -> io::Result<OwnedFd> {
     files.next().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a descriptor is missing"))
 }
 
-/// Sends orders with what they are about.
+/// Sends a setup message with its descriptors.
 pub(super) fn send(line: BorrowedFd<'_>, orders: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -140,7 +147,7 @@ pub(super) fn send(line: BorrowedFd<'_>, orders: &[u8], files: &[BorrowedFd<'_>]
     Ok(())
 }
 
-/// Waits for orders; `None` if there will be none.
+/// Waits for a setup message. Returns `None` if the sender has closed the connection.
 pub(super) fn receive(line: BorrowedFd<'_>) -> io::Result<Option<(WorkerSetup, Vec<OwnedFd>)>> {
     let mut octets = vec![0; LONGEST];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];

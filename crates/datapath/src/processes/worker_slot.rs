@@ -1,5 +1,6 @@
-//! The words of one worker that is a process of its own, in memory that it shares with the UPF's process: what it is
-//! doing, and what it has counted. Whoever takes the seat over goes on from them.
+//! Worker slot: state and counters of one worker process in memory shared with the UPF process.
+//!
+//! The next process of the slot continues from them.
 
 use crate::counters::{Counters, DROP_REASONS};
 use crate::sys::shared::{Plain, Shared};
@@ -7,50 +8,51 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Rings that a worker may have: one of each interface.
+/// Maximum rings of a worker: one of each interface.
 pub(crate) const RINGS: usize = 16;
-/// Words to the end of a cache line's pair.
+/// Padding words to the end of a pair of cache lines.
 const REST: usize = (16 - (6 + DROP_REASONS) % 16) % 16;
 
-/// A worker's seat. The worker alone writes, but for what is put right when it has died.
+/// Slot of one worker. Only the worker writes it, except for the clean-up after its death.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct WorkerSlot {
-    /// Odd while it is in a batch: see `fast::quiescence`.
+    /// Odd while the worker is in a batch: see `fast::quiescence`.
     pub(crate) batch_counter: AtomicU64,
-    /// Grows with each round of its loop.
+    /// Grows with each round of the worker's loop.
     pub(crate) heartbeat: AtomicU64,
-    /// Packets that it has taken from the kernel and not let go, at most.
+    /// Upper bound of packets received and not yet sent or dropped. Lost if the worker dies.
     pub(crate) packets_held: AtomicU64,
-    /// The process that sits here; 0 = none does.
+    /// Process ID of the worker; 0 = empty slot.
     pub(crate) pid: AtomicU64,
-    /// Since when, in ns of the clock that all processes share.
+    /// Start time in ns of the monotonic clock, which all processes share.
     pub(crate) started_ns: AtomicU64,
     own: [AtomicU64; 11],
-    /// How far its rings are read: [`RingPosition`].
+    /// Read positions of the rings: [`RingPosition`].
     rings: [AtomicU64; RINGS],
-    /// What it has counted.
+    /// Packets that the worker has counted.
     pub(crate) counters: Counters,
     rest: [AtomicU64; REST],
 }
 
-// SAFETY: atomic integers are all of it, without padding: 32 words, and counters filled up to a multiple of 16
+// SAFETY: it consists of atomic integers only, without padding: 32 words, and counters filled up to
+// a multiple of 16.
 unsafe impl Plain for WorkerSlot {}
 const _: () = assert!(size_of::<WorkerSlot>() == 8 * (32 + 6 + DROP_REASONS + REST));
 
 impl WorkerSlot {
-    /// What it is heard by: another value means that it has done something.
+    /// Returns the progress of the worker: a changed value means that it has done something.
     pub(crate) fn heard(&self) -> (u64, u64) {
         (self.heartbeat.load(Relaxed), self.batch_counter.load(Relaxed))
     }
 
-    /// Whether it is in a batch.
+    /// Returns true if the worker is in a batch.
     pub(crate) fn is_busy(&self) -> bool {
         self.batch_counter.load(Relaxed) & 1 == 1
     }
 
-    /// Puts right what a process that is gone for good left: nobody waits for its batch any more. Gives how many packets
-    /// it had in hand.
+    /// Cleans up after a dead process: ends its batch, so that nothing waits for it. Returns the
+    /// number of packets that it held.
     pub(crate) fn bury(&self) -> u64 {
         if self.batch_counter.load(Acquire) & 1 == 1 {
             self.batch_counter.fetch_add(1, Release);
@@ -60,7 +62,7 @@ impl WorkerSlot {
     }
 }
 
-/// Where a worker notes how far it has read one of its rings.
+/// Read position of a worker in one of its rings, stored in the slot.
 #[derive(Clone, Debug)]
 pub(crate) struct RingPosition {
     pub(crate) seats: Arc<Shared<WorkerSlot>>,
@@ -73,12 +75,12 @@ impl RingPosition {
         self.seats.get(self.seat)?.rings.get(self.ring)
     }
 
-    /// What was noted last; 0 = nothing.
+    /// Returns the stored position; 0 = none.
     pub(crate) fn get(&self) -> u64 {
         self.word().map_or(0, |word| word.load(Relaxed))
     }
 
-    /// Notes it.
+    /// Stores the position.
     pub(crate) fn set(&self, value: u64) {
         if let Some(word) = self.word() {
             word.store(value, Release);

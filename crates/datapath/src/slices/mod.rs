@@ -1,11 +1,13 @@
-//! Slices of the user plane: the users of each are handled by workers of its own, so that one that is flooded takes
-//! nothing from the others (the slices of seed 2, PEPC, with state that exists once).
+//! Slices of the user plane, each with dedicated workers (seed 2, PEPC, with state that exists
+//! once).
 //!
-//! Records stay where they are. What is divided is who handles their packets: a word for each TEID index and each UE
-//! address names a worker ([`WorkerMap`]), and programs of the kernel hand packets to that worker ([`steer`]). Moving a user is
-//! writing its words: TEIDs, addresses, rules and counters stay, and nothing waits. A packet that was steered by the
-//! old word is handled by the old worker as it would be by the new one; with more than one worker all counts are taken
-//! by atomic additions, so none is lost.
+//! A flood of packets in one slice does not take capacity from the others. The entries are common
+//! to all slices. A word for each TEID index and each UE address names the worker of a user's
+//! packets ([`WorkerMap`]). Kernel programs steer packets to that worker ([`steer`]).
+//!
+//! Migrating a user writes its words: TEIDs, addresses, rules and counters stay, and nothing waits.
+//! The old worker handles packets steered by the old word just as the new one would. With more than
+//! one worker all counts are atomic additions, so none is lost.
 
 pub(crate) mod steer;
 mod worker_map;
@@ -17,40 +19,45 @@ use crate::os_setup::StartError;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What one slice has for its packets.
+/// Workers of one slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SliceWorkers {
-    /// Threads.
+    /// Number of worker threads.
     pub workers: usize,
-    /// Their processors, one each; empty = any.
+    /// Processors of the workers, one each. Empty = any processor.
     pub cores: Vec<usize>,
 }
 
-/// Workers that there may be: an owner word is an octet.
+/// Maximum number of workers. The worker word is one byte.
 pub const WORKERS: usize = 64;
 
-/// The processor of each worker of all slices, in order.
+/// Returns the processor of each worker of all slices, in order.
 pub(crate) fn placement(slices: &[SliceWorkers]) -> Vec<Option<usize>> {
     slices.iter().flat_map(|slice| (0..slice.workers).map(|n| slice.cores.get(n).copied())).collect()
 }
 
-/// What a driver hands a user's packets to.
+/// Target that a driver steers a user's packets to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SteerTarget {
-    /// To whom they come to.
+    /// The receiving worker; no steering.
     Any,
-    /// A thread.
+    /// A worker thread.
     Thread,
     /// A processor, in the kernel.
     Processor,
 }
 
-/// The processors of all workers, in order; fewer if one has none.
+/// Returns the processors of all workers, in order. Workers without a processor are skipped.
 pub(crate) fn processors(slices: &[SliceWorkers]) -> Vec<usize> {
     placement(slices).into_iter().flatten().collect()
 }
 
-/// Whether the slices can be had beside the rest of the configuration.
+/// Checks the slices against the rest of the configuration.
+///
+/// # Errors
+///
+/// Returns an error if the driver, the modules, the processors or the number of workers do not
+/// permit them.
 pub(crate) fn check(slices: &[SliceWorkers], modules: usize, to: SteerTarget) -> Result<(), StartError> {
     if slices.is_empty() {
         return Ok(());
@@ -77,24 +84,24 @@ pub(crate) fn check(slices: &[SliceWorkers], modules: usize, to: SteerTarget) ->
     }
 }
 
-/// What a worker has forwarded, in lines of its own: it writes them after each batch.
+/// Load of one worker in separate cache lines. The worker writes it after each batch.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Load {
     packets: [AtomicU64; 2],
     octets: [AtomicU64; 2],
     dropped: AtomicU64,
-    /// Of the kernel; somebody else writes it.
+    /// Dropped by the kernel. Not written by the worker.
     no_room: AtomicU64,
 }
 
 impl Load {
-    /// Counts frames that there was no room for.
+    /// Counts frames that the kernel dropped because the ring was full.
     pub(crate) fn no_room(&self, frames: u64) {
         self.no_room.fetch_add(frames, Relaxed);
     }
 
-    /// Adds a batch. The worker alone writes.
+    /// Adds a batch. Only the worker calls it.
     pub(crate) fn add(&self, stats: &Stats) {
         let add = |sum: &AtomicU64, n: u64| sum.store(sum.load(Relaxed).wrapping_add(n), Relaxed);
         for (n, volume) in [stats.uplink, stats.downlink].iter().enumerate() {
@@ -114,18 +121,18 @@ impl Load {
     }
 }
 
-/// What a worker has handled since the start.
+/// Packets that a worker has handled since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerLoad {
     /// Forwarded from the RAN to the data network.
     pub uplink: Volume,
     /// Forwarded from the data network to the RAN.
     pub downlink: Volume,
-    /// Dropped, for whatever reason.
+    /// Dropped for any reason.
     pub dropped: u64,
 }
 
-/// All workers' loads, with what workers that are processes have counted themselves.
+/// Returns the loads of all workers, including the counters of worker processes.
 pub(crate) fn read(loads: &[Load], seats: impl Iterator<Item = Option<Stats>>) -> Vec<WorkerLoad> {
     let sum = |(load, seat): (&Load, Option<Stats>)| {
         let (load, seat) = (load.read(), seat.unwrap_or_default());

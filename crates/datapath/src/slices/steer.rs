@@ -1,5 +1,6 @@
-//! The programs by which the kernel hands a packet to its user's worker (`bpf/slices.bpf.c`). They live as long as
-//! what they are attached to.
+//! Kernel programs that steer a packet to its user's worker (`bpf/slices.bpf.c`).
+//!
+//! They exist as long as the sockets and devices that they are attached to.
 
 use super::WorkerMap;
 use crate::index;
@@ -18,20 +19,25 @@ use std::sync::atomic::AtomicU8;
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/slices.bpf.o")));
 
-/// Addresses of one pool that have words, which take their memory at once; the others are the first worker's.
+/// Maximum addresses of one pool with words, whose memory is allocated at once. The first worker
+/// handles the others.
 pub(crate) const LARGEST: u64 = 1 << 22;
 /// `OWNERS` of `bpf/slices.h`.
 const IN_A_LINE: usize = 64;
 
-/// What packets are steered by.
+/// Descriptors of the steering programs.
 pub(crate) struct Steering {
-    /// For frames, and for what is routed to a TUN device.
+    /// Program for frames, and for packets that are routed to a TUN device.
     pub(crate) packets: OwnedFd,
-    /// For datagrams of UDP port 2152.
+    /// Program for datagrams of UDP port 2152.
     pub(crate) datagrams: OwnedFd,
 }
 
-/// Loads the programs; gives the words that they go by.
+/// Loads the programs. Returns them with their worker map.
+///
+/// # Errors
+///
+/// Returns an error if the kernel refuses the programs.
 pub(crate) fn load(n3: &[IpAddr], pools: &[Pool], limits: Limits) -> Result<(Steering, WorkerMap), StartError> {
     let ranges = index::ranges(pools, LARGEST);
     let constants = Config::new(&ranges, n3, &[], &[])?;
@@ -43,7 +49,7 @@ pub(crate) fn load(n3: &[IpAddr], pools: &[Pool], limits: Limits) -> Result<(Ste
     Ok((Steering { packets, datagrams }, owners(&bpf, ranges, limits)?))
 }
 
-/// The maps of the words, as large as they must be.
+/// Sets the sizes of the maps for the words.
 pub(crate) fn sized<'l, 'c>(
     loader: &'l mut EbpfLoader<'c>,
     ranges: &[index::Range],
@@ -58,7 +64,7 @@ fn lines(words: usize) -> u32 {
     words.div_ceil(IN_A_LINE).max(1) as u32
 }
 
-/// The words of a loaded object.
+/// Maps the words of a loaded object.
 pub(crate) fn owners(bpf: &Ebpf, ranges: Vec<index::Range>, limits: Limits) -> Result<WorkerMap, StartError> {
     let tunnels = mapped(bpf, "tunnel_owners", limits.bounded())?;
     let addresses = mapped(bpf, "address_owners", index::entries(&ranges))?;

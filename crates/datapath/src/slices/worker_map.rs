@@ -1,5 +1,7 @@
-//! Whose packets a worker handles: a word for each index of a TEID and for each UE address in the arrays of addresses.
-//! The kernel's programs read the same words (`bpf/slices.h`).
+//! Map from packets to workers: a word for each TEID index and for each UE address in the address
+//! arrays.
+//!
+//! The kernel programs read the same words (`bpf/slices.h`).
 
 use crate::index::{self, AddressKey, Range};
 use crate::slices::steer::LARGEST;
@@ -8,7 +10,8 @@ use crate::tables::{Pool, keys};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use vireo_types::{SessionAddress, Teid};
 
-/// The words. Anybody may write them at any time: a packet goes by the old or by the new one, and is handled alike.
+/// Worker words. Any thread may write them at any time: a packet uses the old or the new word, with
+/// the same result.
 #[derive(Debug)]
 pub struct WorkerMap {
     tunnels: Shared<AtomicU8>,
@@ -17,25 +20,25 @@ pub struct WorkerMap {
 }
 
 impl Default for WorkerMap {
-    /// Of a user plane without slices: there are no words.
+    /// Returns the map of a user plane without slices: it has no words.
     fn default() -> Self {
         WorkerMap { tunnels: Shared::private(0), addresses: Shared::private(0), ranges: vec![] }
     }
 }
 
 impl WorkerMap {
-    /// In memory of our own, for so many tunnels.
+    /// Creates a map in private memory for `tunnels` tunnels.
     pub(crate) fn private(tunnels: usize, pools: &[Pool]) -> Self {
         let ranges = index::ranges(pools, LARGEST);
         WorkerMap::over(Shared::private(tunnels), Shared::private(index::entries(&ranges)), ranges)
     }
 
-    /// Over this memory; `addresses` has an octet for each entry of the ranges.
+    /// Creates a map in the given memory. `addresses` has one byte for each address of the ranges.
     pub(crate) fn over(tunnels: Shared<AtomicU8>, addresses: Shared<AtomicU8>, ranges: Vec<Range>) -> Self {
         WorkerMap { tunnels, addresses, ranges }
     }
 
-    /// Gives the packets of these tunnels and addresses to a worker.
+    /// Assigns the packets of these tunnels and addresses to a worker.
     pub fn give(&self, tunnels: &[Teid], addresses: impl Iterator<Item = SessionAddress>, worker: u8) {
         if self.ranges.is_empty() {
             return;
@@ -49,12 +52,13 @@ impl WorkerMap {
         self.ranges.iter().find_map(|range| range.entry(key))
     }
 
-    /// The worker of a TEID, as the kernel's programs find it.
+    /// Returns the worker of a TEID, as the kernel programs find it.
     pub fn of_tunnel(&self, teid: Teid) -> u8 {
         self.tunnels.get(teid.index() as usize).map_or(0, |word| word.load(Relaxed))
     }
 
-    /// The worker of an address, likewise: the first one's where it is in no array.
+    /// Returns the worker of an address, as the kernel programs find it. The first worker if the
+    /// address is in no array.
     pub fn of_address(&self, ue: SessionAddress) -> u8 {
         let word = keys(ue).find_map(|key| self.addresses.get(self.position(key)?));
         word.map_or(0, |word| word.load(Relaxed))

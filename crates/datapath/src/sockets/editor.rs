@@ -1,4 +1,4 @@
-//! What the owner of the sessions changes a running user plane by.
+//! Handle of the control side to change a running user plane.
 
 use super::{Clock, EventSink, StatsHandle, WorkerSlowPath, send};
 use crate::counters::{DropReason, Stats};
@@ -12,11 +12,11 @@ use std::sync::Arc;
 use tracing::warn;
 use vireo_types::SessionAddress;
 
-/// What the owner of the sessions changes a running user plane by, from any thread.
+/// Handle to change the tables of a running user plane from any thread.
 #[derive(Clone)]
 pub struct TablesHandle {
     pub(super) view: StatsHandle,
-    /// Those of the first worker, to send what changes let go.
+    /// Sockets of the first worker, for datagrams that changes release.
     pub(super) sockets: Arc<[Socket]>,
     tun: Arc<Tun>,
     routes: Option<Arc<HostRoutes>>,
@@ -39,19 +39,20 @@ impl TablesHandle {
         TablesHandle { view, sockets, tun: Arc::new(tun), routes, events }
     }
 
-    /// Brings the packets of a UE to this user plane, or not any more, where its UEs have routes of their own.
+    /// Adds the host routes of a UE to this user plane if `here` is true, otherwise removes them.
+    /// Does nothing without host routes.
     pub fn set_host_route(&self, ue: SessionAddress, here: bool) {
         if let Some(routes) = &self.routes {
             routes.set(ue, here);
         }
     }
 
-    /// Looks at the tables.
+    /// Calls `look` with the locked tables.
     pub fn look<R>(&self, look: impl FnOnce(&Tables) -> R) -> R {
         self.view.look(look)
     }
 
-    /// Changes the tables. What the change lets go is sent before any later packet.
+    /// Changes the tables. Sends the output of the change before any later packet.
     pub fn change<R>(&self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R {
         let mut stats = Stats::default();
         let result = self.view.tables.change_and_decide(change, |tables, released| {
@@ -67,7 +68,7 @@ impl TablesHandle {
         result
     }
 
-    /// Decides on the datagrams that were held until their sender was known.
+    /// Classifies the datagrams that were held until their sender was known.
     fn pass_held(&self, tables: &Tables, released: &mut Released, stats: &mut Stats) {
         let now = Clock::default().now();
         for held in released.take_uplinks() {
@@ -78,14 +79,14 @@ impl TablesHandle {
                     Ok(()) => stats.uplink.add(packet.len()),
                     Err(_) => stats.drop(DropReason::N6Send),
                 },
-                // the tables know what becomes of any packet
+                // Not reached for punts: the tables classify every packet.
                 PacketAction::Done | PacketAction::Punt => {}
             }
         }
     }
 
-    /// Logs that packets were dropped because no control plane has named their senders: one line for all of a round.
-    /// Returns how many packets.
+    /// Logs that packets were dropped because no control plane has named their senders, with one
+    /// line per round. Returns the number of packets.
     pub(super) fn note_unknown(&self, expired: &[(IpAddr, u64)]) -> u64 {
         let packets = expired.iter().map(|(_, packets)| packets).sum();
         if let Some((peer, _)) = expired.first() {

@@ -1,4 +1,4 @@
-//! A worker of the sockets driver: a thread of the UPF's process, or of a process of its own.
+//! Worker of the sockets driver: a thread of the UPF process, or a worker process.
 
 use super::{Clock, EventSink, STOP, StatsHandle, position, send};
 use crate::counters::{DropReason, Stats};
@@ -18,13 +18,14 @@ use tracing::debug;
 use vireo_types::Instant;
 use vireo_wire::gtpu;
 
-/// A thread beside the tables, which it locks itself.
+/// Environment of a worker thread, which locks the tables itself.
 pub(crate) struct ThreadEnv {
     pub(crate) view: StatsHandle,
     pub(crate) reader: Reader,
-    /// Among the workers of slices, if it may be one.
+    /// Number among the workers of slices, if any.
     pub(crate) number: Option<usize>,
-    /// Whether there is one worker for what is usual, which counts as if it were alone: it waits while we decide.
+    /// True if a single worker runs the fast path with non-atomic counters. That worker then waits
+    /// while this one classifies.
     pub(crate) beside_one: bool,
 }
 
@@ -50,17 +51,17 @@ pub(crate) struct Worker {
     pub(crate) tun: Tun,
     pub(crate) events: EventSink,
     pub(crate) clock: Clock,
-    /// Octets of the longest packet that is received, with its headers.
+    /// Longest received packet with its headers, in octets.
     pub(crate) slot: usize,
-    /// With it, nothing is looked up.
+    /// If set, packets are forwarded without lookups.
     pub(crate) bare: Option<Bare>,
 }
 
 const TUN: u64 = u64::MAX - 1;
 
-/// What is unusual, in a worker.
+/// Slow-path output of a worker.
 pub(crate) struct WorkerSlowPath<'a> {
-    /// What it is an answer to came by this one.
+    /// Socket that received the datagram to be answered.
     pub(crate) own: Option<&'a Socket>,
     pub(crate) sockets: &'a [Socket],
     pub(crate) events: &'a EventSink,
@@ -68,7 +69,7 @@ pub(crate) struct WorkerSlowPath<'a> {
 
 impl SlowPath for WorkerSlowPath<'_> {
     fn answer(&mut self, to: SocketAddr, datagram: &[u8]) -> bool {
-        // from the address that was asked (TS 29.281 4.4.3.1)
+        // The answer leaves from the address that received the request (TS 29.281 4.4.3.1).
         match self.own.filter(|own| own.local.is_ipv4() == to.is_ipv4()) {
             Some(own) => own.send_to(to, datagram).is_ok(),
             None => send(self.sockets, [None; 2], to, datagram),
@@ -81,7 +82,7 @@ impl SlowPath for WorkerSlowPath<'_> {
 }
 
 impl Worker {
-    /// What it waits for, and its stop.
+    /// Returns a poller for the sockets, the TUN device and the stop signal.
     pub(crate) fn poller(&self, stop: BorrowedFd<'_>) -> io::Result<Poller> {
         let poller = Poller::new()?;
         poller.add(stop, STOP)?;
@@ -92,7 +93,7 @@ impl Worker {
         Ok(poller)
     }
 
-    /// Runs until it is told to stop. The waker stays readable, so that every worker sees it.
+    /// Runs until the stop signal. The waker stays readable, so that every worker sees it.
     pub(crate) fn run(&self, place: &impl WorkerEnv, poller: &Poller) -> io::Result<()> {
         let mut receiver = Receiver::new(self.slot);
         let mut buffer = vec![0; BATCH * self.slot];
@@ -114,7 +115,7 @@ impl Worker {
         }
     }
 
-    /// One batch from N3 to N6.
+    /// Processes one batch from N3 to N6.
     fn uplink(&self, place: &impl WorkerEnv, socket: &Socket, receiver: &mut Receiver, stats: &mut Stats) {
         place.hold(BATCH);
         let count = match receiver.receive(socket) {
@@ -138,7 +139,7 @@ impl Worker {
         batch.leave();
     }
 
-    /// One batch from N6 to N3.
+    /// Processes one batch from N6 to N3.
     fn downlink(&self, place: &impl WorkerEnv, buffer: &mut [u8], senders: &mut [Sender], stats: &mut Stats) {
         let mut ends = [0; BATCH];
         let mut count = 0;
@@ -146,7 +147,7 @@ impl Worker {
         for (slot, end) in buffer.chunks_exact_mut(self.slot).zip(&mut ends) {
             match self.tun.read(&mut slot[HEADROOM..]) {
                 Ok(length) => *end = HEADROOM + length,
-                // no more, or the device is down
+                // The queue is empty or the device is down.
                 Err(_) => break,
             }
             count += 1;
@@ -160,7 +161,7 @@ impl Worker {
         place.decide(&mut Downlink { buffer, slot, ends, senders, rare, now, stats });
     }
 
-    /// The same with nothing but a header before each packet.
+    /// Forwards a batch with a fixed header for each packet.
     fn bare_downlink(
         &self,
         bare: &Bare,
@@ -183,11 +184,11 @@ impl Worker {
     }
 }
 
-/// Datagrams from N3.
+/// Batch of datagrams from N3.
 struct Uplink<'a, 'r> {
     receiver: &'r Receiver,
     local: IpAddr,
-    /// What leaves.
+    /// Packets to be sent.
     forward: &'a mut [Option<&'r [u8]>],
     tun: &'a Tun,
     rare: WorkerSlowPath<'a>,
@@ -196,7 +197,7 @@ struct Uplink<'a, 'r> {
 }
 
 impl Uplink<'_, '_> {
-    /// Has what is to be forwarded leave.
+    /// Sends the packets to be forwarded.
     fn leave(&mut self) {
         for packet in self.forward.iter_mut().filter_map(Option::take) {
             match self.tun.write(packet) {
@@ -228,7 +229,8 @@ impl Batch for Uplink<'_, '_> {
 
     fn decide(&mut self, by: &impl Classifier, from: usize) -> usize {
         let Uplink { receiver, local, forward, rare, now, stats, .. } = self;
-        // records lie in memory at random: they are on their way while the packets before theirs are decided on
+        // Entries lie in memory at random. Prefetching loads them while earlier packets are
+        // classified.
         for n in from..forward.len() {
             if let (_, Some(datagram)) = receiver.datagram(n) {
                 by.arrays().prefetch_datagram(datagram);
@@ -255,7 +257,7 @@ impl Batch for Uplink<'_, '_> {
     }
 }
 
-/// Packets from N6, each in a slot of the buffer.
+/// Batch of packets from N6, each in a slot of the buffer.
 struct Downlink<'a> {
     buffer: &'a mut [u8],
     slot: usize,
@@ -273,7 +275,7 @@ impl Batch for Downlink<'_> {
 
     fn decide(&mut self, by: &impl Classifier, from: usize) -> usize {
         let done = self.queue(by, from);
-        // what a change sends afterwards must come after these
+        // Datagrams of a later change must follow these.
         for (sender, socket) in self.senders.iter_mut().zip(self.rare.sockets) {
             let refused = sender.flush(socket, self.buffer, &mut self.stats.downlink);
             self.stats.drops[DropReason::N3Send as usize] += refused;

@@ -1,40 +1,41 @@
-//! What the network driver of an interface says of itself.
+//! Properties that the network driver of an interface reports by ethtool.
 
 use super::check;
 use std::os::fd::AsRawFd;
 
-// linux/ethtool.h and linux/sockios.h, which libc does not have
+// Constants of linux/ethtool.h and linux/sockios.h, missing in libc.
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const DRIVER_INFO: u32 = 0x03;
 const CHANNELS: u32 = 0x3c;
-/// Octets of `struct ethtool_drvinfo`, the larger of the two.
+/// Size of `struct ethtool_drvinfo` in bytes, the larger of the two structures.
 const LONGEST: usize = 196;
 
 fn ask<const WORDS: usize>(name: &str, command: u32) -> Option<[u32; WORDS]> {
     let socket = std::os::unix::net::UnixDatagram::unbound().ok()?;
     let mut words = [0; WORDS];
     words[0] = command;
-    // SAFETY: an ifreq is plain data for which zeros are valid
+    // SAFETY: an ifreq is plain data for which zeros are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
-    // SAFETY: both structures are whole, have room for what these commands write, and outlive the call
+    // SAFETY: both structures are complete, have room for what these commands write, and outlive
+    // the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &mut request) }).ok()?;
     Some(words)
 }
 
-/// The name of the network driver.
+/// Returns the name of the network driver.
 pub(crate) fn driver(name: &str) -> Option<String> {
     let words: [u32; LONGEST / 4] = ask(name, DRIVER_INFO)?;
     let octets: Vec<u8> = words[1..9].iter().flat_map(|word| word.to_ne_bytes()).take_while(|o| *o != 0).collect();
     String::from_utf8(octets).ok()
 }
 
-/// How many queues receive.
+/// Returns the number of receive queues.
 pub(crate) fn receive_queues(name: &str) -> Option<u32> {
     let words: [u32; 9] = ask(name, CHANNELS)?;
-    // rx_count and combined_count
+    // Fields `rx_count` and `combined_count`.
     Some(words[5] + words[8]).filter(|count| *count > 0)
 }

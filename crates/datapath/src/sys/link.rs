@@ -1,4 +1,4 @@
-//! Sending whole Ethernet frames by packet sockets, past the queueing discipline.
+//! Packet sockets that send whole Ethernet frames and bypass the queueing discipline.
 
 use super::check;
 use super::udp::BATCH;
@@ -11,22 +11,22 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 pub(crate) struct Link(OwnedFd);
 
 impl From<OwnedFd> for Link {
-    /// One that another process has opened.
+    /// Takes a socket that another process has opened.
     fn from(fd: OwnedFd) -> Self {
         Link(fd)
     }
 }
 
 impl Link {
-    /// A socket that receives nothing until it is bound to all protocols.
+    /// Opens a socket that receives nothing until it is bound to all protocols.
     pub(crate) fn open() -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: no pointers; the result is checked and owned by nobody else
+        // SAFETY: no pointers; the result is checked and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))? as i32) };
         Ok(Link(fd))
     }
 
-    /// A socket that sends by an interface and receives nothing.
+    /// Opens a socket that sends on an interface and receives nothing.
     pub(crate) fn sender(interface: u32) -> io::Result<Self> {
         let link = Link::open()?;
         link.set(libc::PACKET_QDISC_BYPASS, &1)?;
@@ -34,7 +34,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Binds it to an interface and a protocol of Ethernet; 0 = it only sends.
+    /// Binds the socket to an interface and an Ethernet protocol. 0 = send only.
     pub(crate) fn bind(&self, interface: u32, protocol: u16) -> io::Result<()> {
         // SAFETY: plain data for which zeros are valid
         let mut address: libc::sockaddr_ll = unsafe { zeroed() };
@@ -42,32 +42,32 @@ impl Link {
         address.sll_protocol = protocol.to_be();
         address.sll_ifindex = interface as i32;
         let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the address is of that length
+        // SAFETY: the address has that length.
         check(unsafe { libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), length) })?;
         Ok(())
     }
 
-    /// Sets an option of packet sockets, which takes a `T`.
+    /// Sets an option of packet sockets with a value of type `T`.
     pub(super) fn set<T>(&self, option: i32, value: &T) -> io::Result<()> {
         let length = size_of::<T>() as libc::socklen_t;
         let value = std::ptr::from_ref(value).cast();
-        // SAFETY: `value` is readable for its length, which is that of the option's value
+        // SAFETY: `value` is readable for its length, which is that of the option's value.
         check(unsafe { libc::setsockopt(self.0.as_raw_fd(), libc::SOL_PACKET, option, value, length) })?;
         Ok(())
     }
 
-    /// Reads an option of a socket, which gives a `T` of plain data.
+    /// Reads an option of a socket, whose value `T` is plain data.
     pub(super) fn get<T: Copy>(&self, level: i32, option: i32, value: &mut T) -> io::Result<()> {
         let mut length = size_of::<T>() as libc::socklen_t;
         let value = std::ptr::from_mut(value).cast();
-        // SAFETY: `value` is writable for its length
+        // SAFETY: `value` is writable for its length.
         check(unsafe { libc::getsockopt(self.0.as_raw_fd(), level, option, value, &mut length) })?;
         Ok(())
     }
 
-    /// Frames that its ring had no room for since the last call.
+    /// Returns the number of frames dropped since the last call because the ring was full.
     pub(crate) fn take_drops(&self) -> io::Result<u32> {
-        // linux/if_packet.h: struct tpacket_stats_v3
+        // linux/if_packet.h: `struct tpacket_stats_v3`.
         let [_packets, drops, _frozen] = {
             let mut stats = [0_u32; 3];
             self.get(libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut stats)?;
@@ -76,12 +76,13 @@ impl Link {
         Ok(drops)
     }
 
-    /// The same socket once more.
+    /// Duplicates the socket.
     pub(crate) fn again(&self) -> io::Result<Self> {
         self.0.try_clone().map(Link)
     }
 
-    /// The error that makes the socket look readable, such as that the interface went down; it is forgotten.
+    /// Returns and clears the pending error that makes the socket readable, such as an interface
+    /// that went down.
     pub(crate) fn take_error(&self) -> Option<io::Error> {
         let mut code = 0;
         match self.get::<libc::c_int>(libc::SOL_SOCKET, libc::SO_ERROR, &mut code) {
@@ -103,10 +104,10 @@ struct Raw {
     vectors: [libc::iovec; BATCH],
 }
 
-/// The arrays of one batch, on the heap.
+/// Message arrays of one batch, on the heap.
 pub(crate) struct Arrays(Box<Raw>);
 
-/// Frames of one batch that wait to be sent by one interface.
+/// Frames of one batch that wait to be sent on one interface.
 pub(crate) struct Outbox<'a> {
     arrays: &'a mut Arrays,
     count: usize,
@@ -115,18 +116,18 @@ pub(crate) struct Outbox<'a> {
 
 impl Arrays {
     pub(crate) fn new() -> Self {
-        // SAFETY: plain data for which zeros are valid
+        // SAFETY: plain data for which zeros are valid.
         Arrays(Box::new(unsafe { zeroed() }))
     }
 
-    /// An outbox for frames that live as long as it does.
+    /// Returns an outbox for frames that outlive it.
     pub(crate) fn outbox(&mut self) -> Outbox<'_> {
         Outbox { arrays: self, count: 0, frames: std::marker::PhantomData }
     }
 }
 
 impl<'a> Outbox<'a> {
-    /// Puts in a frame; at most [`BATCH`] fit.
+    /// Queues a frame; at most [`BATCH`] fit.
     #[inline]
     pub(crate) fn push(&mut self, frame: &'a [u8]) {
         let Raw { headers, vectors } = &mut *self.arrays.0;
@@ -137,19 +138,21 @@ impl<'a> Outbox<'a> {
         self.count += 1;
     }
 
-    /// Sends the frames; tells `refused` the place of each that the kernel did not take.
+    /// Sends the frames. Calls `refused` with the index of each frame that the kernel refused.
     pub(crate) fn send(self, link: &Link, mut refused: impl FnMut(usize)) {
         let first = self.arrays.0.headers.as_mut_ptr();
         let mut sent = 0;
         while sent < self.count {
             let left = (self.count - sent) as u32;
-            // SAFETY: `sent` is below `count`; each header up to that points to a vector, and the vector to a frame that
-            // is borrowed until now, which sending only reads
+            // SAFETY: `sent` is below `count`; each header up to that points to a vector, and the
+            // vector to a frame that is borrowed for the duration of this call, which sending only
+            // reads.
             let result = unsafe { libc::sendmmsg(link.0.as_raw_fd(), first.add(sent), left, 0) };
             match check(result) {
                 Ok(taken) if taken > 0 => sent += taken,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // the first of them is refused: the interface is down, or its queue is full
+                // The kernel refused the first remaining frame: the interface is down, or its queue
+                // is full.
                 _ => {
                     refused(sent);
                     sent += 1;

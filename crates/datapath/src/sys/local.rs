@@ -1,5 +1,7 @@
-//! The addresses of this machine as the kernel knows them: those of its interfaces, and what its local table delivers
-//! here (prefixes, broadcast, anycast and multicast too).
+//! Addresses of this machine according to the kernel.
+//!
+//! They are the addresses of the interfaces and the entries of the local routing table: prefixes,
+//! broadcast, anycast and multicast too.
 
 use super::netlink::Netlink;
 use super::route::{address_of, attributes};
@@ -9,48 +11,48 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Octets of one answer of a dump; the kernel fills up to 32 KiB.
+/// Buffer for one answer of a dump in bytes. The kernel fills up to 32 KiB.
 const ANSWER: usize = 32 << 10;
 const HEADER: usize = 16;
-/// Octets of `ifaddrmsg` and of `rtmsg`.
+/// Sizes of `ifaddrmsg` and of `rtmsg` in bytes.
 const ADDRESS_BODY: usize = 8;
 const ROUTE_BODY: usize = 12;
-/// How often a dump that changed meanwhile is begun anew.
+/// Attempts of a dump that is interrupted by changes.
 const ATTEMPTS: u32 = 8;
-/// Addresses at most: what is beyond is no machine's.
+/// Maximum number of addresses, far above the number on real machines.
 const MOST: usize = 1 << 16;
 
-// linux/rtnetlink.h, linux/netlink.h
+// Constants of linux/rtnetlink.h and linux/netlink.h.
 const GROUP_IPV4_ADDRESSES: u32 = 0x10;
 const GROUP_IPV6_ADDRESSES: u32 = 0x100;
 const NLM_F_DUMP_INTERRUPTED: u16 = 0x10;
 
-/// Tells when addresses change.
+/// Socket that becomes readable when addresses change.
 #[derive(Debug)]
 pub(crate) struct AddressChanges(OwnedFd);
 
 impl AddressChanges {
-    /// From now on.
+    /// Subscribes to changes.
     pub(crate) fn open() -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: no pointers; the result is checked and owned by nobody else
+        // SAFETY: no pointers; the result is checked and has no other owner.
         let fd =
             unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))? as i32) };
-        // SAFETY: the structure is plain data for which zeros are valid
+        // SAFETY: the structure is plain data for which zeros are valid.
         let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
         address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
         address.nl_groups = GROUP_IPV4_ADDRESSES | GROUP_IPV6_ADDRESSES;
         let size = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
-        // SAFETY: the address is readable for its size
+        // SAFETY: the address is readable for its size.
         check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size) })?;
         Ok(AddressChanges(fd))
     }
 
-    /// Reads all that was told. What did not fit is a change too.
+    /// Reads all pending notifications. An overrun counts as a change.
     pub(crate) fn clear(&self) {
         let mut octets = [0_u8; 4096];
         loop {
-            // SAFETY: the buffer is writable for its length
+            // SAFETY: the buffer is writable for its length.
             let read = unsafe { libc::recv(self.0.as_raw_fd(), octets.as_mut_ptr().cast(), octets.len(), 0) };
             let overrun = io::Error::last_os_error().raw_os_error() == Some(libc::ENOBUFS);
             if read < 0 && !overrun {
@@ -66,7 +68,8 @@ impl AsFd for AddressChanges {
     }
 }
 
-/// The addresses and prefixes whose packets the kernel delivers to this machine, in order, each once.
+/// Returns the addresses and prefixes whose packets the kernel delivers locally, sorted and without
+/// duplicates.
 pub(crate) fn addresses() -> io::Result<Vec<Network>> {
     let netlink = Netlink::open()?;
     netlink.filter_strictly();
@@ -87,16 +90,16 @@ pub(crate) fn addresses() -> io::Result<Vec<Network>> {
     Ok(found)
 }
 
-/// Those of an interface: its own, its peer's not, and its broadcast address.
+/// Returns the local and broadcast address of an interface, without the peer address.
 fn interface_addresses(body: &[u8]) -> Vec<Network> {
     let Some((_, rest)) = body.split_first_chunk::<ADDRESS_BODY>() else { return vec![] };
     let of = |wanted: u16| attributes(rest).find(|(kind, _)| *kind == wanted).and_then(|(_, value)| address_of(value));
-    // of a point-to-point link IFA_ADDRESS is the far end
+    // On a point-to-point link, IFA_ADDRESS is the far end.
     let own = of(libc::IFA_LOCAL).or_else(|| of(libc::IFA_ADDRESS));
     own.into_iter().chain(of(libc::IFA_BROADCAST)).map(single).collect()
 }
 
-/// What a route of the local table leads to this machine.
+/// Returns the destination of a route in the local table, if it is delivered locally.
 fn local_route(body: &[u8]) -> Option<Network> {
     let (header, rest) = body.split_first_chunk::<ROUTE_BODY>()?;
     let table = attributes(rest).find(|(kind, _)| *kind == libc::RTA_TABLE);
@@ -113,7 +116,7 @@ fn single(address: IpAddr) -> Network {
     Network { address, length: if address.is_ipv4() { 32 } else { 128 } }
 }
 
-/// Asks for all of a kind, and reads the answers to their end.
+/// Requests all objects of a kind, and reads the answers to their end. Repeats an interrupted dump.
 fn dump(netlink: &Netlink, kind: u16, body: &[u8], take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
     for _ in 0..ATTEMPTS {
         let mut messages: Vec<Vec<u8>> = vec![];
@@ -125,18 +128,18 @@ fn dump(netlink: &Netlink, kind: u16, body: &[u8], take: &mut dyn FnMut(&[u8])) 
     Err(io::Error::new(io::ErrorKind::Interrupted, "the machine's addresses change all the time"))
 }
 
-/// The same once; `false` if the kernel says that they changed meanwhile.
+/// Requests one dump. Returns false if the kernel reports a change during the dump.
 fn dump_once(netlink: &Netlink, kind: u16, body: &[u8], messages: &mut Vec<Vec<u8>>) -> io::Result<bool> {
     let mut request = vec![0; HEADER];
     request[..4].copy_from_slice(&((HEADER + body.len()) as u32).to_ne_bytes());
     request[4..6].copy_from_slice(&kind.to_ne_bytes());
     request[6..8].copy_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
     request.extend(body);
-    // SAFETY: the request is readable for its length
+    // SAFETY: the request is readable for its length.
     check_size(unsafe { libc::send(netlink.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) })?;
     let (mut answer, mut whole) = (vec![0; ANSWER], true);
     loop {
-        // SAFETY: the buffer is writable for its length
+        // SAFETY: the buffer is writable for its length.
         let read = unsafe { libc::recv(netlink.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
         let mut rest = &answer[..check_size(read)?];
         if rest.is_empty() {
@@ -151,7 +154,7 @@ fn dump_once(netlink: &Netlink, kind: u16, body: &[u8], messages: &mut Vec<Vec<u
                 libc::NLMSG_DONE => return Ok(whole),
                 libc::NLMSG_ERROR => {
                     let code = body.first_chunk().map_or(0, |octets| i32::from_ne_bytes(*octets));
-                    // a kernel without the family has no addresses of it
+                    // A kernel without the family has no addresses of it.
                     return match code.wrapping_neg() {
                         libc::EAFNOSUPPORT | libc::EOPNOTSUPP => Ok(true),
                         code => Err(io::Error::from_raw_os_error(code)),

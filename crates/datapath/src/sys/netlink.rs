@@ -1,4 +1,6 @@
-//! RTNETLINK, and what a TUN device needs of it: being up, addresses and routes. Everything ends with the device.
+//! RTNETLINK requests for a TUN device: link state, addresses and routes.
+//!
+//! All settings disappear with the device.
 
 use super::{check, check_size};
 use std::io;
@@ -6,29 +8,29 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 const HEADER: usize = 16;
-/// Octets of the longest answer that is read.
+/// Longest answer that is read, in bytes.
 pub(super) const ANSWER: usize = 4096;
-/// Packets that wait between the kernel and a queue of the device.
+/// Packets that may wait between the kernel and a queue of the device.
 const QUEUE_PACKETS: u32 = 4096;
 
-// linux/if_link.h, which libc does not have
+// Constants of linux/if_link.h, missing in libc.
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
-// linux/if_addr.h
+// Constant of linux/if_addr.h.
 const IFA_F_NODAD: u8 = 0x02;
-// linux/rtnetlink.h
+// Constants of linux/rtnetlink.h.
 const RTAX_MTU: u16 = 2;
 const NESTED: u16 = 1 << 15;
 
-/// A connection to the kernel's routing tables. Needs CAP_NET_ADMIN for every change.
+/// A connection to the kernel's routing tables. Every change needs CAP_NET_ADMIN.
 #[derive(Debug)]
 pub(crate) struct Netlink(OwnedFd);
 
-/// One request under construction.
+/// A request under construction.
 pub(super) struct Request(Vec<u8>);
 
 impl Request {
-    /// A question: its answer takes the place of an acknowledgement.
+    /// Creates a query, whose answer replaces the acknowledgement.
     pub(super) fn question(kind: u16, body: &[u8]) -> Self {
         let mut request = Request::new(kind, 0, body);
         request.0[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
@@ -71,10 +73,10 @@ pub(super) fn family(address: IpAddr) -> u8 {
     (if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }) as u8
 }
 
-/// The index of an interface.
+/// Returns the index of an interface.
 pub(crate) fn index_of(name: &str) -> io::Result<u32> {
     let name = std::ffi::CString::new(name)?;
-    // SAFETY: the name ends with a zero
+    // SAFETY: the name ends with a zero.
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {
         0 => Err(io::Error::last_os_error()),
         index => Ok(index),
@@ -84,18 +86,18 @@ pub(crate) fn index_of(name: &str) -> io::Result<u32> {
 impl Netlink {
     pub(crate) fn open() -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        // SAFETY: no pointers; the result is checked and owned by nobody else
+        // SAFETY: no pointers; the result is checked and has no other owner.
         let fd =
             unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))? as i32) };
         Ok(Netlink(fd))
     }
 
-    /// Has the kernel answer with what a dump's header names alone: of a router's tables that is one of many. Kernels before
-    /// 4.20 answer with all.
+    /// Restricts dumps to the objects that the request header selects, for example one of many
+    /// routing tables. Kernels before 4.20 return all objects.
     pub(super) fn filter_strictly(&self) {
         let on: libc::c_int = 1;
         let size = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: the option is an int, which outlives the call
+        // SAFETY: the option is an int, which outlives the call.
         let _ = unsafe {
             libc::setsockopt(
                 self.0.as_raw_fd(),
@@ -107,14 +109,15 @@ impl Netlink {
         };
     }
 
-    /// Brings an interface up with this MTU. It gets no IPv6 link-local address: what is behind it is many links.
+    /// Sets an interface up with this MTU. It gets no IPv6 link-local address, because it stands
+    /// for many links.
     pub(crate) fn up(&self, index: u32, mtu: u32) -> io::Result<()> {
         let mut body = [0; 16];
         body[4..8].copy_from_slice(&(index as i32).to_ne_bytes());
         let mode = attribute(IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE]);
         let specific = attribute(libc::AF_INET6 as u16 | NESTED, &mode);
         let quiet = Request::new(libc::RTM_NEWLINK, 0, &body).attribute(libc::IFLA_AF_SPEC | NESTED, &specific);
-        // a kernel without IPv6 has no such mode, and needs none
+        // A kernel without IPv6 has no such mode and needs none.
         let _ = self.ask(quiet);
         let up = (libc::IFF_UP as u32).to_ne_bytes();
         body[8..12].copy_from_slice(&up);
@@ -126,7 +129,7 @@ impl Netlink {
         )
     }
 
-    /// Gives an interface an address of its own, without a network around it.
+    /// Adds an address without a network to an interface.
     pub(crate) fn address(&self, index: u32, address: IpAddr) -> io::Result<()> {
         let octets = octets(address);
         let nodad = if address.is_ipv6() { IFA_F_NODAD } else { 0 };
@@ -139,7 +142,7 @@ impl Netlink {
         )
     }
 
-    /// Routes a network to an interface, with the MTU its packets must keep to.
+    /// Adds a route for a network to an interface, with the MTU of its packets.
     pub(crate) fn route(&self, index: u32, network: IpAddr, length: u8, mtu: u32) -> io::Result<()> {
         self.ask(
             network_route(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_EXCL, index, (network, length))
@@ -147,7 +150,8 @@ impl Netlink {
         )
     }
 
-    /// Routes a network to an interface by a route that gives way to those of lower metrics.
+    /// Adds a route for a network to an interface with a metric. Routes with lower metrics take
+    /// precedence.
     pub(crate) fn add_metric_route(&self, index: u32, network: (IpAddr, u8), mtu: u32, metric: u32) -> io::Result<()> {
         self.ask(
             network_route(libc::RTM_NEWROUTE, libc::NLM_F_CREATE, index, network)
@@ -156,12 +160,12 @@ impl Netlink {
         )
     }
 
-    /// Removes the route of a network to an interface, whatever its metric.
+    /// Removes the route of a network to an interface, regardless of its metric.
     pub(crate) fn remove_route(&self, index: u32, network: (IpAddr, u8)) -> io::Result<()> {
         self.ask(network_route(libc::RTM_DELROUTE, 0, index, network))
     }
 
-    /// Has the kernel find out where a neighbour is, and know it for a while.
+    /// Makes the kernel resolve a neighbour and cache it for a while.
     pub(crate) fn use_neighbour(&self, interface: u32, address: IpAddr) -> io::Result<()> {
         let mut body = [0; 12];
         body[0] = family(address);
@@ -171,7 +175,7 @@ impl Netlink {
         self.ask(request.attribute(libc::NDA_DST, &octets(address)))
     }
 
-    /// Sends a request and waits for the kernel to say that it did it.
+    /// Sends a request and waits for the acknowledgement.
     fn ask(&self, request: Request) -> io::Result<()> {
         let mut answer = [0; ANSWER];
         match self.send(request, &mut answer)? {
@@ -180,7 +184,7 @@ impl Netlink {
         }
     }
 
-    /// Sends a request; gives the kind of the message that answers it, and its body.
+    /// Sends a request. Returns the type and the body of the answer.
     pub(super) fn send<'a>(
         &self,
         Request(mut request): Request,
@@ -188,15 +192,15 @@ impl Netlink {
     ) -> io::Result<(libc::c_int, &'a [u8])> {
         let length = request.len() as u32;
         request[..4].copy_from_slice(&length.to_ne_bytes());
-        // SAFETY: the request is readable for its length
+        // SAFETY: the request is readable for its length.
         check_size(unsafe { libc::send(self.0.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) })?;
-        // SAFETY: the buffer is writable for its length
+        // SAFETY: the buffer is writable for its length.
         let length =
             check_size(unsafe { libc::recv(self.0.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) })?;
         let (header, body) = answer[..length].split_first_chunk::<HEADER>().ok_or_else(unexpected)?;
         let kind = libc::c_int::from(u16::from_ne_bytes([header[4], header[5]]));
         if kind == libc::NLMSG_ERROR {
-            // nlmsgerr, whose first field is 0 or a negative errno
+            // `nlmsgerr`: the first field is 0 or a negative errno.
             match body.first_chunk().map(|octets| i32::from_ne_bytes(*octets)) {
                 Some(0) => {}
                 Some(code) => return Err(io::Error::from_raw_os_error(code.wrapping_neg())),
@@ -213,7 +217,7 @@ impl AsRawFd for Netlink {
     }
 }
 
-/// A request about the route of a network to an interface.
+/// Creates a request about the route of a network to an interface.
 fn network_route(kind: u16, flags: libc::c_int, index: u32, (network, length): (IpAddr, u8)) -> Request {
     let scope = if network.is_ipv4() { libc::RT_SCOPE_LINK } else { libc::RT_SCOPE_UNIVERSE };
     let table = libc::RT_TABLE_MAIN;

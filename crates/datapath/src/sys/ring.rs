@@ -1,4 +1,5 @@
-//! A receive ring of AF_PACKET (TPACKET_V3): blocks of frames that the kernel fills and hands over one after the other.
+//! AF_PACKET receive ring (TPACKET_V3): blocks of frames that the kernel fills and releases in
+//! turn.
 
 use super::link::Link;
 use crate::processes::RingPosition;
@@ -7,19 +8,20 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Octets of a block. The smallest frame takes about 200 octets of it, with the room for headers.
+/// Size of a block in bytes. The smallest frame takes about 200 of them, including the room for
+/// headers.
 const BLOCK: usize = 128 << 10;
-/// Blocks of a ring: 8 MiB.
+/// Number of blocks of a ring: 8 MiB.
 const BLOCKS: usize = 64;
-/// How long the kernel waits for a block to fill before it hands it over as it is, in ms: the least there is.
+/// Time in ms after which the kernel releases a block that is not full. 1 is the minimum.
 const HAND_OVER: u32 = 1;
 
-// linux/if_packet.h: struct tpacket_block_desc
+// linux/if_packet.h: `struct tpacket_block_desc`.
 const STATUS: usize = 8;
 const PACKETS: usize = 12;
 const FIRST: usize = 16;
 const SEQUENCE: usize = 24;
-// struct tpacket3_hdr
+// linux/if_packet.h: `struct tpacket3_hdr`.
 const NEXT: usize = 0;
 const CAPTURED: usize = 12;
 const LENGTH: usize = 16;
@@ -30,48 +32,48 @@ const FRAME_HEADER: usize = 48;
 /// A frame in a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// Where the memory of this frame alone begins, where the frame does, and where it ends.
+    /// Start of the memory of this frame. `start..end` is the frame in it.
     pub(crate) room: usize,
     pub(crate) start: usize,
     pub(crate) end: usize,
-    /// The checksum of its transport was left to hardware.
+    /// True if the transport checksum was left to hardware.
     pub(crate) lacks_checksum: bool,
 }
 
-/// By what workers share an interface's frames.
+/// Distribution of an interface's frames to the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FanoutMode {
     Hash,
     Queue,
-    /// What [`Ring::divide_by`] says; before that all are the first one's.
+    /// The program of [`Ring::divide_by`]. Before it is set, the first ring gets all frames.
     Program,
 }
 
-/// How workers share an interface's frames.
+/// Fanout group of the rings of one interface.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
     pub(crate) by: FanoutMode,
-    /// Of the group; 0 = a new one, which is told.
+    /// Group number. 0 = create a group, whose number is returned.
     pub(crate) id: u16,
 }
 
-/// A ring of one interface.
+/// Receive ring of one interface.
 #[derive(Debug)]
 pub(crate) struct Ring {
     link: Link,
     start: NonNull<u8>,
     current: usize,
-    /// Where is noted how far it is read, for whoever may have to go on.
+    /// Stored read position, from which a process that takes over continues.
     mark: Option<RingPosition>,
-    /// Frames of the current block that were read by another.
+    /// Frames of the current block that a previous process has read.
     skip: u32,
 }
 
-// SAFETY: the mapping is the ring's alone and may be used from any thread, one at a time
+// SAFETY: only the ring uses the mapping, and any one thread at a time may do so.
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A ring that receives nothing yet, with `room` octets before each frame.
+    /// Opens a ring that receives nothing yet, with `room` octets before each frame.
     pub(crate) fn open(room: usize) -> io::Result<Self> {
         let link = Link::open()?;
         link.set(libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as libc::c_int))?;
@@ -80,7 +82,7 @@ impl Ring {
         let request = libc::tpacket_req3 {
             tp_block_size: BLOCK as u32,
             tp_block_nr: BLOCKS as u32,
-            // frames are as long as they are: this is only the least
+            // Frames have variable lengths: this is only the minimum.
             tp_frame_size: 2048,
             tp_frame_nr: (BLOCK / 2048 * BLOCKS) as u32,
             tp_retire_blk_tov: HAND_OVER,
@@ -91,13 +93,13 @@ impl Ring {
         Ring::over(link)
     }
 
-    /// A ring that another process has opened, from where it was read last.
+    /// Maps a ring that another process has opened, and continues at the stored position.
     pub(crate) fn again(link: Link, mark: RingPosition) -> io::Result<Self> {
         let mut ring = Ring::over(link)?;
         let Position { block, returning, taken, sequence } = Position::of(mark.get());
         ring.current = block as usize % BLOCKS;
         ring.mark = Some(mark);
-        // the kernel may have filled it once more since
+        // The kernel may have refilled the block since.
         let same = ring.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0 && ring.sequence() == sequence;
         match (returning, same) {
             (true, true) => ring.give_back(),
@@ -108,11 +110,11 @@ impl Ring {
         Ok(ring)
     }
 
-    /// The ring of a socket that has one.
+    /// Maps the ring of a socket that has one.
     fn over(link: Link) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        // SAFETY: the kernel chooses the place; the result is checked and owned by nobody else
+        // SAFETY: the kernel chooses the place; the result is checked and has no other owner.
         let start =
             unsafe { libc::mmap(std::ptr::null_mut(), BLOCK * BLOCKS, protection, flags, link.as_fd().as_raw_fd(), 0) };
         match NonNull::new(start.cast::<u8>()) {
@@ -123,7 +125,7 @@ impl Ring {
         }
     }
 
-    /// Receives from an interface from now on, alone or with others; gives the group.
+    /// Starts receiving from an interface, alone or in a group. Returns the group.
     pub(crate) fn bind(&self, interface: u32, group: Option<Group>) -> io::Result<Option<Group>> {
         self.link.bind(interface, libc::ETH_P_ALL as u16)?;
         let Some(Group { by, mut id }) = group else { return Ok(None) };
@@ -145,22 +147,23 @@ impl Ring {
         Ok(Some(Group { by, id }))
     }
 
-    /// Has a program say which ring of its group gets a frame: by the order in which they were bound.
+    /// Sets the program that selects the ring of a frame by its position in the order of binding.
     pub(crate) fn divide_by(&self, program: BorrowedFd<'_>) -> io::Result<()> {
         self.link.set(libc::PACKET_FANOUT_DATA, &program.as_raw_fd())
     }
 
-    /// The socket: to wait for, and for its errors.
+    /// Returns the socket, for polling and errors.
     pub(crate) fn link(&self) -> &Link {
         &self.link
     }
 
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: blocks are in the mapping, which lives as long as the ring, and aligned; both sides use the word as one
+        // SAFETY: blocks are in the mapping, which lives as long as the ring, and aligned; both
+        // sides use the word as one.
         unsafe { &*self.start.as_ptr().add(self.current * BLOCK + STATUS).cast::<AtomicU32>() }
     }
 
-    /// The next block, if the kernel has handed it over.
+    /// Returns the next block, if the kernel has released it.
     pub(crate) fn block(&mut self) -> Option<Block<'_>> {
         if self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
@@ -173,7 +176,8 @@ impl Ring {
         Some(Block { ring: self, taken, left: count - taken, next })
     }
 
-    /// The lower half of the block's number, which is another each time that the kernel fills it.
+    /// Returns the lower half of the block's sequence number, which differs each time that the
+    /// kernel fills it.
     fn sequence(&mut self) -> u32 {
         let octets = self.octets();
         octets.get(SEQUENCE..).and_then(|rest| rest.first_chunk()).map_or(0, |rest| u64::from_ne_bytes(*rest) as u32)
@@ -192,7 +196,7 @@ impl Ring {
         }
     }
 
-    /// The current block is the kernel's again.
+    /// Returns the current block to the kernel.
     fn give_back(&mut self) {
         self.note(true, 0);
         self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
@@ -201,33 +205,35 @@ impl Ring {
 
     fn go_on(&mut self) {
         self.current = (self.current + 1) % BLOCKS;
-        // no block of the kernel's has the number 0
+        // The kernel assigns no block the number 0.
         self.mark(Position { block: self.current as u8, returning: false, taken: 0, sequence: 0 });
     }
 
     fn octets(&mut self) -> &mut [u8] {
-        // SAFETY: the block lies in the mapping and is ours until its status says otherwise: `block` alone calls this
-        // while it is, and lends what it gets for as long as the ring is borrowed. The kernel does not touch it.
+        // SAFETY: the block lies in the mapping and is ours until its status changes: only `block`
+        // calls this while it is, and lends the result for as long as the ring is borrowed. The
+        // kernel does not touch it.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(self.current * BLOCK), BLOCK) }
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: it is our mapping, of this length. It cannot fail, and if it did nothing could be done.
+        // SAFETY: it is our mapping, of this length. The call cannot fail, and a failure would have
+        // no remedy.
         let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), BLOCK * BLOCKS) };
     }
 }
 
-/// How far a ring is read.
+/// Read position of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
     block: u8,
-    /// All of the block is read, and it is being given back to the kernel.
+    /// True if all of the block is read and it is being returned to the kernel.
     returning: bool,
-    /// Frames of it that were taken.
+    /// Number of frames taken from the block.
     taken: u32,
-    /// Of the block.
+    /// Lower half of the block's sequence number.
     sequence: u32,
 }
 
@@ -251,15 +257,15 @@ fn u32_at(octets: &[u8], at: usize) -> u32 {
 #[derive(Debug)]
 pub(crate) struct Block<'r> {
     ring: &'r mut Ring,
-    /// Frames that were found,
+    /// Frames found so far.
     taken: u32,
-    /// and those that were not yet.
+    /// Frames not yet found.
     left: u32,
     next: usize,
 }
 
 impl Block<'_> {
-    /// Finds the next frames of the block, as many as there is room for; gives how many.
+    /// Finds the next frames of the block, at most `spans.len()`. Returns their number.
     pub(crate) fn next(&mut self, spans: &mut [Span]) -> usize {
         let octets = self.ring.octets();
         let mut found = 0;
@@ -271,7 +277,7 @@ impl Block<'_> {
             let word = |offset| u32_at(octets, at + offset);
             let start = at + (word(MAC) & 0xffff) as usize;
             let end = start + word(CAPTURED) as usize;
-            // longer than a block: cut, and nothing to forward
+            // Longer than a block: truncated, and not to be forwarded.
             if word(CAPTURED) != word(LENGTH) || end > BLOCK || start < at + FRAME_HEADER {
                 continue;
             }
@@ -279,12 +285,13 @@ impl Block<'_> {
             spans[found] = Span { room: at + FRAME_HEADER, start, end, lacks_checksum };
             found += 1;
         }
-        // before anything becomes of them: whoever goes on must not do so twice
+        // Stored before the frames are processed, so that a process that takes over does not
+        // process them again.
         self.ring.note(false, self.taken);
         found
     }
 
-    /// The block's memory, in which spans lie.
+    /// Returns the block's memory, which the spans refer to.
     pub(crate) fn octets(&mut self) -> &mut [u8] {
         self.ring.octets()
     }

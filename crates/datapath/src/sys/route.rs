@@ -1,4 +1,4 @@
-//! Questions to the kernel's routes and neighbours, and what an interface is.
+//! Queries of the kernel's routes, neighbours and interfaces.
 
 use super::check;
 use super::netlink::{ANSWER, Netlink, Request, family, octets};
@@ -6,21 +6,21 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-// linux/rtnetlink.h
+// Constant of linux/rtnetlink.h.
 const RTAX_MTU: u16 = 2;
-/// Wants the entry of the table instead of what follows from it.
+/// Requests the table entry instead of the resolved result.
 const FIB_MATCH: u32 = 0x2000;
-/// Octets of `rtmsg` and `ndmsg`.
+/// Sizes of `rtmsg` and `ndmsg` in bytes.
 const BODY: usize = 12;
 
-/// How packets for a destination leave.
+/// Route of the packets to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// The interface.
+    /// Index of the outgoing interface.
     pub(crate) interface: u32,
-    /// The router, or the destination itself.
+    /// Address of the router, or the destination itself.
     pub(crate) next_hop: IpAddr,
-    /// The route's own, in octets.
+    /// MTU of the route in octets, if it has one.
     pub(crate) mtu: Option<u32>,
 }
 
@@ -28,34 +28,36 @@ pub(crate) struct Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Neighbour {
     pub(crate) mac: [u8; 6],
-    /// Whether the kernel has not heard of it for a while: it asks again when it sends a packet itself.
+    /// True if the entry needs confirmation: the kernel probes the neighbour when it sends a packet
+    /// itself.
     pub(crate) stale: bool,
 }
 
-/// What an interface is now.
+/// Current state of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
     pub(crate) mac: [u8; 6],
     pub(crate) mtu: u32,
 }
 
-/// The kernel's tables, for reading.
+/// Read access to the kernel's routing and neighbour tables.
 #[derive(Debug)]
 pub(crate) struct Routes {
     netlink: Netlink,
-    /// Any socket does for questions about interfaces.
+    /// Any socket serves for interface queries.
     socket: OwnedFd,
 }
 
 impl Routes {
     pub(crate) fn open() -> io::Result<Self> {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
-        // SAFETY: no pointers; the result is checked and owned by nobody else
+        // SAFETY: no pointers; the result is checked and has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, kind, 0))? as i32) };
         Ok(Routes { netlink: Netlink::open()?, socket })
     }
 
-    /// Where packets to this address go; `None` if they go nowhere, or not to one neighbour of an interface.
+    /// Returns the route to an address. `None` if it has no route, or the route has not one
+    /// neighbour on an interface.
     pub(crate) fn route(&self, to: IpAddr) -> Option<Route> {
         let address = octets(to);
         let mut body = [0; BODY];
@@ -76,7 +78,7 @@ impl Routes {
                     let found = attributes(value).find(|(kind, _)| *kind == RTAX_MTU);
                     mtu = found.and_then(|(_, value)| value.first_chunk()).map(|mtu| u32::from_ne_bytes(*mtu));
                 }
-                // a router of the other family
+                // A router of the other address family.
                 libc::RTA_VIA => return None,
                 _ => {}
             }
@@ -84,7 +86,7 @@ impl Routes {
         Some(Route { interface: interface?, next_hop, mtu })
     }
 
-    /// The neighbour of this address; `None` if it is not known where it is.
+    /// Returns the neighbour with this address. `None` if its MAC address is unknown.
     pub(crate) fn neighbour(&self, interface: u32, address: IpAddr) -> Option<Neighbour> {
         let mut body = [0; BODY];
         body[0] = family(address);
@@ -106,24 +108,24 @@ impl Routes {
         Some(Neighbour { mac: mac.try_into().ok()?, stale: state & libc::NUD_STALE != 0 })
     }
 
-    /// An Ethernet interface as it is now.
+    /// Returns the current state of an Ethernet interface.
     pub(crate) fn interface(&self, name: &str) -> io::Result<Interface> {
         let ask = |what| {
-            // SAFETY: an ifreq is plain data for which zeros are valid
+            // SAFETY: an ifreq is plain data for which zeros are valid.
             let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
             for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
                 *to = from as libc::c_char;
             }
-            // SAFETY: both requests take a pointer to an ifreq, which outlives the call
+            // SAFETY: both requests take a pointer to an ifreq, which outlives the call.
             check(unsafe { libc::ioctl(self.socket.as_raw_fd(), what as libc::Ioctl, &mut request) })?;
             Ok::<_, io::Error>(request)
         };
-        // SAFETY: the kernel has written this member of the union
+        // SAFETY: the kernel has written this member of the union.
         let mac = unsafe { ask(libc::SIOCGIFHWADDR)?.ifr_ifru.ifru_hwaddr };
         if mac.sa_family != libc::ARPHRD_ETHER {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no Ethernet interface"));
         }
-        // SAFETY: as above
+        // SAFETY: the kernel has written this member of the union.
         let mtu = unsafe { ask(libc::SIOCGIFMTU)?.ifr_ifru.ifru_mtu };
         let mut address = [0; 6];
         for (to, from) in address.iter_mut().zip(mac.sa_data) {
@@ -134,7 +136,7 @@ impl Routes {
 }
 
 impl Netlink {
-    /// The metric of the best route to just this network, if there is one.
+    /// Returns the metric of the best route to exactly this network, if there is one.
     pub(crate) fn metric(&self, (network, length): (IpAddr, u8)) -> Option<u32> {
         let address = octets(network);
         let mut body = [0; BODY];
@@ -157,7 +159,7 @@ pub(super) fn address_of(octets: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Kinds and values of a list of attributes.
+/// Iterates over types and values of an attribute list.
 pub(super) fn attributes(mut list: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let header: &[u8; 4] = list.first_chunk()?;

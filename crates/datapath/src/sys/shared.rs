@@ -1,4 +1,4 @@
-//! Memory that workers and, where it is mapped from the kernel, a BPF program read and write at the same time.
+//! Memory that workers and, where it is mapped from the kernel, a BPF program access concurrently.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -8,45 +8,46 @@ use std::ptr::NonNull;
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
-/// A type of which anybody may write any part at any time.
+/// A type that permits concurrent writes to any part.
 ///
 /// # Safety
 ///
-/// It consists of atomics alone, has no padding, and any bits are a valid value of it.
+/// The type must consist of atomics only, have no padding, and be valid for any bit pattern.
 pub(crate) unsafe trait Plain: Sync {}
 
-// SAFETY: an atomic integer is all of it
+// SAFETY: it consists of one atomic integer.
 unsafe impl Plain for std::sync::atomic::AtomicU32 {}
 
-// SAFETY: as above
+// SAFETY: it consists of one atomic integer.
 unsafe impl Plain for std::sync::atomic::AtomicU64 {}
 
-// SAFETY: as above
+// SAFETY: it consists of one atomic integer.
 unsafe impl Plain for std::sync::atomic::AtomicU8 {}
 
-// SAFETY: atomic integers without padding between them are all of it
+// SAFETY: it consists of atomic integers without padding between them.
 unsafe impl<const N: usize> Plain for [std::sync::atomic::AtomicU64; N] {}
 
-/// Octets of a huge page.
+/// Size of a huge page in bytes.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// An array that begins as zeros and does not move.
+/// A zero-initialised array that does not move.
 #[derive(Debug)]
 pub(crate) struct Shared<T: Plain> {
     start: NonNull<T>,
     length: usize,
-    /// Octets of the mapping; 0 = it is our own memory.
+    /// Size of the mapping in bytes; 0 = private heap memory.
     mapped: usize,
 }
 
-// SAFETY: what is reached through it consists of atomics, which any thread may use
+// SAFETY: all contents are atomics, which any thread may use.
 unsafe impl<T: Plain> Send for Shared<T> {}
-// SAFETY: as above
+// SAFETY: all contents are atomics, which any thread may use.
 unsafe impl<T: Plain> Sync for Shared<T> {}
 
 impl<T: Plain> Shared<T> {
-    /// Memory of this process alone. The kernel backs it as it is used; what is as long as a huge page lies in huge pages
-    /// where the machine has them: at random in ordinary ones, each access would be a second miss, of its page's entry.
+    /// Allocates memory of this process only. The kernel backs it on use. Arrays of at least one
+    /// huge page use huge pages where the machine has them. With random access to ordinary pages,
+    /// each access would also miss its page table entry.
     pub(crate) fn private(length: usize) -> Self {
         let layout = Self::layout(length);
         if layout.size() == 0 {
@@ -57,7 +58,7 @@ impl<T: Plain> Shared<T> {
         {
             return shared;
         }
-        // SAFETY: the size is not 0
+        // SAFETY: the size is not 0.
         let start = unsafe { alloc_zeroed(layout) };
         match NonNull::new(start.cast()) {
             Some(start) => Shared { start, length, mapped: 0 },
@@ -65,18 +66,20 @@ impl<T: Plain> Shared<T> {
         }
     }
 
-    /// A mapping of so many octets that begins where a huge page may; `None` if there is no room.
+    /// Creates a mapping of `octets` bytes that begins at a huge page boundary. `None` if there is
+    /// no room.
     fn in_huge_pages(length: usize, octets: usize) -> Option<Self> {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let all = octets.checked_add(HUGE_PAGE)?;
-        // SAFETY: the kernel chooses the place; the result is checked and owned by nobody else
+        // SAFETY: the kernel chooses the place; the result is checked and has no other owner.
         let whole = unsafe { libc::mmap(std::ptr::null_mut(), all, protection, flags, -1, 0) };
         if whole == libc::MAP_FAILED {
             return None;
         }
         let before = whole.align_offset(HUGE_PAGE);
-        // SAFETY: the parts before and after lie in the mapping, are whole pages, and nobody uses them; what is between
-        // is a mapping of ours of `octets`. Where the kernel does not take the advice, ordinary pages do.
+        // SAFETY: the parts before and after lie in the mapping, are whole pages, and have no user;
+        // the part between is a mapping of ours of `octets`. If the kernel does not take the
+        // advice, ordinary pages suffice.
         let start = unsafe {
             let start = whole.add(before);
             if before > 0 {
@@ -89,13 +92,15 @@ impl<T: Plain> Shared<T> {
         Some(Shared { start: NonNull::new(start.cast())?, length, mapped: octets })
     }
 
-    /// Memory that other processes may map too, and what they map it by.
+    /// Allocates memory that other processes may map. Returns it with the descriptor for mapping
+    /// it.
     pub(crate) fn in_file(length: usize) -> io::Result<(Self, OwnedFd)> {
         let file = memfd_create("vireo-datapath", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, Self::mapped_octets(length) as u64)?;
         let shared: Shared<T> = Shared::mapped(file.as_fd(), length)?;
         if shared.mapped >= HUGE_PAGE {
-            // SAFETY: the range is our mapping. Where the kernel does not take the advice, ordinary pages do.
+            // SAFETY: the range is our mapping. If the kernel does not take the advice, ordinary
+            // pages suffice.
             unsafe { libc::madvise(shared.start.as_ptr().cast(), shared.mapped, libc::MADV_HUGEPAGE) };
         }
         Ok((shared, file))
@@ -105,11 +110,12 @@ impl<T: Plain> Shared<T> {
         Self::layout(length).size().max(1).next_multiple_of(page_octets())
     }
 
-    /// The values of a BPF array map, or of another process's memory, which holds at least `length` of them back to back.
+    /// Maps a BPF array map, or memory of another process, which must hold at least `length`
+    /// consecutive values.
     pub(crate) fn mapped(map: BorrowedFd<'_>, length: usize) -> io::Result<Self> {
         let octets = Self::mapped_octets(length);
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the kernel chooses the place; the result is checked and owned by nobody else
+        // SAFETY: the kernel chooses the place; the result is checked and has no other owner.
         let start =
             unsafe { libc::mmap(std::ptr::null_mut(), octets, protection, libc::MAP_SHARED, map.as_raw_fd(), 0) };
         match NonNull::new(start.cast::<T>()) {
@@ -119,13 +125,13 @@ impl<T: Plain> Shared<T> {
     }
 
     fn layout(length: usize) -> Layout {
-        // longer than the address space is a length that no limit allows
+        // The limits exclude lengths beyond the address space.
         Layout::array::<T>(length).unwrap_or(Layout::new::<()>())
     }
 }
 
 fn page_octets() -> usize {
-    // SAFETY: takes no pointers
+    // SAFETY: takes no pointers.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
@@ -134,8 +140,8 @@ impl<T: Plain> Deref for Shared<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: `length` values from `start` are ours until we are dropped, aligned (pages and layouts are), and
-        // whatever is in them is valid
+        // SAFETY: `length` values from `start` are ours until we are dropped, aligned (pages and
+        // layouts are), and any contents are valid.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 }
@@ -145,10 +151,11 @@ impl<T: Plain> Drop for Shared<T> {
         let layout = Self::layout(self.length);
         match self.mapped {
             0 if layout.size() == 0 => {}
-            // SAFETY: it was allocated with this layout
+            // SAFETY: it was allocated with this layout.
             0 => unsafe { dealloc(self.start.as_ptr().cast(), layout) },
             octets => {
-                // SAFETY: it is our mapping, of this length. It cannot fail, and if it did nothing could be done.
+                // SAFETY: it is our mapping, of this length. The call cannot fail, and a failure
+                // would have no remedy.
                 let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), octets) };
             }
         }

@@ -1,4 +1,4 @@
-//! UDP sockets in batches: `recvmmsg` and `sendmmsg`.
+//! UDP sockets with batches: `recvmmsg` and `sendmmsg`.
 
 use super::check;
 use crate::counters::Volume;
@@ -7,12 +7,12 @@ use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Packets of one call.
+/// Maximum number of packets in one call.
 pub const BATCH: usize = 32;
-/// Kernel buffer asked for in each direction; the kernel gives what its limits allow.
+/// Requested kernel buffer in bytes for each direction. The kernel applies its limits.
 const SOCKET_BUFFER: libc::c_int = 8 << 20;
 
-/// An address as the kernel has it: as large as the largest that is used.
+/// Socket address in the kernel's form, with the size of the largest form in use.
 #[derive(Clone, Copy)]
 #[repr(C)]
 union Name {
@@ -46,7 +46,8 @@ impl Name {
     }
 
     fn address(&self) -> SocketAddr {
-        // SAFETY: the family field lies in the same place in both forms, and says which one the kernel wrote
+        // SAFETY: the family field has the same position in both forms, and identifies the form
+        // that the kernel wrote.
         unsafe {
             if i32::from(self.v4.sin_family) == libc::AF_INET6 {
                 let v6 = self.v6;
@@ -63,21 +64,22 @@ impl Name {
 #[derive(Debug)]
 pub(crate) struct Socket {
     fd: OwnedFd,
-    /// The address it is bound to.
+    /// Address that the socket is bound to.
     pub(crate) local: IpAddr,
 }
 
 impl Socket {
-    /// A socket that another process has bound to this address.
+    /// Takes a socket that another process has bound to this address.
     pub(crate) fn of(fd: OwnedFd, local: IpAddr) -> Self {
         Socket { fd, local }
     }
 
-    /// Binds a socket; with `shared` several may have the address, and the kernel divides what comes by its source.
+    /// Binds a socket. With `shared`, several sockets may have the address, and the kernel
+    /// distributes datagrams by source.
     pub(crate) fn bind(local: SocketAddr, shared: bool) -> io::Result<Self> {
         let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: no pointers; the result is checked and owned by nobody else
+        // SAFETY: no pointers; the result is checked and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(family, kind, 0))? as i32) };
         let socket = Socket { fd, local: local.ip() };
         if shared {
@@ -86,8 +88,8 @@ impl Socket {
         if local.is_ipv6() {
             socket.set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
         }
-        // A packet that is too big for the path of the tunnel is fragmented outside, not refused: the MTU of the data
-        // network is what keeps packets small enough (TS 29.281 4.2.4).
+        // A packet that exceeds the path MTU of the tunnel is fragmented outside and not refused.
+        // The MTU of the data network keeps packets small enough (TS 29.281 4.2.4).
         let (level, option, value) = match local {
             SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT),
             SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT),
@@ -99,20 +101,20 @@ impl Socket {
             }
         }
         let (name, length) = Name::new(local);
-        // SAFETY: `name` holds an address of `length` octets
+        // SAFETY: `name` holds an address of `length` octets.
         check(unsafe { libc::bind(socket.fd.as_raw_fd(), (&raw const name).cast(), length) })?;
         Ok(socket)
     }
 
-    /// Has a program say which of the sockets that share this one's address gets a datagram: by the order in which they
-    /// were bound.
+    /// Sets the program that selects one of the sockets with this address for a datagram, by its
+    /// position in the order of binding.
     pub(crate) fn divide_by(&self, program: BorrowedFd<'_>) -> io::Result<()> {
         self.set(libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_EBPF, program.as_raw_fd())
     }
 
     fn set(&self, level: i32, option: i32, value: libc::c_int) -> io::Result<()> {
         let length = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: the options used here take an int, which outlives the call
+        // SAFETY: the options used here take an int, which outlives the call.
         check(unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, option, (&raw const value).cast(), length) })?;
         Ok(())
     }
@@ -120,7 +122,8 @@ impl Socket {
     /// Sends one datagram.
     pub(crate) fn send_to(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
         let (name, length) = Name::new(to);
-        // SAFETY: the datagram is readable for its length and `name` holds an address of `length` octets
+        // SAFETY: the datagram is readable for its length and `name` holds an address of `length`
+        // octets.
         super::check_size(unsafe {
             let octets = datagram.as_ptr().cast();
             libc::sendto(self.fd.as_raw_fd(), octets, datagram.len(), 0, (&raw const name).cast(), length)
@@ -135,7 +138,7 @@ impl AsFd for Socket {
     }
 }
 
-/// The arrays of one batch, on the heap.
+/// Message arrays of one batch, on the heap.
 struct Arrays {
     headers: [libc::mmsghdr; BATCH],
     vectors: [libc::iovec; BATCH],
@@ -144,11 +147,11 @@ struct Arrays {
 
 impl Arrays {
     fn new() -> Box<Self> {
-        // SAFETY: all three are plain data for which zeros are valid
+        // SAFETY: all three are plain data for which zeros are valid.
         Box::new(unsafe { zeroed() })
     }
 
-    /// Points the first `count` headers to their names and vectors, and gives the first header.
+    /// Points the first `count` headers to their names and vectors. Returns the first header.
     fn connect(&mut self, count: usize) -> *mut libc::mmsghdr {
         let parts = self.headers.iter_mut().zip(&mut self.vectors).zip(&mut self.names);
         for ((header, vector), name) in parts.take(count) {
@@ -160,14 +163,15 @@ impl Arrays {
     }
 }
 
-/// Room for the datagrams of one batch.
+/// Buffers for the datagrams of one batch.
 pub struct Receiver {
     arrays: Box<Arrays>,
     octets: Box<[u8]>,
     slot: usize,
 }
 
-// SAFETY: the pointers in the arrays lead to what the receiver itself owns, and are followed only during a call
+// SAFETY: the pointers in the arrays refer to memory that the receiver itself owns, and are
+// followed only during a call.
 unsafe impl Send for Receiver {}
 
 impl std::fmt::Debug for Receiver {
@@ -177,12 +181,13 @@ impl std::fmt::Debug for Receiver {
 }
 
 impl Receiver {
-    /// Room for datagrams of up to `slot` octets; longer ones are not received.
+    /// Creates buffers for datagrams of up to `slot` octets. Longer ones are discarded.
     pub fn new(slot: usize) -> Self {
         Receiver { arrays: Arrays::new(), octets: vec![0; slot * BATCH].into(), slot }
     }
 
-    /// Receives what is there, at most a batch. Gives the number of datagrams, 0 if there are none.
+    /// Receives at most one batch without blocking. Returns the number of datagrams, 0 if none is
+    /// available.
     pub fn receive(&mut self, socket: &impl AsFd) -> io::Result<usize> {
         let Arrays { headers, vectors, .. } = &mut *self.arrays;
         for ((header, vector), octets) in headers.iter_mut().zip(vectors).zip(self.octets.chunks_exact_mut(self.slot)) {
@@ -190,8 +195,8 @@ impl Receiver {
             *vector = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
         }
         let first = self.arrays.connect(BATCH);
-        // SAFETY: each header points to a name and a vector in `arrays`, and the vector to a slot of `octets`; none of
-        // them moves or is used otherwise during the call
+        // SAFETY: each header points to a name and a vector in `arrays`, and the vector to a slot
+        // of `octets`; none of them moves or is used otherwise during the call.
         let result = unsafe {
             let (fd, flags) = (socket.as_fd().as_raw_fd(), libc::MSG_DONTWAIT);
             libc::recvmmsg(fd, first, BATCH as u32, flags as _, std::ptr::null_mut())
@@ -202,7 +207,8 @@ impl Receiver {
         }
     }
 
-    /// Datagram `n` of those received last: where it came from and its octets, `None` if it was longer than a slot.
+    /// Returns the source and contents of datagram `n` of the last batch. `None` if it was longer
+    /// than a slot.
     #[inline]
     pub fn datagram(&self, n: usize) -> (SocketAddr, Option<&[u8]>) {
         let header = &self.arrays.headers[n];
@@ -213,10 +219,10 @@ impl Receiver {
     }
 }
 
-/// The datagrams of one batch that wait to be sent.
+/// Datagrams of one batch that wait to be sent.
 pub struct Sender {
     arrays: Box<Arrays>,
-    /// Octets of the users' packets in the datagrams, for counting.
+    /// Length of each user packet in octets, for counting.
     octets: [usize; BATCH],
     count: usize,
 }
@@ -233,40 +239,42 @@ impl Default for Sender {
     }
 }
 
-// SAFETY: the pointers in the arrays are set anew before each call that follows them; between calls nobody does
+// SAFETY: each call sets the pointers in the arrays before it follows them; nothing follows them
+// between calls.
 unsafe impl Send for Sender {}
 
 impl Sender {
-    /// Room for one batch.
+    /// Creates an empty batch.
     pub fn new() -> Self {
         Sender { arrays: Arrays::new(), octets: [0; BATCH], count: 0 }
     }
 
-    /// Datagrams that are queued.
+    /// Returns the number of queued datagrams.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether none is.
+    /// Returns true if no datagram is queued.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Queues a datagram with a user's packet of so many octets: `start..end` of the buffer that [`Sender::flush`] is
-    /// given. At most [`BATCH`] fit.
+    /// Queues a datagram with a user packet of `octets` octets. The datagram is `start..end` of the
+    /// buffer that [`Sender::flush`] gets. At most [`BATCH`] fit.
     #[inline]
     pub fn queue(&mut self, to: SocketAddr, start: usize, end: usize, octets: usize) {
         let (name, length) = Name::new(to);
         let n = self.count;
         self.arrays.names[n] = name;
         self.arrays.headers[n].msg_hdr.msg_namelen = length;
-        // the offset takes the place of the pointer until the buffer is there
+        // The offset replaces the pointer until the buffer is known.
         self.arrays.vectors[n] = libc::iovec { iov_base: start as *mut _, iov_len: end - start };
         self.octets[n] = octets;
         self.count += 1;
     }
 
-    /// Sends what was queued, from `buffer`. Counts the packets sent to `done` and tells how many the kernel refused.
+    /// Sends the queued datagrams from `buffer`. Counts sent packets in `done`. Returns the number
+    /// of refused ones.
     pub fn flush(&mut self, socket: &impl AsFd, buffer: &[u8], done: &mut Volume) -> u64 {
         let count = std::mem::take(&mut self.count);
         for vector in &mut self.arrays.vectors[..count] {
@@ -277,8 +285,9 @@ impl Sender {
         let first = self.arrays.connect(count);
         let (fd, mut sent, mut refused) = (socket.as_fd().as_raw_fd(), 0, 0);
         while sent < count {
-            // SAFETY: `sent` is below `count`; each header points to a name and a vector in `arrays`, and the vector to
-            // octets of `buffer`, which sending only reads; none of them moves during the call
+            // SAFETY: `sent` is below `count`; each header points to a name and a vector in
+            // `arrays`, and the vector to octets of `buffer`, which sending only reads; none of
+            // them moves during the call.
             let result = unsafe { libc::sendmmsg(fd, first.add(sent), (count - sent) as u32, 0) };
             match check(result) {
                 Ok(taken) if taken > 0 => {
@@ -286,7 +295,8 @@ impl Sender {
                     sent += taken;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // the first of them is refused: no route, no room, or the error of an earlier one
+                // The kernel refused the first remaining datagram: no route, no room, or the error
+                // of an earlier one.
                 _ => {
                     sent += 1;
                     refused += 1;
@@ -298,7 +308,7 @@ impl Sender {
 }
 
 fn would_block(error: &io::Error) -> bool {
-    // an ICMP error of an earlier datagram is no reason to stop either
+    // An ICMP error of an earlier datagram is not a reason to stop either.
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused)
 }
 
@@ -339,7 +349,7 @@ mod tests {
     #[test]
     fn batches_cross_with_their_addresses() {
         across("127.0.0.1");
-        // a machine without IPv6 has no ::1
+        // A machine without IPv6 has no ::1.
         if UdpSocket::bind("[::1]:0").is_ok() {
             across("::1");
         }
@@ -351,7 +361,7 @@ mod tests {
         let peer = UdpSocket::bind("127.0.0.1:0").expect("bound");
         let to = peer.local_addr().expect("bound");
         let mut sender = Sender::new();
-        // a loopback socket has no way to the outside
+        // A loopback socket has no route to external addresses.
         sender.queue("192.0.2.1:9".parse().expect("an address"), 0, 1, 1);
         sender.queue(to, 1, 2, 1);
         let mut done = Volume::default();

@@ -1,5 +1,7 @@
-//! Sockets of AF_XDP: frames in memory that the network driver, or the kernel for it, fills and sends from, and rings of
-//! numbers that say which.
+//! AF_XDP sockets.
+//!
+//! The network driver, or the kernel on its behalf, fills and sends frames in a common memory
+//! (UMEM). Rings transfer descriptors of these frames.
 
 use super::check;
 use std::io;
@@ -8,23 +10,23 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Entries of each ring.
+/// Number of entries in each ring.
 pub(crate) const ENTRIES: u32 = 2048;
 
-/// A mapping of ours.
+/// A memory mapping of this process.
 #[derive(Debug)]
 struct Mapping {
     start: NonNull<u8>,
     octets: usize,
 }
 
-// SAFETY: a mapping may be used from any thread
+// SAFETY: a mapping may be used from any thread.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
     fn new(octets: usize, flags: i32, fd: RawFd, offset: libc::off_t) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the kernel chooses the place; the result is checked and owned by nobody else
+        // SAFETY: the kernel chooses the place; the result is checked and has no other owner.
         let start =
             unsafe { libc::mmap(std::ptr::null_mut(), octets, protection, flags | libc::MAP_POPULATE, fd, offset) };
         match NonNull::new(start.cast::<u8>()) {
@@ -36,55 +38,58 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it is our mapping, of this length. It cannot fail, and if it did nothing could be done.
+        // SAFETY: it is our mapping, of this length. The call cannot fail, and a failure would have
+        // no remedy.
         let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), self.octets) };
     }
 }
 
-/// The memory of the frames of one worker: chunks of a power of two of octets.
+/// Frame memory of one worker: chunks with a power of two as their size.
 #[derive(Debug)]
 pub(crate) struct Umem {
     memory: Mapping,
     chunk: usize,
-    /// Whether it lies in huge pages.
+    /// True if the memory lies in huge pages.
     pub(crate) huge: bool,
 }
 
 const HUGE_PAGE: usize = 2 << 20;
 
 impl Umem {
-    /// Memory of at least so many chunks.
+    /// Allocates memory of at least `chunks` chunks of `chunk` bytes.
     pub(crate) fn new(chunks: usize, chunk: usize) -> io::Result<Self> {
         let octets = (chunks * chunk).next_multiple_of(HUGE_PAGE);
         let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // where the machine has none set aside, ordinary pages do
+        // If the machine has no reserved huge pages, ordinary pages suffice.
         if let Ok(memory) = Mapping::new(octets, private | libc::MAP_HUGETLB, -1, 0) {
             return Ok(Umem { memory, chunk, huge: true });
         }
         Ok(Umem { memory: Mapping::new(octets, private, -1, 0)?, chunk, huge: false })
     }
 
-    /// Where each chunk begins.
+    /// Returns the start of each chunk.
     pub(crate) fn chunks(&self) -> impl Iterator<Item = u64> {
         (0..self.memory.octets as u64).step_by(self.chunk)
     }
 
-    /// Where the chunk of an address begins.
+    /// Returns the start of the chunk that contains an address.
     #[inline]
     pub(crate) fn chunk_of(&self, address: u64) -> u64 {
         address & !(self.chunk as u64 - 1)
     }
 
-    /// A chunk that neither a ring nor the kernel has: the caller took it out of a ring and has not put it into another.
+    /// Returns a chunk that is in no ring and not in use by the kernel. The caller has taken it
+    /// from a ring.
     #[inline]
     pub(crate) fn chunk(&mut self, start: u64) -> &mut [u8] {
         let start = (start as usize).min(self.memory.octets - self.chunk);
-        // SAFETY: it lies in the mapping, which is as long as we are, and nobody else uses a chunk while it is in no ring
+        // SAFETY: it lies in the mapping, which is as long as we are, and a chunk in no ring has no
+        // other user.
         unsafe { std::slice::from_raw_parts_mut(self.memory.start.as_ptr().add(start), self.chunk) }
     }
 }
 
-/// One side's view of a ring of `T`.
+/// One end of a ring of `T`.
 #[derive(Debug)]
 struct Ring<T> {
     _memory: Mapping,
@@ -92,11 +97,12 @@ struct Ring<T> {
     consumer: NonNull<AtomicU32>,
     flags: NonNull<AtomicU32>,
     entries: NonNull<T>,
-    /// Our own end, as far as it was told.
+    /// Own position, which may be ahead of the published one.
     own: u32,
 }
 
-// SAFETY: the mapping is ours and the words in it are atomics; entries are used by one end at a time
+// SAFETY: the mapping is ours and the words in it are atomics; entries are used by one end at a
+// time.
 unsafe impl<T> Send for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
@@ -104,7 +110,7 @@ impl<T: Copy> Ring<T> {
         let octets = offsets.desc as usize + ENTRIES as usize * size_of::<T>();
         let memory = Mapping::new(octets, libc::MAP_SHARED, fd, page)?;
         let at = |offset: u64| {
-            // SAFETY: the kernel says that its words lie there, inside of what is mapped
+            // SAFETY: the kernel states that its words lie there, inside the mapping.
             unsafe { memory.start.add(offset as usize) }
         };
         let (producer, consumer, flags) = (at(offsets.producer), at(offsets.consumer), at(offsets.flags));
@@ -120,17 +126,17 @@ impl<T: Copy> Ring<T> {
     }
 
     fn word(&self, which: NonNull<AtomicU32>) -> &AtomicU32 {
-        // SAFETY: it lies in the mapping, aligned, and both ends use it as an atomic
+        // SAFETY: it lies in the mapping, aligned, and both ends use it as an atomic.
         unsafe { which.as_ref() }
     }
 
-    /// How many entries the other end has put in and we have not taken.
+    /// Returns the number of entries that the other end has written and this end has not taken.
     #[inline]
     fn filled(&self) -> u32 {
         self.word(self.producer).load(Ordering::Acquire).wrapping_sub(self.own).min(ENTRIES)
     }
 
-    /// For how many more there is room.
+    /// Returns the number of free entries.
     #[inline]
     fn room(&self) -> u32 {
         ENTRIES.saturating_sub(self.own.wrapping_sub(self.word(self.consumer).load(Ordering::Acquire)))
@@ -138,23 +144,25 @@ impl<T: Copy> Ring<T> {
 
     #[inline]
     fn entry(&self, number: u32) -> *mut T {
-        // SAFETY: the number is brought below the length of the ring
+        // SAFETY: the number is reduced to the length of the ring.
         unsafe { self.entries.as_ptr().add((number & (ENTRIES - 1)) as usize) }
     }
 
-    /// Takes an entry that is there.
+    /// Takes an entry. The ring must not be empty.
     #[inline]
     fn take(&mut self) -> T {
-        // SAFETY: it is in the ring; the other end does not touch it until it is told that it was taken
+        // SAFETY: it is in the ring; the other end does not touch it until this end publishes that
+        // it was taken.
         let value = unsafe { self.entry(self.own).read() };
         self.own = self.own.wrapping_add(1);
         value
     }
 
-    /// Puts an entry where there is room.
+    /// Writes an entry. The ring must not be full.
     #[inline]
     fn put(&mut self, value: T) {
-        // SAFETY: as above, the other way round
+        // SAFETY: there is room for it in the ring; the other end does not touch it until this end
+        // publishes it.
         unsafe { self.entry(self.own).write(value) };
         self.own = self.own.wrapping_add(1);
     }
@@ -172,7 +180,7 @@ impl<T: Copy> Ring<T> {
     }
 }
 
-/// A frame in the memory.
+/// A frame in the UMEM.
 pub(crate) type Descriptor = libc::xdp_desc;
 
 /// A socket on one queue of one interface.
@@ -183,31 +191,33 @@ pub(crate) struct Xsk {
     to_send: Ring<Descriptor>,
     to_fill: Ring<u64>,
     sent: Ring<u64>,
-    /// What waits to be freed when the kernel has taken it, where completions are not to be trusted.
+    /// Chunks to be freed when the kernel has taken their frames. Used where completions are
+    /// unreliable.
     in_flight: Option<std::collections::VecDeque<u64>>,
 }
 
-/// How a socket is bound.
+/// Parameters of binding a socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueBinding {
     pub(crate) interface: u32,
     pub(crate) queue: u32,
-    /// The kernel copies frames, whatever the network driver can do.
+    /// Forces copy mode, regardless of the network driver.
     pub(crate) copy: bool,
-    /// The interface hands what it sends to another part of the kernel as it is: that writes over what completions are
-    /// made of, but frames were copied and are free as soon as they were taken.
+    /// True if the interface passes sent frames directly to another part of the kernel. That
+    /// overwrites the data of completions. Frames were copied, so their chunks are free as soon as
+    /// the kernel takes them.
     pub(crate) virtual_link: bool,
 }
 
 impl Xsk {
-    /// Opens a socket with its rings and binds it. `first` is a socket that uses the same memory.
+    /// Opens a socket with its rings and binds it. `first` is a socket with the same memory.
     pub(crate) fn open(umem: &Umem, room: usize, place: QueueBinding, first: Option<&Xsk>) -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        // SAFETY: no pointers; the result is checked and owned by nobody else
+        // SAFETY: no pointers; the result is checked and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_XDP, kind, 0))? as i32) };
         let raw = fd.as_raw_fd();
         if first.is_none() {
-            // SAFETY: plain data for which zeros are valid
+            // SAFETY: plain data for which zeros are valid.
             let mut memory: libc::xdp_umem_reg = unsafe { zeroed() };
             memory.addr = umem.memory.start.as_ptr() as u64;
             memory.len = umem.memory.octets as u64;
@@ -218,14 +228,14 @@ impl Xsk {
         for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING] {
             set(raw, ring, &ENTRIES)?;
         }
-        // SAFETY: plain data for which zeros are valid
+        // SAFETY: plain data for which zeros are valid.
         let mut offsets: libc::xdp_mmap_offsets = unsafe { zeroed() };
         get(raw, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
         let received = Ring::map(raw, &offsets.rx, libc::XDP_PGOFF_RX_RING as libc::off_t)?;
         let to_send = Ring::map(raw, &offsets.tx, libc::XDP_PGOFF_TX_RING as libc::off_t)?;
         let to_fill = Ring::map(raw, &offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t)?;
         let sent = Ring::map(raw, &offsets.cr, libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t)?;
-        // SAFETY: plain data for which zeros are valid
+        // SAFETY: plain data for which zeros are valid.
         let mut address: libc::sockaddr_xdp = unsafe { zeroed() };
         address.sxdp_family = libc::AF_XDP as u16;
         (address.sxdp_ifindex, address.sxdp_queue_id) = (place.interface, place.queue);
@@ -238,7 +248,7 @@ impl Xsk {
             None => address.sxdp_flags = libc::XDP_USE_NEED_WAKEUP,
         }
         let length = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
-        // SAFETY: the address is of that length
+        // SAFETY: the address has that length.
         check(unsafe { libc::bind(raw, (&raw const address).cast(), length) })?;
         let mut socket = Xsk { fd, received, to_send, to_fill, sent, in_flight: None };
         if place.virtual_link && !socket.zero_copy() {
@@ -247,15 +257,15 @@ impl Xsk {
         Ok(socket)
     }
 
-    /// Whether the network driver itself uses the memory.
+    /// Returns true if the network driver itself uses the memory.
     pub(crate) fn zero_copy(&self) -> bool {
-        // SAFETY: plain data for which zeros are valid
+        // SAFETY: plain data for which zeros are valid.
         let mut options: libc::xdp_options = unsafe { zeroed() };
         let asked = get(self.fd.as_raw_fd(), libc::XDP_OPTIONS, &mut options);
         asked.is_ok() && options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0
     }
 
-    /// Takes frames that were received, as many as there is room for; gives how many.
+    /// Takes received frames, at most `frames.len()`. Returns their number.
     #[inline]
     pub(crate) fn receive(&mut self, frames: &mut [Descriptor]) -> usize {
         let count = (self.received.filled() as usize).min(frames.len());
@@ -268,7 +278,7 @@ impl Xsk {
         count
     }
 
-    /// Gives the kernel memory to receive into: what is free, as far as there is room.
+    /// Supplies free chunks to the kernel for receiving, as many as fit.
     pub(crate) fn fill(&mut self, free: &mut Vec<u64>) {
         let room = self.to_fill.room() as usize;
         let count = room.min(free.len());
@@ -280,7 +290,8 @@ impl Xsk {
         }
         self.to_fill.tell_put();
         if self.to_fill.wants_wakeup() {
-            // SAFETY: no memory is given; what cannot be received now is received later
+            // SAFETY: no memory is passed; packets that cannot be received at once are received
+            // later.
             let _ = unsafe {
                 let nothing = std::ptr::null_mut();
                 libc::recvfrom(self.fd.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT, nothing.cast(), nothing.cast())
@@ -288,7 +299,7 @@ impl Xsk {
         }
     }
 
-    /// Puts a frame into the ring of what is sent; `false` if that is full.
+    /// Queues a frame to be sent. Returns false if the ring is full.
     #[inline]
     pub(crate) fn queue(&mut self, frame: Descriptor) -> bool {
         if self.to_send.room() == 0 {
@@ -301,15 +312,15 @@ impl Xsk {
         true
     }
 
-    /// Lets the kernel send what was queued.
+    /// Makes the kernel send the queued frames.
     pub(crate) fn send(&mut self) {
         self.to_send.tell_put();
-        // the kernel copies 32 frames in one call; it stops for good when the interface does not take any
+        // The kernel copies 32 frames in one call. The loop ends when the interface accepts none.
         for _ in 0..ENTRIES / 32 {
             if self.to_send.room() == ENTRIES || !self.to_send.wants_wakeup() {
                 return;
             }
-            // SAFETY: no memory is given
+            // SAFETY: no memory is passed.
             let result = unsafe {
                 libc::sendto(self.fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
             };
@@ -320,7 +331,7 @@ impl Xsk {
         }
     }
 
-    /// Takes back the memory of what was sent.
+    /// Reclaims the chunks of sent frames.
     pub(crate) fn reclaim(&mut self, umem: &Umem, free: &mut Vec<u64>) {
         match &mut self.in_flight {
             Some(in_flight) => {
@@ -330,7 +341,8 @@ impl Xsk {
                         free.push(umem.chunk_of(address));
                     }
                 }
-                // the kernel reserves a completion for each frame that it takes: all of these are read
+                // The kernel reserves a completion for each frame that it takes, so all of these
+                // count as read.
                 self.sent.own = self.to_send.own.wrapping_sub(waiting);
                 self.sent.tell_taken();
             }
@@ -347,7 +359,7 @@ impl Xsk {
         }
     }
 
-    /// Whether something it was given to send was not taken back yet.
+    /// Returns true if chunks of queued frames were not yet reclaimed.
     pub(crate) fn is_sending(&self) -> bool {
         match &self.in_flight {
             Some(in_flight) => !in_flight.is_empty(),
@@ -364,14 +376,14 @@ impl AsFd for Xsk {
 
 fn set<T>(fd: RawFd, option: i32, value: &T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` is readable for its length, which is that of the option's value
+    // SAFETY: `value` is readable for its length, which is that of the option's value.
     check(unsafe { libc::setsockopt(fd, libc::SOL_XDP, option, std::ptr::from_ref(value).cast(), length) })?;
     Ok(())
 }
 
 fn get<T>(fd: RawFd, option: i32, value: &mut T) -> io::Result<()> {
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` is writable for its length
+    // SAFETY: `value` is writable for its length.
     check(unsafe { libc::getsockopt(fd, libc::SOL_XDP, option, std::ptr::from_mut(value).cast(), &mut length) })?;
     Ok(())
 }

@@ -1,8 +1,10 @@
-//! The driver in the kernel: an XDP program (`bpf/upf.bpf.c`) that does what is usual, on the records of our tables.
+//! XDP driver: a kernel program (`bpf/upf.bpf.c`) that runs the fast path on the entries of the
+//! tables.
 //!
-//! The tables lie in the program's maps, so rules, rates and counters are shared and nothing is copied. What the
-//! program passes goes to the sockets driver, which runs as ever. The program is attached by links that this process
-//! owns: when it ends, however it ends, the kernel takes the program off, and nothing is pinned.
+//! The tables lie in the maps of the program, so both sides share rules, rates and counters without
+//! copies. The sockets driver handles the packets that the program passes. Links owned by this
+//! process attach the program. When the process ends for any reason, the kernel detaches the
+//! program, and nothing is pinned.
 
 mod shared;
 #[cfg(test)]
@@ -34,51 +36,54 @@ use std::sync::Arc;
 use tracing::{info, warn};
 use vireo_types::Teid;
 
-/// Where the program runs.
+/// Attachment mode of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
-    /// In the network driver, before the kernel makes a packet of its own of what was received.
+    /// In the network driver, before the kernel allocates a socket buffer for the received frame.
     #[default]
     Native,
-    /// In the kernel's stack, for drivers that have no XDP. Slower, for tests and odd hardware.
+    /// In the kernel's stack, for network drivers without XDP. Slower; for tests and unusual
+    /// hardware.
     Generic,
 }
 
-/// What the XDP driver is told at start.
+/// Configuration of the XDP driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct XdpConfig {
-    /// The Ethernet interfaces of N3 and N6. Packets leave by these alone, by the kernel's routes; what is routed
-    /// elsewhere goes through the sockets driver.
+    /// Ethernet interfaces on N3 and N6. Packets leave only through these, by the kernel's routes.
+    /// Packets routed elsewhere go through the sockets driver.
     pub interfaces: Vec<String>,
-    /// Where the program runs.
+    /// Attachment mode of the program.
     pub mode: XdpMode,
-    /// Where uplink packets go, at most one of each family: by this next hop, whatever the routes for their
-    /// destinations are (also those to networks behind other UEs), unless these are in the pools or N3 addresses of
-    /// ours. Without one they go by the routes, which are asked for every packet.
+    /// Next hops of uplink packets, at most one of each family. They replace the routes of the
+    /// destinations, also those to framed routes of other UEs. Destinations in the pools and N3
+    /// addresses of this user plane are excepted. Without a next hop, the routes are queried for
+    /// every packet.
     pub next_hops: Vec<IpAddr>,
-    /// Parts with interfaces, N3 addresses and next hops of their own; none = all is one.
+    /// Modules with separate interfaces, N3 addresses and next hops. Empty = no division.
     pub modules: Vec<Module>,
-    /// Whether the network cards divide packets among their queues by ranges of addresses.
+    /// If true, the network cards distribute packets to their queues by address ranges.
     pub nic_filters: bool,
 }
 
-/// Addresses of one pool that are in the kernel's arrays, which take their memory at once; what lies beyond is found
-/// by the sockets driver.
+/// Maximum addresses of one pool in the kernel's arrays, whose memory is allocated at once. The
+/// sockets driver looks up the others.
 const LARGEST: u64 = 1 << 22;
 
-/// Aligned as ELF asks.
+/// Bytes with the alignment that ELF requires.
 #[repr(C, align(8))]
 pub(crate) struct Aligned<T: ?Sized>(pub(crate) T);
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/upf.bpf.o")));
 
-/// The loaded program. The kernel takes it off all interfaces when this is dropped.
+/// The loaded program. When the value is dropped, the kernel detaches the program from all
+/// interfaces.
 #[derive(Debug)]
 pub(crate) struct Xdp {
     bpf: Ebpf,
     interfaces: Vec<(String, u32)>,
     modules: Vec<Module>,
-    /// The program that frames come to first.
+    /// Name of the program that receives frames first.
     entry: &'static str,
     mode: XdpMode,
     links: Vec<Attached>,
@@ -86,10 +91,16 @@ pub(crate) struct Xdp {
 }
 
 impl Xdp {
-    /// Loads the program; gives the tables that it reads. It is on no interface yet. The kernel's routes for UEs lead to
-    /// the device `tun`. With `nat`, uplink packets go to the
-    /// kernel's stack, which sends them on. Where there are slices, each user's packets are handled by the processor of its
-    /// worker.
+    /// Loads the program without attaching it. Returns it with the tables that it reads.
+    ///
+    /// The kernel routes packets of UEs to the device `tun`. With `nat`, the kernel's stack
+    /// forwards uplink packets. With slices, the processor of a user's worker handles the user's
+    /// packets.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with a remedy if the kernel refuses the program or the configuration
+    /// exceeds its tables.
     pub(crate) fn load(
         config: &XdpConfig,
         n3: &[IpAddr],
@@ -166,7 +177,11 @@ impl Xdp {
         ))
     }
 
-    /// Puts the program on its interfaces.
+    /// Attaches the program to its interfaces.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with a remedy if the kernel refuses the attachment.
     pub(crate) fn attach(&mut self) -> Result<(), StartError> {
         let mode = match self.mode {
             XdpMode::Native => aya::programs::XdpMode::Driver,
@@ -176,7 +191,7 @@ impl Xdp {
         for (name, index) in &self.interfaces {
             let link = program.attach_to_if_index(*index, mode).map_err(|error| not_attached(name, &error))?;
             let link = program.take_link(link).map_err(|error| refused(&error))?;
-            // one that is no descriptor would outlive a process that is killed
+            // A link that is no descriptor would outlive a killed process.
             let link = FdLink::try_from(link).map_err(|_| StartError::Xdp("it has no links for XDP".to_owned()))?;
             self.links.push(link.into());
         }
@@ -186,14 +201,14 @@ impl Xdp {
         Ok(())
     }
 
-    /// The interfaces that are there no more, or are others of the same name: the program is not on them, and their
-    /// packets go through the sockets.
+    /// Returns the interfaces that have disappeared or were replaced by others of the same name.
+    /// The program is not attached to them, and their packets go through the sockets.
     pub(crate) fn lost(&self) -> impl Iterator<Item = &str> {
         let lost = |(name, index): &&(String, u32)| netlink::index_of(name).ok() != Some(*index);
         self.interfaces.iter().filter(lost).map(|(name, _)| name.as_str())
     }
 
-    /// What the program counts.
+    /// Returns a handle to the counters of the program.
     pub(crate) fn counters(&self) -> KernelCounters {
         self.counted.clone()
     }
@@ -202,11 +217,11 @@ impl Xdp {
 /// `struct entries` of `bpf/entry.h`.
 const ENTRIES: usize = 16;
 
-/// The counters of all processors.
+/// Counters of the program on all processors.
 #[derive(Clone)]
 pub(crate) struct KernelCounters {
     all: Arc<PerCpuArray<MapData, Counted>>,
-    /// The processors of the workers of slices.
+    /// Processors of the workers of slices.
     workers: Arc<[usize]>,
 }
 
@@ -217,7 +232,7 @@ impl std::fmt::Debug for KernelCounters {
 }
 
 impl KernelCounters {
-    /// Adds what the program has counted so far.
+    /// Adds the current counters of the program.
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         match self.all.get(&0, 0) {
             Ok(processors) => processors.iter().for_each(|counted| counted.add_to(stats)),
@@ -225,7 +240,7 @@ impl KernelCounters {
         }
     }
 
-    /// What the processors of slices have done.
+    /// Returns the loads of the processors of slices.
     pub(crate) fn loads(&self) -> Vec<WorkerLoad> {
         let processors = self.all.get(&0, 0);
         let of = |processor: &usize| {
@@ -238,7 +253,7 @@ impl KernelCounters {
         self.workers.iter().map(of).collect()
     }
 
-    /// Packets of marked records.
+    /// Returns the number of packets of marked entries.
     pub(crate) fn flow_packets(&self) -> FlowPackets {
         let mut sum = FlowPackets::default();
         for counted in self.all.get(&0, 0).iter().flat_map(|processors| processors.iter()) {
@@ -249,7 +264,7 @@ impl KernelCounters {
     }
 }
 
-/// What the program finds records by beside arrays: TEIDs that are no indexes, and networks behind UEs.
+/// Lookups of the program that are not in arrays: foreign TEIDs and framed routes.
 struct LookupMaps {
     foreign: HashMap<MapData, u32, u32>,
     framed: LpmTrie<MapData, [u8; 20], [u32; 2]>,
@@ -267,14 +282,15 @@ impl KernelMirror for LookupMaps {
             Some(index) => self.foreign.insert(teid.0, index, 0),
             None => self.foreign.remove(&teid.0),
         };
-        // what the program does not find it passes, and a record of another TEID it does not use: slower, not wrong
+        // The program passes packets that it does not find, and ignores an entry of another TEID:
+        // slower, not wrong.
         if let Err(error) = result {
             warn!("the XDP program was not told of TEID {:#x}: {error}", teid.0);
         }
     }
 
     fn framed(&mut self, network: Network, to: Option<(u32, u16)>) {
-        // `struct network` of `bpf/entry.h`
+        // `struct network` of `bpf/entry.h`.
         let mut data = [0; 20];
         let family = if network.address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         data[..4].copy_from_slice(&family.to_ne_bytes());
@@ -299,7 +315,8 @@ impl KernelMirror for LookupMaps {
     }
 }
 
-/// The one for interfaces, and those that it goes on to, in the order of their numbers in `bpf/flow_rules.h`.
+/// The entry program for interfaces and its tail-call targets, in the order of their numbers in
+/// `bpf/flow_rules.h`.
 const PROGRAMS: [&str; 3] = ["upf", "upf_uplink", "upf_downlink"];
 
 fn program<'a>(bpf: &'a mut Ebpf, name: &str) -> Result<&'a mut Program, StartError> {
@@ -307,12 +324,13 @@ fn program<'a>(bpf: &'a mut Ebpf, name: &str) -> Result<&'a mut Program, StartEr
     program.try_into().map_err(|error: ProgramError| refused(&error))
 }
 
-/// Those that do the same on the processors of slices.
+/// Variants of [`PROGRAMS`] for the processors of slices.
 const THERE: [&str; 3] = ["upf_there", "upf_uplink_there", "upf_downlink_there"];
-/// Frames that may wait for a processor.
+/// Maximum frames that wait for a processor.
 const WAITING: u32 = 2048;
 
-/// Has frames handed to the processors of slices; gives the program that does it.
+/// Makes the kernel redirect frames to the processors of slices. Returns the name of the
+/// redirecting program.
 fn divide(bpf: &mut Ebpf, processors: &[usize]) -> Result<&'static str, StartError> {
     const DIVIDE: &str = "upf_divide";
     for name in THERE.into_iter().chain([DIVIDE]) {
@@ -329,7 +347,8 @@ fn divide(bpf: &mut Ebpf, processors: &[usize]) -> Result<&'static str, StartErr
     Ok(DIVIDE)
 }
 
-/// Tells the first program the ones that it goes on to. The kernel forgets them when nobody holds the map any more.
+/// Enters the tail-call targets of a program in its map. The kernel drops them with the last
+/// descriptor of the map.
 fn go_on(bpf: &mut Ebpf, map: &str, programs: &[&str; 3]) -> Result<(), StartError> {
     for (number, name) in (0..).zip(&programs[1..]) {
         let descriptor = program(bpf, name)?.fd().map_err(|error| refused(&error))?;
@@ -341,7 +360,7 @@ fn go_on(bpf: &mut Ebpf, map: &str, programs: &[&str; 3]) -> Result<(), StartErr
     Ok(())
 }
 
-/// The values of an array map in our memory.
+/// Maps the values of an array map into this process.
 fn mapped<T: crate::sys::shared::Plain>(bpf: &Ebpf, name: &str, length: usize) -> Result<Shared<T>, StartError> {
     match bpf.map(name) {
         Some(Map::Array(map)) => Ok(Shared::mapped(map.fd().as_fd(), length)?),
@@ -354,7 +373,7 @@ fn taken<M: TryFrom<Map, Error = MapError>>(bpf: &mut Ebpf, name: &str) -> Resul
     M::try_from(map).map_err(|error| refused(&error))
 }
 
-/// What the kernel said, below all that was said about it.
+/// Returns the errno at the end of an error chain.
 pub(crate) fn errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     let mut cause = Some(error);
     while let Some(error) = cause {

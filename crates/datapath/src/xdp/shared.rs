@@ -1,4 +1,4 @@
-//! What the program is told at start and what it counts: the layouts of `bpf/entry.h`.
+//! Configuration and counters of the kernel program, in the layouts of `bpf/entry.h`.
 
 use crate::counters::{DROP_REASONS, Stats, Volume};
 use crate::entry::wire;
@@ -22,7 +22,7 @@ struct ConfigRange {
     mtu: u32,
 }
 
-/// The program's constants.
+/// Constants of the kernel program.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Config {
@@ -47,37 +47,41 @@ pub(crate) struct Config {
     processors: [[u32; 32]; 2],
 }
 
-// SAFETY: plain integers without padding
+// SAFETY: plain integers without padding.
 unsafe impl aya::Pod for Config {}
 
 const _: () = assert!(size_of::<Config>() == 2 * RANGES * 32 + 2 * ADDRESSES * 20 + INTERFACES * 8 + 40 + 4 * WORKERS);
 const _: () = assert!(WORKERS == 64);
 
 impl Config {
-    /// Uplink packets are left to the kernel's stack once they are out of their tunnels.
+    /// Leaves decapsulated uplink packets to the kernel's stack.
     pub(super) fn leave_to_stack(&mut self) {
         self.to_stack = 1;
     }
 
-    /// The processors of the workers of slices.
+    /// Sets the processors of the workers of slices.
     pub(super) fn place(&mut self, workers: &[usize]) {
         for (place, processor) in self.processors.as_flattened_mut().iter_mut().zip(workers) {
             *place = *processor as u32;
         }
     }
 
-    /// G-PDUs must come from their tunnel's own peer, and there are UEs that do not reach each other.
+    /// Sets the checks on G-PDU sources (own peer only) and on packets between isolated UEs.
     pub(super) fn keep_apart(&mut self, own_peer_only: bool, isolates: bool) {
         (self.own_peer_only, self.isolates) = (own_peer_only.into(), isolates.into());
     }
 
-    /// The device that the kernel's routes for UEs lead to.
+    /// Sets the device that the kernel's routes for UEs use.
     pub(super) fn set_tun(&mut self, index: u32) {
         self.tun = index;
     }
 
-    /// Of these pools, N3 addresses, of which the first of each family is the source of tunnels, interfaces, and next
-    /// hops of uplink packets.
+    /// Creates the constants for these pools, N3 addresses, interfaces and next hops of uplink
+    /// packets. The first N3 address of each family is the source of tunnels.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are more items than the program supports.
     pub(crate) fn new(
         ranges: &[Range],
         n3: &[IpAddr],
@@ -109,7 +113,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Uplink packets of this module go by these next hops.
+    /// Sets the next hops of the module's uplink packets.
     fn go_by(&mut self, module: usize, next_hops: &[IpAddr]) {
         for next_hop in next_hops {
             match next_hop {
@@ -119,7 +123,12 @@ impl Config {
         }
     }
 
-    /// Divides interfaces and N3 addresses among modules, in their order; `interfaces` are the names of those above.
+    /// Assigns interfaces and N3 addresses to modules, in order. `interfaces` are names and indexes
+    /// of those passed to [`Config::new`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are more modules than the program supports.
     pub(super) fn divide(&mut self, modules: &[Module], interfaces: &[(String, u32)]) -> Result<(), StartError> {
         if modules.len() > ADDRESSES {
             return Err(StartError::XdpTooMany { most: ADDRESSES, what: "modules" });
@@ -137,7 +146,7 @@ impl Config {
     }
 }
 
-/// The octets of an address as they lie in a packet.
+/// Returns an IPv6 address in network byte order.
 fn words(address: Ipv6Addr) -> [u32; 4] {
     let mut words = [0; 4];
     for (word, octets) in words.iter_mut().zip(address.octets().as_chunks::<4>().0) {
@@ -157,18 +166,18 @@ fn append<T, const N: usize>(
     Ok(())
 }
 
-/// What the program has counted on one processor.
+/// Counters of the program on one processor.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct Counted {
     uplink: [u64; 2],
     downlink: [u64; 2],
     drops: [u64; DROP_REASONS],
-    /// Packets of marked records: decided on, and left to user space.
+    /// Packets of marked entries: classified, and passed to user space.
     pub(super) rules: [u64; 2],
 }
 
-// SAFETY: plain integers without padding
+// SAFETY: plain integers without padding.
 unsafe impl aya::Pod for Counted {}
 
 impl Counted {

@@ -1,4 +1,4 @@
-//! Who may do what over the API: hosts and origins of requests, the bearer token, and users of the unix socket.
+//! Access control of the API: Host and Origin headers, tokens, unix-socket users.
 //!
 //! | connection | reads | SUPIs, changes |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | TCP, listening on a loopback address | yes | token |
 //! | TCP, listening on any other address | token, but `/metrics` and `/healthz` | token |
 //!
-//! Browsers have no part in it: a request that one makes for a web page is refused whatever it is for.
+//! Requests that a browser makes for a web page are refused, whatever their path.
 
 use super::token::Token;
 use crate::metrics::{ApiRefusal, Metrics};
@@ -19,38 +19,39 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Paths that show nothing secret, for scrapers and supervisors.
+/// Paths without confidential content, for scrapers and supervisors.
 const OPEN: [&str; 2] = ["/metrics", "/healthz"];
-/// How long further refusals of a kind are only counted.
+/// Minimum interval between two log lines of the same kind of refusal. Refusals in between are
+/// counted.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
-/// Where a connection comes from.
+/// Origin of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Client {
-    /// The unix socket; whether its user is this process's or root.
+    /// `trusted` = the peer's user is root or the user of this process.
     Unix { trusted: bool },
-    /// TCP; whether the API listens on a loopback address.
+    /// `loopback` = the API listens on a loopback address.
     Tcp { loopback: bool },
 }
 
-/// What a request may do.
+/// Rights of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Access {
-    /// Change state and see SUPIs.
+    /// If true, the request may change state and read SUPIs.
     pub(super) full: bool,
 }
 
-/// What decides about requests.
+/// Access rules and the log of refusals.
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
     token: Option<Arc<Token>>,
     host_names: Arc<[String]>,
     metrics: Arc<Metrics>,
-    /// By kind of refusal.
+    /// Indexed by kind of refusal.
     logged: Arc<Mutex<[Logged; ApiRefusal::ALL.len()]>>,
 }
 
-/// When refusals of a kind were logged, and how many were not since.
+/// Time of the last log line of a kind, and the number of unlogged refusals since.
 type Logged = (Option<Instant>, u64);
 
 impl Guard {
@@ -58,18 +59,19 @@ impl Guard {
         Guard { token: token.map(Arc::new), host_names: host_names.into(), metrics, logged: Arc::default() }
     }
 
-    /// What a request may do.
+    /// Returns the rights of a request.
     ///
     /// # Errors
     ///
-    /// Why it may not even be made.
+    /// Returns the reason if the request is refused.
     fn access(&self, client: Client, method: &Method, path: &str, headers: &HeaderMap) -> Result<Access, ApiRefusal> {
         if is_of_a_page(headers) {
             return Err(ApiRefusal::Origin);
         }
         let shown = headers.get(header::AUTHORIZATION).map(|shown| shown.as_bytes());
         let good = self.token.as_ref().zip(shown).map(|(token, shown)| token.is_shown_by(shown));
-        // A wrong one is never taken for none: its owner learns of the mistake.
+        // A wrong token is refused even where none is needed, so that its owner notices the
+        // mistake.
         if good == Some(false) {
             return Err(ApiRefusal::Token);
         }
@@ -87,8 +89,8 @@ impl Guard {
         if full || reads && safe { Ok(Access { full }) } else { Err(ApiRefusal::Token) }
     }
 
-    /// Returns true if the request names this API by an address, or by a name that the configuration has. A web page whose
-    /// name was led here (DNS rebinding) says its own name.
+    /// Returns true if the Host header is an address, `localhost` or a configured name. A web page
+    /// that uses DNS rebinding sends its own name.
     fn is_known(&self, headers: &HeaderMap) -> bool {
         let mut hosts = headers.get_all(header::HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
@@ -102,10 +104,10 @@ impl Guard {
             || self.host_names.iter().any(|known| known.eq_ignore_ascii_case(name))
     }
 
-    /// Counts a refusal, and logs it now and then.
+    /// Counts a refusal. Logs at most one of a kind per [`LOGGED_EVERY`].
     pub(super) fn refuse(&self, refusal: ApiRefusal) {
         self.metrics.api_refused(refusal);
-        // Poisoned by nobody: what is done under the lock does not panic.
+        // The lock is never poisoned: no code under it panics.
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let (last, left_out) = &mut logged[refusal as usize];
         if last.is_some_and(|last| last.elapsed() < LOGGED_EVERY) {
@@ -136,7 +138,7 @@ impl Guard {
         }
     }
 
-    /// Returns the answer to a request that wants more than it may.
+    /// Returns the 401 response if the request lacks the rights for SUPIs and changes.
     pub(super) fn refusal(&self, access: Access) -> Option<Response> {
         (!access.full).then(|| {
             self.refuse(ApiRefusal::Token);
@@ -147,15 +149,16 @@ impl Guard {
 
 const NOT_FOR_PAGES: &str = "not for web pages\n";
 
-/// Browsers name the page that a request comes from, or at least that it comes from one (W3C Fetch Metadata).
+/// Returns true if a browser made the request for a web page. Browsers send the page's origin or
+/// Fetch Metadata headers (W3C Fetch Metadata).
 fn is_of_a_page(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
     headers.contains_key(header::ORIGIN) || site.is_some_and(|site| site != b"none")
 }
 
-/// Lets requests through that may be made.
+/// Middleware that passes permitted requests on and answers the others.
 pub(super) async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    // A connection of which it is not known where it comes from is one that may do nothing.
+    // A connection of unknown origin has no rights.
     let client = request.extensions().get().copied().unwrap_or(Client::Tcp { loopback: false });
     match guard.access(client, request.method(), request.uri().path(), request.headers()) {
         Ok(access) => {
@@ -232,7 +235,7 @@ mod tests {
                 let asked = ask(LOCAL, &Method::GET, path, &[("host", host)]);
                 assert_eq!(asked, Err(ApiRefusal::Host), "{host}");
             }
-            // No browser asks by the unix socket.
+            // No browser uses the unix socket.
             assert!(ask(OWN, &Method::GET, "/status", &[("host", host)]).is_ok(), "{host}");
         }
         let token = ("authorization", "Bearer 0123456789abcdef");

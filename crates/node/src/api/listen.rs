@@ -1,4 +1,6 @@
-//! Unix socket of the API: a file with permissions of its own, which ends with its server.
+//! Unix socket of the API, with its own file permissions.
+//!
+//! The server removes the socket file when it stops.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -6,33 +8,35 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Permissions of the socket: its user and group connect.
+/// Permissions of the socket file: user and group may connect.
 const MODE: u32 = 0o660;
-/// Permissions of a directory that is made for it.
+/// Permissions of a newly created socket directory.
 const DIRECTORY_MODE: u32 = 0o755;
-/// Connections that the kernel keeps before they are accepted.
+/// Backlog of connections that are not yet accepted.
 const BACKLOG: i32 = 64;
 
-/// Where the API has its unix socket.
+/// Location of the API's unix socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ApiSocket {
-    /// Nowhere.
+    /// No unix socket.
     #[default]
     Off,
-    /// In this directory, which is made if it is missing, under the name of the TCP port ([`ApiSocket::name`]). Without a
-    /// TCP port there is none. A socket that cannot be made there is logged, and the API goes on without it.
+    /// In this directory, under a name with the TCP port ([`ApiSocket::name`]). A missing directory
+    /// is created. Without a TCP port there is no socket. If the socket cannot be created, the API
+    /// logs it and works without.
     Within(PathBuf),
-    /// At this path. A socket that cannot be made there is an error.
+    /// At this path. The API does not start if the socket cannot be created.
     At(PathBuf),
 }
 
 impl ApiSocket {
-    /// The name of the socket of an API with this TCP port, in a directory that several processes share.
+    /// Returns the socket's file name for an API with this TCP port. It is unique in a directory
+    /// that several processes share.
     pub fn name(port: u16) -> String {
         format!("api-{port}.sock")
     }
 
-    /// The path, for an API that has this TCP port.
+    /// Returns the path of the socket for an API with this TCP port.
     pub(super) fn path(&self, port: Option<u16>) -> Option<PathBuf> {
         match self {
             ApiSocket::Off => None,
@@ -42,18 +46,18 @@ impl ApiSocket {
     }
 }
 
-/// A socket that listens. Dropped, its file is removed unless another process has put one of its own there.
+/// A listening socket. Dropping it removes the file, unless another process has replaced the file.
 #[derive(Debug)]
 pub(super) struct Socket {
     listener: UnixListener,
     path: PathBuf,
-    /// Device and inode of the file.
+    /// Device and inode of the socket file.
     file: (u64, u64),
 }
 
 impl Socket {
-    /// Listens at a path. A file that a killed process has left is replaced; one of a living process only if this process
-    /// takes its place.
+    /// Listens at a path. Replaces the socket file of a dead process. Replaces that of a living
+    /// process only if `takes_over`.
     pub(super) fn open(path: &Path, takes_over: bool) -> io::Result<Self> {
         if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
             DirBuilder::new().mode(DIRECTORY_MODE).create(directory)?;
@@ -66,7 +70,8 @@ impl Socket {
             Ok(_) => fs::remove_file(path)?,
         }
         let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
-        // Linux gives the file these permissions when it is made: there is no moment with others.
+        // Linux applies the mode of the socket when `bind` creates the file, so the file never has
+        // other permissions.
         rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(MODE))?;
         socket.bind(&socket2::SockAddr::unix(path)?)?;
         socket.listen(BACKLOG)?;
@@ -104,7 +109,7 @@ mod tests {
         let socket = Socket::open(&path, false).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777 & !MODE, 0);
         assert_eq!(Socket::open(&path, false).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        // A successor replaces the file, which its predecessor leaves alone.
+        // A successor replaces the file, and its predecessor does not remove it.
         let next = Socket::open(&path, true).unwrap();
         drop(socket);
         assert!(UnixStream::connect(&path).is_ok());
@@ -119,7 +124,7 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         drop(Socket::open(&path, false).unwrap());
-        // A file that is no socket is left alone.
+        // A file that is not a socket stays.
         fs::write(&path, "mine").unwrap();
         assert!(Socket::open(&path, true).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine");

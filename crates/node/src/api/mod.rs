@@ -1,9 +1,11 @@
-//! The operator's window: `GET /status`, `GET /slices`, `GET /metrics`, `GET /healthz`, `POST /deregister`,
-//! `POST /slices/move`, `POST /sessions/move` and `POST /cluster/drain`, over HTTP on its own thread, by TCP and by a unix
-//! socket.
+//! HTTP API of a process: status, metrics, and operator commands.
 //!
-//! It knows the core through [`StatusSource`] and [`Metrics`] alone. Who may do what is in [`access`]; how many connections
-//! there are, and for how long, in [`serve`].
+//! Endpoints: `GET /status`, `GET /slices`, `GET /metrics`, `GET /healthz`, `POST /deregister`,
+//! `POST /slices/move`, `POST /sessions/move` and `POST /cluster/drain`. They are served by TCP and
+//! by a unix socket, on a thread of their own.
+//!
+//! The API accesses the core only through [`StatusSource`] and [`Metrics`]. [`access`] decides
+//! which client may do what. [`serve`] limits number and lifetime of connections.
 
 mod access;
 mod listen;
@@ -44,45 +46,39 @@ use vireo_types::Supi;
 
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// Why the API does not start.
+/// Reasons why the API does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The address is in use.
+    /// Another process listens on the address.
     #[error("the API's address {0} is in use, perhaps by another vireo: stop that one or change api.listen")]
     InUse(SocketAddr),
-    /// The address is not this machine's.
+    /// The address does not belong to this machine.
     #[error("the API's address {0} is not an address of this machine: change api.listen")]
     NotLocal(SocketAddr),
-    /// Anything else.
+    /// The listener or the thread cannot be created.
     #[error("the API does not start on {address}: {source}")]
     Io {
-        /// Where it should listen.
+        /// The configured TCP address, or 0.0.0.0:0 if there is none.
         address: SocketAddr,
-        /// What the system says.
         source: io::Error,
     },
-    /// The unix socket.
+    /// The unix socket cannot be created.
     #[error("api.socket: there can be no socket at {}: {source}; set api.socket to another path, or to \"off\"", path.display())]
-    Socket {
-        /// Where it should be.
-        path: PathBuf,
-        /// What the system answers.
-        source: io::Error,
-    },
-    /// The token.
+    Socket { path: PathBuf, source: io::Error },
+    /// The token file is unusable.
     #[error(transparent)]
     Token(#[from] TokenError),
 }
 
-/// The API while it runs; dropping it ends it.
+/// A running API server. Dropping it stops the server.
 #[derive(Debug)]
 pub struct Server {
     address: Option<SocketAddr>,
-    /// What it listens by, for a process that goes on in this one's place.
+    /// Duplicated for the successor process in a hot restart.
     listener: Option<TcpListener>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    /// After the thread: the file goes last.
+    /// Declared after the thread: `Drop` joins the thread before the socket file is removed.
     _socket: Option<Socket>,
 }
 
@@ -93,28 +89,29 @@ struct Shared {
     guard: Guard,
 }
 
-/// An API that has its address and its token, and answers nothing yet.
+/// An API with address and token that does not yet serve requests.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     config: ApiConfig,
     listener: Option<TcpListener>,
     token: Option<Token>,
-    /// It takes the place of another process's.
+    /// True in a hot restart: this process replaces the socket file of its predecessor.
     takes_over: bool,
 }
 
 impl Prepared {
-    /// Takes the address that the configuration has.
+    /// Binds the configured TCP address.
     fn new(config: &ApiConfig) -> Result<Self, ApiError> {
         let listener = config.listen.map(|address| TcpListener::bind(address).map_err(|e| refused(address, e)));
         Prepared::on(listener.transpose()?, config, false)
     }
 
-    /// Takes the place of another process, by what that one listened by if it is where the configuration has it.
+    /// Prepares the API of a hot restart. Uses the predecessor's listener if it has the configured
+    /// address.
     ///
     /// # Errors
     ///
-    /// [`ApiError`]: an address or the token is not to be had.
+    /// Returns an error if the address cannot be bound or the token is unusable.
     pub(crate) fn resume(listener: Option<TcpListener>, config: &ApiConfig) -> Result<Self, ApiError> {
         match listener.filter(|listener| listener.local_addr().ok() == config.listen) {
             None => Ok(Prepared { takes_over: true, ..Prepared::new(config)? }),
@@ -128,16 +125,17 @@ impl Prepared {
         Ok(Prepared { config, listener, token, takes_over })
     }
 
-    /// What it listens by, for a process that goes on in this one's place.
+    /// Returns a duplicate of the TCP listener, for the successor process in a hot restart.
     pub(crate) fn listener(&self) -> io::Result<Option<TcpListener>> {
         self.listener.as_ref().map(TcpListener::try_clone).transpose()
     }
 
-    /// Answers from a thread of its own; `None` if it listens nowhere.
+    /// Starts to serve on a new thread. Returns `None` if neither TCP nor the unix socket is
+    /// configured.
     ///
     /// # Errors
     ///
-    /// [`ApiError`]: the socket is not to be had, or a thread.
+    /// Returns an error if the unix socket or the thread cannot be created.
     pub(crate) fn start(
         self,
         source: Arc<dyn StatusSource>,
@@ -170,11 +168,13 @@ impl Prepared {
 }
 
 impl Server {
-    /// Listens where the configuration has it and answers from a thread of its own; `None` if it listens nowhere.
+    /// Opens the configured listeners and serves them on a new thread. Returns `None` if none is
+    /// configured.
     ///
     /// # Errors
     ///
-    /// [`ApiError`]: an address, the socket or the token is not to be had.
+    /// Returns an error if the address or the unix socket cannot be bound, or the token is
+    /// unusable.
     pub fn start(
         config: &ApiConfig,
         source: Arc<dyn StatusSource>,
@@ -183,12 +183,12 @@ impl Server {
         Prepared::new(config)?.start(source, metrics)
     }
 
-    /// What it listens by, for a process that goes on in this one's place.
+    /// Returns a duplicate of the TCP listener, for the successor process in a hot restart.
     pub(crate) fn listener(&self) -> io::Result<Option<TcpListener>> {
         self.listener.as_ref().map(TcpListener::try_clone).transpose()
     }
 
-    /// Where it listens by TCP, if it does.
+    /// Returns the TCP address, if the API listens by TCP.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
@@ -202,12 +202,13 @@ fn refused(address: SocketAddr, source: io::Error) -> ApiError {
     }
 }
 
-/// Returns true if only this machine's processes reach the address.
+/// Returns true if only processes of this machine can reach the address.
 fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// The token. Listening on an address that other machines may reach needs one.
+/// Returns the token, if the API has a listener. Fails without a token if the configuration
+/// requires one or if other machines can reach the TCP address.
 fn token(config: &ApiConfig) -> Result<Option<Token>, ApiError> {
     if config.listen.is_none() && config.socket.path(None).is_none() {
         return Ok(None);
@@ -223,12 +224,13 @@ fn token(config: &ApiConfig) -> Result<Option<Token>, ApiError> {
     }
 }
 
-/// The unix socket, if there is to be one.
+/// Opens the unix socket, if one is configured.
 fn socket(config: &ApiConfig, port: Option<u16>, takes_over: bool) -> Result<Option<Socket>, ApiError> {
     let Some(path) = config.socket.path(port) else { return Ok(None) };
     match Socket::open(&path, takes_over) {
         Ok(socket) => Ok(Some(socket)),
-        // A process that takes over has all by now.
+        // In a hot restart, this process already has all the state: a missing socket must not stop
+        // it.
         Err(source) if matches!(config.socket, ApiSocket::At(_)) && !takes_over => {
             Err(ApiError::Socket { path, source })
         }
@@ -243,7 +245,8 @@ impl Drop for Server {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic there was already reported by the panic hook; nothing of the core depends on this thread.
+            // The panic hook has already reported a panic of the thread. No other part of the core
+            // depends on it.
             let _ = thread.join();
         }
     }
@@ -283,7 +286,8 @@ async fn serve(
             None => std::future::pending().await,
         }
     };
-    // Open connections are cut: an answer takes milliseconds, and a scraper that keeps one open must not delay the end.
+    // Dropping the futures closes open connections: a response takes milliseconds, and a scraper's
+    // keep-alive connection must not delay the shutdown.
     tokio::select! {
         () = by_tcp => {}
         () = by_unix => {}
@@ -292,10 +296,10 @@ async fn serve(
     }
 }
 
-/// Of TCP and of the unix socket.
+/// Limits of TCP and of the unix socket, in this order.
 #[cfg(not(test))]
 const LIMITS: [Limits; 2] = [Limits::TCP, Limits::UNIX];
-/// The same for tests, which do not wait for long.
+/// Limits for tests, with shorter timeouts.
 #[cfg(test)]
 const LIMITS: [Limits; 2] = {
     let (head, life) = (Duration::from_millis(300), Duration::from_millis(1500));
@@ -330,13 +334,13 @@ async fn status(
     refusal.unwrap_or_else(|| axum::Json(shared.source.status(&filter)).into_response())
 }
 
-/// What `POST /deregister` says.
+/// Query of `POST /deregister`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Deregister {
-    /// `imsi-` and digits, or digits.
+    /// Digits of the IMSI, with or without `imsi-`.
     supi: String,
-    /// Whether the UE shall register again.
+    /// If true, the UE is asked to register again.
     #[serde(default)]
     again: bool,
 }
@@ -382,13 +386,13 @@ async fn move_users(
     }
 }
 
-/// What `POST /sessions/move` says.
+/// Query of `POST /sessions/move`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RelocateRequest {
-    /// `imsi-` and digits, or digits.
+    /// Digits of the IMSI, with or without `imsi-`.
     supi: String,
-    /// The name of the UPF.
+    /// Name of the target UPF.
     to: String,
 }
 
@@ -409,11 +413,11 @@ async fn relocate(
     }
 }
 
-/// What `POST /cluster/drain` says.
+/// Query of `POST /cluster/drain`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DrainRequest {
-    /// The number of the host.
+    /// Host ID.
     host: u16,
 }
 

@@ -1,7 +1,7 @@
-//! Connections of the API: how many there may be at a time, and how long each may take.
+//! Connections of the API: limits of their number and lifetime.
 //!
-//! Everything here runs on the API's thread. Where there is no room the oldest connection ends: those that stay open without
-//! a word keep nobody out. The budgets of TCP and of the unix socket are apart.
+//! All tasks run on the API's thread. When the limit is reached, the oldest connection is closed.
+//! So idle connections never block new clients. TCP and the unix socket have separate limits.
 
 use super::access::{Client, Guard};
 use crate::metrics::ApiRefusal;
@@ -18,33 +18,33 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-/// Header fields of a request.
+/// Maximum number of header fields of a request.
 const HEADERS: usize = 64;
-/// Octets that are read before they are looked at: a request's head has fewer.
+/// Size of the read buffer in bytes, which limits the head of a request.
 const HEAD_OCTETS: usize = 16 << 10;
-/// How soon accepting is tried again where the process has no descriptors left.
+/// Pause before the next `accept` after an error, for example without free file descriptors.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// The budget of a way in.
+/// Limits of one listener.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Connections at a time; one more ends the oldest.
+    /// Maximum of simultaneous connections. One more closes the oldest.
     pub(super) connections: usize,
-    /// How long the head of a request may take, the time before its first octet included.
+    /// Maximum time to receive the head of a request, including the wait for its first byte.
     pub(super) head: Duration,
-    /// How long a connection lasts, whatever comes by it.
+    /// Maximum lifetime of a connection, even if it is busy.
     pub(super) life: Duration,
 }
 
 impl Limits {
-    /// Those of TCP.
+    /// Limits of TCP.
     pub(super) const TCP: Limits =
         Limits { connections: 64, head: Duration::from_secs(5), life: Duration::from_secs(30) };
-    /// Those of the unix socket.
+    /// Limits of the unix socket.
     pub(super) const UNIX: Limits = Limits { connections: 16, ..Limits::TCP };
 }
 
-/// What answers.
+/// HTTP service: routes and access control.
 #[derive(Clone, Debug)]
 pub(super) struct Service {
     pub(super) app: Router,
@@ -52,7 +52,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// Serves a TCP listener, for ever.
+    /// Serves a TCP listener. Never returns.
     pub(super) async fn tcp(&self, listener: TcpListener, client: Client, limits: Limits) {
         let mut room = Room::default();
         loop {
@@ -63,7 +63,7 @@ impl Service {
         }
     }
 
-    /// Serves a unix socket, for ever.
+    /// Serves a unix-socket listener. Never returns.
     pub(super) async fn unix(&self, listener: UnixListener, limits: Limits) {
         let mut room = Room::default();
         let own = rustix::process::geteuid().as_raw();
@@ -78,7 +78,7 @@ impl Service {
         }
     }
 
-    /// Answers by a connection.
+    /// Starts to serve a connection. Closes the oldest one if the limit is reached.
     fn take<S>(&self, stream: S, client: Client, room: &mut Room, limits: Limits)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -95,7 +95,7 @@ impl Service {
                 .max_headers(HEADERS)
                 .max_buf_size(HEAD_OCTETS);
             let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-            // What ends a connection early is its client's matter.
+            // Errors of a connection concern only its client.
             tokio::select! {
                 _ = &mut connection => {}
                 () = sleep(limits.life) => {
@@ -108,7 +108,7 @@ impl Service {
     }
 }
 
-/// The connections of a way in, the oldest first.
+/// Connections of one listener, the oldest first.
 #[derive(Debug, Default)]
 struct Room(VecDeque<AbortHandle>);
 

@@ -1,4 +1,4 @@
-//! What `GET /slices` says and `POST /slices/move` asks, as plain data.
+//! Data types of `GET /slices` and `POST /slices/move`.
 
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -6,145 +6,142 @@ use std::net::IpAddr;
 /// The slices of a user plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlicesStatus {
-    /// Users that were moved since the start.
+    /// User moves since the start.
     pub moved: u64,
-    /// Those of them that went to a worker with less to do by themselves (`datapath.rebalance`).
+    /// User moves since the start that the load balancing of `datapath.rebalance` initiated;
+    /// included in `moved`.
     #[serde(default)]
     pub rebalanced: u64,
-    /// In their order; none = the user plane is not divided.
+    /// In the order of the configuration; empty = the user plane is not divided.
     pub slices: Vec<SliceStatus>,
 }
 
-/// A slice.
+/// Status of one slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceStatus {
-    /// Its name.
     pub name: String,
-    /// Its S-NSSAI, as `SST` or `SST-SD`.
+    /// S-NSSAI, as `SST` or `SST-SD`.
     pub snssai: Option<String>,
-    /// Sessions that its workers handle.
+    /// Sessions that the slice's workers handle.
     pub users: u64,
-    /// Its packet threads.
+    /// Data workers of the slice.
     pub workers: Vec<SliceWorkerStatus>,
-    /// What its users' records have counted, if that is asked for: they are all looked at for it.
+    /// Traffic counts of the slice's users. Only on request, because it reads every user's entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted: Option<SliceCounted>,
 }
 
-/// What the sessions that a slice has now have carried in both directions, wherever they were before.
+/// Traffic of the sessions that are in the slice at present, in both directions. It includes their
+/// traffic before they moved to this slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceCounted {
-    /// Packets.
     pub packets: u64,
-    /// Octets.
+    /// Sum of packet sizes in bytes.
     pub octets: u64,
 }
 
-/// The query of `GET /slices`.
+/// Query of `GET /slices`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct SlicesQuery {
-    /// Whether what users' records have counted is wanted.
+    /// If true, the answer contains [`SliceStatus::counted`].
     pub(super) counts: bool,
 }
 
-/// A packet thread of a slice. Packets and octets are those that it has forwarded.
+/// Status of a data worker of a slice. Packets and bytes count forwarded traffic.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceWorkerStatus {
-    /// Among the workers of all slices.
+    /// Index among the workers of all slices.
     pub number: u8,
-    /// The processor that it runs on, if it is bound to one.
+    /// CPU to which the worker is bound, if any.
     pub core: Option<usize>,
-    /// Sessions that it handles.
+    /// Sessions that the worker handles.
     pub users: u64,
     /// From the RAN to the data network.
     pub uplink_packets: u64,
-    /// Octets of them.
     pub uplink_bytes: u64,
     /// From the data network to the RAN.
     pub downlink_packets: u64,
-    /// Octets of them.
     pub downlink_bytes: u64,
-    /// Dropped, for whatever reason.
+    /// Packets dropped for any reason.
     pub dropped_packets: u64,
 }
 
-/// Who is to be moved.
+/// The users to move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserSelector {
-    /// The session of this SEID of the UPF.
+    /// The session with this UP F-SEID value.
     Seid(u64),
-    /// The sessions of these addresses, from the first to the last; IPv6 addresses stand for their /64.
+    /// The sessions with the addresses from the first to the last. IPv6 addresses select their /64.
     Addresses(IpAddr, IpAddr),
-    /// So many users of a slice, or all.
+    /// Users of a slice.
     Slice {
-        /// Its name.
         name: String,
-        /// How many at most.
+        /// Maximum of users to move; `None` = all.
         count: Option<usize>,
     },
 }
 
-/// What is to be done.
+/// A request to move users to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoveRequest {
-    /// Who.
+    /// The users to move.
     pub who: UserSelector,
-    /// The slice that they go to.
+    /// Name of the target slice.
     pub to: String,
-    /// Which of its workers, from 0; none = each to the one with the fewest users.
+    /// Worker in the target slice, from 0; `None` = for each user the worker with the fewest users.
     pub worker: Option<u8>,
 }
 
-/// What was done.
+/// Result of a [`MoveRequest`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveResult {
-    /// Users that were meant.
+    /// Users that the selector matched.
     pub users: u64,
-    /// Those that had another worker before.
+    /// Users that changed their worker.
     pub moved: u64,
 }
 
-/// Why nobody was moved.
+/// Reasons why no user is moved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MoveError {
-    /// There is nowhere to move to.
+    /// The user plane is not divided into slices.
     #[error("this user plane has no slices: give them workers (slice.NAME.data-workers in its configuration)")]
     NoSlices,
-    /// Another name.
+    /// No slice has this name.
     #[error("there is no slice {name}: this user plane has {known}")]
     UnknownSlice {
-        /// As it was named.
+        /// Name in the request.
         name: String,
-        /// Those that there are.
+        /// Names of the existing slices.
         known: String,
     },
-    /// Another number.
+    /// The slice has no worker of this number.
     #[error("slice {slice} has {workers} workers, which are counted from 0: name one of them, or none")]
     UnknownWorker {
-        /// The slice.
+        /// Name of the slice.
         slice: String,
-        /// How many it has.
+        /// Number of workers of the slice.
         workers: usize,
     },
-    /// The session is not there.
+    /// The selector matches no session.
     #[error("no session here has that address or number: `vireo status` shows the sessions of a core")]
     NoUser,
-    /// Not a range.
+    /// The address range is invalid.
     #[error("a range goes from an address to a higher one of the same family, as in 10.45.0.2-10.45.0.99")]
     Range,
-    /// Too many addresses.
+    /// The address range has too many addresses.
     #[error("a range of up to 65,536 addresses is moved at a time: move parts of it, or the slice")]
     TooWide,
 }
 
-/// The query of `POST /slices/move`: one of `seid`, `address`, `slice` says who.
+/// Query of `POST /slices/move`. Exactly one of `seid`, `address` and `slice` selects the users.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MoveQuery {
     seid: Option<u64>,
     address: Option<IpAddr>,
-    /// With `address`, where a range ends.
+    /// Last address of a range that starts at `address`.
     last: Option<IpAddr>,
     slice: Option<String>,
     count: Option<usize>,

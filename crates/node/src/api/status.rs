@@ -1,21 +1,21 @@
-//! What the status says, as plain data.
+//! Data types of `GET /status`, and the trait that supplies them.
 
 use super::slices::{MoveError, MoveRequest, MoveResult, SlicesStatus};
 use serde::{Deserialize, Serialize};
 use vireo_types::Supi;
 
-/// The most UEs (and gNBs) that one answer lists.
+/// Maximum of UEs and of gNBs in one response.
 const LIMIT_MAX: usize = 1000;
 
-/// What is asked for.
+/// Query of `GET /status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StatusFilter {
-    /// How many UEs and gNBs to leave out first.
+    /// Number of UEs and gNBs to skip.
     pub offset: usize,
-    /// How many UEs and gNBs to list, 1,000 at the most.
+    /// Maximum of UEs and of gNBs to list, at most 1,000.
     pub limit: usize,
-    /// Show SUPIs whole.
+    /// If true, SUPIs are not masked.
     pub reveal_supi: bool,
 }
 
@@ -26,328 +26,333 @@ impl Default for StatusFilter {
 }
 
 impl StatusFilter {
-    /// The same with a limit that can be answered.
+    /// Returns the filter with `limit` reduced to the maximum.
     pub fn bounded(self) -> Self {
         StatusFilter { limit: self.limit.min(LIMIT_MAX), ..self }
     }
 }
 
-/// Who can say how the core is. Called on the API's thread: it must answer within milliseconds and never wait for a
-/// peer. SUPIs are masked unless the filter asks for them.
+/// Source of the status of a core.
+///
+/// The API calls it on its own thread. An implementation must return within milliseconds and must
+/// not wait for a peer. It masks SUPIs unless the filter has `reveal_supi`.
 pub trait StatusSource: Send + Sync {
-    /// The status now; lists hold at most `filter.limit` entries from `filter.offset` on.
+    /// Returns the current status. Lists hold at most `filter.limit` entries, starting at
+    /// `filter.offset`.
     fn status(&self, filter: &StatusFilter) -> Status;
 
-    /// Deregisters a subscriber's UE (TS 24.501 5.5.2.3), asking it to register `again` or not. Whether there is one.
+    /// Deregisters the UE of a subscriber (TS 24.501 5.5.2.3). If `again`, the UE is asked to
+    /// register again. Returns true if there is such a UE.
     fn deregister(&self, supi: Supi, again: bool) -> bool;
 
-    /// The slices of its user plane; `counts` = with what their users' records have counted.
+    /// Returns the slices of the user plane. If `_counts`, the result contains the traffic counts
+    /// of the users.
     fn slices(&self, _counts: bool) -> SlicesStatus {
         SlicesStatus::default()
     }
 
-    /// Moves users between them.
+    /// Moves users between slices or workers.
     fn move_users(&self, _: &MoveRequest) -> Result<MoveResult, MoveError> {
         Err(MoveError::NoSlices)
     }
 
-    /// Has the sessions of a subscriber's UE moved to the UPF of this name (TS 23.502 4.3.5.3); what comes of it is seen in
-    /// the status.
+    /// Starts to move the sessions of a subscriber's UE to the UPF of this name (TS 23.502
+    /// 4.3.5.3). The status shows the outcome.
     fn relocate(&self, _supi: Supi, _to: &str) -> Result<(), RelocateError> {
         Err(RelocateError::NoCore)
     }
 
-    /// Has a host of the cluster give its UEs to others and leave; what comes of it is seen in the status.
+    /// Starts to drain a host: the cluster migrates its UEs to other hosts, and it leaves. The
+    /// status shows the outcome.
     fn drain(&self, _host: u16) -> Result<(), DrainError> {
         Err(DrainError::NoController)
     }
 
-    /// Called every few seconds on the API's thread: brings metrics up to date that nobody counts as things happen.
+    /// Updates metrics that are not counted by events. Called every few seconds on the API's
+    /// thread.
     fn upkeep(&self) {}
 
-    /// Called before the metrics are shown: brings those up to date that are quickly looked at.
+    /// Updates metrics that are cheap to read. Called before each response of `GET /metrics`.
     fn count(&self) {}
 }
 
-/// Why a host does not leave.
+/// Reasons why a host is not drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DrainError {
-    /// Not of a controller.
+    /// This process is not the controller.
     #[error("hosts leave at the word of the controller: give the address of its API (--api)")]
     NoController,
-    /// No such host.
+    /// The cluster map has no such host.
     #[error("the map that holds has no such host: `vireo cluster status` shows those that there are")]
     NoHost,
 }
 
-/// Why the sessions of a UE are not moved to another UPF.
+/// Reasons why the sessions of a UE are not relocated to another UPF.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RelocateError {
-    /// A UPF alone.
+    /// This process is a UPF without a core.
     #[error("sessions are moved between UPFs by the core that has them: give the address of its API (--api)")]
     NoCore,
-    /// Another name.
+    /// No UPF has this name.
     #[error("there is no UPF {name}: this core has {known}")]
     UnknownUpf {
-        /// As it was named.
+        /// Name in the request.
         name: String,
-        /// Those that there are.
+        /// Names of the configured UPFs.
         known: String,
     },
-    /// No such UE.
+    /// No UE of this subscriber has a context.
     #[error("no such UE is known")]
     NoUe,
-    /// The host does not answer.
+    /// The host does not answer in time.
     #[error("the core is too busy to take the order: try again")]
     Busy,
 }
 
-/// A host of a cluster.
+/// Status of a host of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostStatus {
-    /// Its number.
+    /// Host ID.
     pub host: u16,
-    /// Where it takes other hosts' copies.
+    /// Replication address of the host.
     pub address: String,
-    /// Buckets that it owns, of 4,096.
+    /// Buckets that the host owns, of 4,096.
     pub buckets: usize,
-    /// Buckets of others that it keeps copies of.
+    /// Buckets of other hosts that this host replicates.
     #[serde(default)]
     pub replicas: usize,
-    /// The epoch that holds.
+    /// Epoch of the current cluster map.
     pub epoch: u64,
 }
 
-/// A balancer of a cluster.
+/// Status of a balancer of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BalancerStatus {
-    /// Its number.
+    /// Balancer ID.
     pub balancer: u8,
-    /// Where it takes hosts.
+    /// Address to which hosts connect.
     pub address: String,
-    /// Whether it is the one that talks to the UPFs.
+    /// If true, this balancer exchanges PFCP with the UPFs.
     pub holds_n4: bool,
 }
 
-/// How the core is.
+/// Status of a core.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Version of Vireo.
     pub version: String,
-    /// Seconds since the start.
+    /// Time since the start in seconds.
     pub uptime_s: u64,
-    /// How many of everything, whatever the lists hold.
+    /// Totals, independent of offset and limit of the lists.
     pub counts: Counts,
     /// gNBs with NG Setup done.
     pub gnbs: Vec<GnbStatus>,
     /// UEs with a context.
     pub ues: Vec<UeStatus>,
-    /// The user plane functions.
     pub upfs: Vec<UpfStatus>,
-    /// The worker processes.
+    /// Worker processes of the host.
     pub workers: Vec<WorkerStatus>,
-    /// How long procedures of the last seconds took, by slice and kind.
+    /// Latency of procedures in the last seconds, by slice and kind of procedure.
     #[serde(default)]
     pub latencies: Vec<LatencyStatus>,
-    /// Whether there is more to do than can be done.
+    /// State of the overload control.
     #[serde(default)]
     pub overload: OverloadStatus,
-    /// Of a cluster's controller and balancers: the hosts of the map that holds.
+    /// Hosts of the current cluster map. Filled by controller and balancers.
     #[serde(default)]
     pub hosts: Vec<HostStatus>,
-    /// And the balancers.
+    /// Balancers of the current cluster map. Filled by controller and balancers.
     #[serde(default)]
     pub balancers: Vec<BalancerStatus>,
-    /// Of a cluster's host: UEs of other hosts that it has copies of.
+    /// UEs of other hosts with a replica entry here. Filled by hosts of a cluster.
     #[serde(default)]
     pub copies: usize,
 }
 
-/// How the core copes with what there is to do.
+/// State of the overload control.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverloadStatus {
-    /// What is turned away: `normal` (nothing), `registrations`, `low-priority` or `others`.
+    /// Procedures that are rejected: `normal` (none), `registrations`, `low-priority` or `others`.
     pub level: String,
-    /// How full the room for what waits is, 0 to 1.
+    /// Used part of the message buffers, 0 to 1.
     pub fill: f64,
-    /// First messages that were turned away since the start.
+    /// Initial messages rejected since the start.
     pub refused: u64,
-    /// How much less of it the RAN nodes are asked to let through, in percent, if they are (Overload Start).
+    /// Reduction of signalling that RAN nodes are asked for, in percent; `None` = none (Overload
+    /// Start).
     pub reduction_percent: Option<u8>,
 }
 
-/// Totals.
+/// Totals of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// gNBs with NG Setup done.
     pub gnbs: usize,
-    /// UE contexts.
+    /// UEs with a context.
     pub ues: usize,
     /// UEs in 5GMM-REGISTERED.
     pub registered: usize,
     /// UEs in CM-CONNECTED.
     pub connected: usize,
-    /// PDU sessions.
     pub sessions: usize,
 }
 
-/// A gNB.
+/// Status of a gNB.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GnbStatus {
-    /// RAN Node Name, empty if it told none.
+    /// RAN Node Name; empty if the gNB sent none.
     pub name: String,
     /// Global gNB ID as `PLMN-number`.
     pub id: String,
-    /// The peer of its first association.
+    /// Peer address of its first association.
     pub address: String,
-    /// How many SCTP associations it has.
+    /// Number of its SCTP associations.
     #[serde(default)]
     pub associations: usize,
-    /// The TACs it supports, as decimal numbers.
+    /// Supported TACs, as decimal numbers.
     pub tacs: Vec<u32>,
-    /// The S-NSSAIs it supports, as `SST` or `SST-SD`.
+    /// Supported S-NSSAIs, as `SST` or `SST-SD`.
     pub slices: Vec<String>,
-    /// UEs connected by it.
+    /// UEs that are connected through the gNB.
     pub ues: usize,
 }
 
-/// A UE.
+/// Status of a UE.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UeStatus {
-    /// SUPI, masked unless asked for; empty while it is not known.
+    /// SUPI, masked unless the filter has `reveal_supi`; empty while it is unknown.
     pub supi: String,
-    /// 5G-TMSI in hexadecimal, empty if it has none.
+    /// 5G-TMSI in hexadecimal; empty if none is assigned.
     pub tmsi: String,
     /// `REGISTERED`, `REGISTERING` or `DEREGISTERED`.
     pub rm: String,
     /// `CONNECTED` or `IDLE`.
     pub cm: String,
-    /// The tracking area it was last seen in, as `PLMN-TAC`.
+    /// Last known tracking area, as `PLMN-TAC`.
     pub tai: String,
-    /// The gNB that connects it, if one does.
+    /// Serving gNB, if the UE is connected.
     pub gnb: Option<String>,
-    /// Its PDU sessions.
     pub sessions: Vec<SessionStatus>,
 }
 
-/// A PDU session.
+/// Status of a PDU session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionStatus {
     /// PDU session identity.
     pub psi: u8,
     /// Data network name.
     pub dnn: String,
-    /// S-NSSAI.
     pub snssai: String,
-    /// The name of its slice.
+    /// Name of the slice.
     #[serde(default)]
     pub slice: String,
     /// IPv4 address of the UE.
     pub ipv4: Option<String>,
     /// IPv6 prefix of the UE.
     pub ipv6: Option<String>,
-    /// `ACTIVE`, `INACTIVE` (no user plane), or what is under way.
+    /// `ACTIVE`, `INACTIVE` (no user plane), or the procedure in progress.
     pub state: String,
     /// QoS flow identifier of the default flow.
     pub qfi: u8,
-    /// The name of the UPF that it is at.
+    /// Name of the session's UPF.
     #[serde(default)]
     pub upf: String,
-    /// Whether it is on its way to another UPF, or the one before still has something of it.
+    /// True during a relocation, until the source UPF has released the session.
     #[serde(default)]
     pub moves: bool,
 }
 
-/// A user plane function.
+/// Status of a UPF.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpfStatus {
-    /// Its name in the configuration.
+    /// Name in the configuration.
     #[serde(default)]
     pub name: String,
-    /// Node ID.
+    /// PFCP Node ID.
     pub node: String,
-    /// Whether the PFCP association is up.
+    /// True if the PFCP association is up.
     pub associated: bool,
-    /// PFCP sessions.
+    /// Number of PFCP sessions.
     pub sessions: u64,
     /// Packets forwarded from UEs.
     pub uplink_packets: u64,
-    /// Octets forwarded from UEs, headers of the tunnel not counted.
+    /// Bytes forwarded from UEs, without tunnel headers.
     pub uplink_bytes: u64,
     /// Packets forwarded to UEs.
     pub downlink_packets: u64,
-    /// Octets forwarded to UEs, headers of the tunnel not counted.
+    /// Bytes forwarded to UEs, without tunnel headers.
     pub downlink_bytes: u64,
-    /// Packets dropped, whatever the reason.
+    /// Packets dropped for any reason.
     pub dropped_packets: u64,
-    /// Data workers, processes of their own, that have died and were taken over from.
+    /// Takeovers of data worker processes that died.
     #[serde(default)]
     pub takeovers: u64,
-    /// The longest time from when a data worker's end was seen until the next one worked, in microseconds.
+    /// Longest takeover in microseconds, from the detection of a data worker's death until the next
+    /// worker forwards.
     #[serde(default)]
     pub longest_takeover_us: u64,
-    /// Packets that died with data workers, at most.
+    /// Upper bound of packets lost in data workers that died.
     #[serde(default)]
     pub packets_died: u64,
 }
 
-/// A worker process.
+/// Status of a worker process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerStatus {
-    /// Its number.
+    /// Worker number in the host.
     pub number: u8,
-    /// Its process.
+    /// Process ID.
     pub pid: u32,
-    /// CPU time that it has used, in microseconds, as the kernel counts.
+    /// CPU time in microseconds, as counted by the kernel.
     #[serde(default)]
     pub cpu_us: u64,
-    /// The NFs in it.
+    /// NFs of the worker.
     pub nfs: Vec<NfStatus>,
 }
 
-/// A network function: what runs one kind of procedure of one slice.
+/// Status of an NF, which runs one kind of procedure of one slice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NfStatus {
-    /// Its number, of this NF alone as long as the core runs.
+    /// Number of the NF. It is not reused while the core runs.
     pub id: u32,
-    /// Its slice's name; empty for UEs whose slice is not known yet, and for a unified NF.
+    /// Name of the slice; empty for UEs whose slice is not yet known, and for a unified NF.
     pub slice: String,
-    /// The kind of procedure, or `unified`.
+    /// Kind of procedure, or `unified`.
     pub kind: String,
     /// `active` or `idle`.
     pub state: String,
-    /// Procedures that wait or run.
+    /// Procedures that are queued or in progress.
     pub queue: u32,
-    /// Its part of a core, 0 to 1.
+    /// CPU share of the NF, 0 to 1.
     pub share: f64,
-    /// Steps that it has done.
+    /// Steps that the NF has run.
     pub processed: u64,
-    /// Estimates beyond the latency objective.
+    /// Latency estimates that exceeded the objective.
     pub violations: u64,
-    /// How long a procedure takes it with a core for itself, in microseconds, as measured.
+    /// Measured service time of a procedure in microseconds, with a CPU for the NF alone.
     pub service_time_us: f64,
 }
 
-/// How long procedures took that have succeeded in the last 5 to 10 seconds, from the step of the first message to that of
-/// the last.
+/// Latency of procedures that succeeded in the last 5 to 10 seconds, from the step of the first
+/// message to the step of the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencyStatus {
-    /// The slice's name; empty for UEs whose slice is not known.
+    /// Name of the slice; empty for UEs whose slice is unknown.
     pub slice: String,
-    /// The kind of procedure.
+    /// Kind of procedure.
     pub kind: String,
-    /// The latency objective, in microseconds.
+    /// Latency objective in microseconds.
     pub slo_us: u64,
-    /// How many there were.
+    /// Procedures in the interval.
     pub count: u64,
-    /// How many of them took longer than the objective.
+    /// Procedures in the interval that exceeded the objective.
     pub violations: u64,
-    /// What half of them took at most, in microseconds.
+    /// Median latency in the interval, in microseconds.
     pub p50_us: u64,
-    /// What 99 of 100 took at most, in microseconds.
+    /// 99th percentile of the latency in the interval, in microseconds.
     pub p99_us: u64,
-    /// How many there were since the start.
+    /// Procedures since the start.
     pub total: u64,
-    /// How many of these took longer than the objective.
+    /// Procedures since the start that exceeded the objective.
     pub total_violations: u64,
 }

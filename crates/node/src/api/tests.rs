@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// Answers with what it was asked, so that a test sees both.
+/// Source that records each filter it receives and returns it in its answer.
 #[derive(Default)]
 struct Source(Mutex<Vec<StatusFilter>>);
 
@@ -27,7 +27,7 @@ impl StatusSource for Source {
     }
 }
 
-/// A server with its directory, in which the token and the unix socket are.
+/// A server, and the directory of its token and unix socket.
 struct Running {
     server: Server,
     directory: tempfile::TempDir,
@@ -72,12 +72,12 @@ impl Running {
     }
 }
 
-/// Status line and body of `GET path`, spoken by hand.
+/// Returns status line and body of `GET path` without a token.
 fn fetch(server: &Running, path: &str) -> (String, String) {
     ask_with(server, "GET", path, "")
 }
 
-/// The same with the token.
+/// Returns status line and body of a request with the token.
 fn ask(server: &Running, method: &str, path: &str) -> (String, String) {
     ask_with(server, method, path, &format!("Authorization: Bearer {TOKEN}\r\n"))
 }
@@ -145,13 +145,13 @@ fn an_address_in_use_is_said_in_one_sentence() {
     assert!(matches!(error, ApiError::InUse(a) if a == server.address()), "{error}");
     let foreign = fails(&at("192.0.2.1:0".parse().unwrap()));
     assert!(matches!(foreign, ApiError::NotLocal(_)), "{foreign}");
-    // So is a socket, and nothing is half started.
+    // A unix socket in use is also an error, and no part stays running.
     let error = fails(&config(server.directory.path()));
     assert!(error.to_string().starts_with("api.socket: there can be no socket at "), "{error}");
 }
 
-/// Does what is possible at once, or when a child that another test has just forked has run its program: until then that has
-/// copies of what was closed here.
+/// Retries `act` for up to 2 seconds. A child that another test has just forked holds copies of the
+/// closed descriptors until it executes its program.
 fn soon<T, E: std::fmt::Debug>(mut act: impl FnMut() -> Result<T, E>) -> T {
     let tried = std::iter::repeat_with(|| act().inspect_err(|_| std::thread::sleep(Duration::from_millis(20))));
     tried.take(100).find(Result::is_ok).expect("free again").expect("ok")
@@ -197,7 +197,7 @@ fn changes_and_supis_need_the_token() {
             assert!(line.contains("401") && body.contains("api.token-file"), "{method} {path}: {line} {body}");
         }
         assert!(!ask(&server, method, path).0.contains("401"), "{method} {path}");
-        // The same user needs none by the unix socket.
+        // The same user needs no token on the unix socket.
         let (line, _) = exchange(server.unix(), method, path, "Host: x\r\n");
         assert!(!line.contains("401"), "{method} {path}: {line}");
     }
@@ -222,7 +222,7 @@ fn open_addresses_need_a_token_for_all_but_metrics() {
         listen: Some("0.0.0.0:0".parse().unwrap()),
         ..ApiConfig::loopback(directory.path().join(file))
     };
-    // There is no directory to make it in.
+    // The token's directory cannot be created, because its path is a file.
     std::fs::write(directory.path().join("file"), "").unwrap();
     let error = Server::start(&at("file/api.token"), source.clone(), metrics.clone()).unwrap_err().to_string();
     assert!(error.starts_with("api.token-file: ") && error.contains("set api.token-file"), "{error}");
@@ -248,7 +248,7 @@ fn open_addresses_need_a_token_for_all_but_metrics() {
 #[test]
 fn idle_connections_end_and_leave_room() {
     let (server, _, metrics) = start();
-    // More than there may be: the oldest end.
+    // More connections than the limit: the oldest are closed.
     let mut idle: Vec<TcpStream> = (0..Limits::TCP.connections + 20).map(|_| server.tcp()).collect();
     let refused = || {
         let text = metrics.render();
@@ -261,17 +261,17 @@ fn idle_connections_end_and_leave_room() {
         assert!(Instant::now() < until, "{} refused", refused());
         std::thread::sleep(Duration::from_millis(5));
     }
-    // They keep nobody out, and the unix socket has a budget of its own.
+    // Idle connections do not block new ones, and the unix socket has a limit of its own.
     assert!(fetch(&server, "/status").0.contains("200"));
     assert!(exchange(server.unix(), "GET", "/status", "Host: x\r\n").0.contains("200"));
-    // One sends its request an octet at a time.
+    // One client sends its request one byte at a time.
     let begun = Instant::now();
     let slow = idle.last_mut().unwrap();
     while slow.write_all(b"G").is_ok() {
         assert!(begun.elapsed() < Duration::from_secs(5), "a slow client is served for ever");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // All have ended by themselves.
+    // The server has closed all of them.
     for stream in &mut idle {
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let ended = stream.read(&mut [0; 256]);
@@ -285,7 +285,7 @@ fn connection_ends_however_busy_it_is() {
     let (server, _, _) = start();
     let (mut stream, begun) = (server.tcp(), Instant::now());
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    // A reader that takes nothing and asks on and on.
+    // A client that hardly reads and keeps sending requests.
     while stream.write_all(b"GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").is_ok() {
         assert!(begun.elapsed() < Duration::from_secs(8), "it lasts for ever");
         let _ = stream.read(&mut [0; 4096]);

@@ -1,6 +1,7 @@
-//! Bearer token of the API: one secret in a file that only its owner reads.
+//! Bearer token of the API: a secret in a file that only its owner can read.
 //!
-//! The token is made once and never changed here: to replace it, remove the file and restart the processes that use it.
+//! The token is created once and never changed. To replace it, remove the file and restart the
+//! processes that use it.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -8,43 +9,35 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use subtle::ConstantTimeEq;
 
-/// Random octets of a token that is made here, written as hexadecimal digits.
+/// Random bytes of a generated token. The file has them as hexadecimal digits.
 const OCTETS: usize = 32;
-/// Characters of a token that an operator may write.
+/// Allowed length of a token that an operator writes, in characters.
 const CHARACTERS: std::ops::RangeInclusive<usize> = 16..=512;
-/// Permissions that a token file must not have: group write, group execute, and any of others.
+/// Permission bits that a token file must not have: group write, group execute, and all bits of
+/// others.
 const FORBIDDEN: u32 = 0o137;
 
-/// Why there is no token.
+/// Reasons why there is no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The file is neither there nor can be made.
+    /// The file cannot be read or created.
     #[error("api.token-file: {} is not readable ({error}); set api.token-file to a file that this user may write", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system answers.
-        error: io::Error,
-    },
-    /// Others may read it.
+    Io { path: PathBuf, error: io::Error },
+    /// Other users may read the file, or another user owns it.
     #[error("api.token-file: {} has mode {mode:04o} and owner {owner}; only this user or root may own and read it: chmod 600", path.display())]
     Open {
-        /// The file.
         path: PathBuf,
-        /// Its permissions.
+        /// Permission bits of the file.
         mode: u32,
-        /// The user that owns it.
+        /// User ID of the file's owner.
         owner: u32,
     },
-    /// It holds something else.
+    /// The content is not a valid token.
     #[error("api.token-file: {} holds no token; one line of 16 to 512 visible characters is allowed, or remove the file", path.display())]
-    Content {
-        /// The file.
-        path: PathBuf,
-    },
+    Content { path: PathBuf },
 }
 
-/// A token.
+/// A bearer token. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
@@ -55,28 +48,30 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// Returns the token of a line of text; `None` where the text holds none.
+    /// Parses a token from a line of text. Returns `None` if the text is not a valid token.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let visible = text.bytes().all(|octet| octet.is_ascii_graphic());
         (visible && CHARACTERS.contains(&text.len())).then(|| Token(text.to_owned()))
     }
 
-    /// Reads the token of a file, whatever its permissions are. For clients.
+    /// Reads the token from a file without a check of its permissions. For clients.
     ///
     /// # Errors
     ///
-    /// [`TokenError::Io`] and [`TokenError::Content`].
+    /// Returns [`TokenError::Io`] or [`TokenError::Content`].
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let failed = |error| TokenError::Io { path: path.to_owned(), error };
         content(path, File::open(path).map_err(failed)?)
     }
 
-    /// Reads the token of a file, or makes the file with a new one (mode 0600). For servers.
+    /// Reads the token from a file, or creates the file with a new token and mode 0600. For
+    /// servers.
     ///
     /// # Errors
     ///
-    /// [`TokenError`]: the file is there and open to others, or cannot be made.
+    /// Returns an error if the file is accessible to others, cannot be read or created, or has no
+    /// valid token.
     pub(super) fn read_or_make(path: &Path) -> Result<Self, TokenError> {
         let failed = |error| TokenError::Io { path: path.to_owned(), error };
         let file = match File::open(path) {
@@ -95,19 +90,20 @@ impl Token {
         content(path, file)
     }
 
-    /// The value of `Authorization` that shows it.
+    /// Returns the value of an `Authorization` header with this token.
     pub fn header(&self) -> String {
         format!("Bearer {}", self.0)
     }
 
-    /// Returns true if the value of an `Authorization` header shows this token. The time depends on the lengths alone.
+    /// Returns true if the value of an `Authorization` header contains this token. The time depends
+    /// only on the lengths.
     pub(super) fn is_shown_by(&self, header: &[u8]) -> bool {
         let shown = header.split_at_checked(SCHEME.len()).filter(|(s, _)| s.eq_ignore_ascii_case(SCHEME.as_bytes()));
         shown.is_some_and(|(_, shown)| shown.trim_ascii().ct_eq(self.0.as_bytes()).into())
     }
 }
 
-/// Of `Authorization` (RFC 6750 2.1), with the space after it.
+/// Scheme of the `Authorization` header (RFC 6750 2.1), with the following space.
 const SCHEME: &str = "Bearer ";
 
 fn content(path: &Path, file: File) -> Result<Token, TokenError> {
@@ -122,7 +118,7 @@ fn content(path: &Path, file: File) -> Result<Token, TokenError> {
     }
 }
 
-/// Makes the file, unless another process is faster. The file appears whole.
+/// Creates the token file atomically, unless another process has created it first.
 fn make(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !directory.exists() {
@@ -175,7 +171,7 @@ mod tests {
             let error = Token::read_or_make(&path).unwrap_err().to_string();
             assert!(error.contains(&format!("mode {mode:04o}")) && error.contains("chmod 600"), "{error}");
         }
-        // A mounted secret may be the group's to read.
+        // A mounted secret may be readable by the group.
         for mode in [0o600, 0o400, 0o640, 0o440] {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             assert_eq!(Token::read_or_make(&path).unwrap(), token);

@@ -1,5 +1,7 @@
-//! Which associations N2 takes: by the peer's address, by how many that has, and by whether they are a RAN node's in time.
-//! Plain data: time and addresses come in.
+//! Admission of N2 associations.
+//!
+//! Criteria are the peer's address, its number of associations, and a deadline for NG Setup. The
+//! module does no I/O: the caller supplies time and addresses.
 
 use crate::config::N2Config;
 use rustc_hash::FxHashMap;
@@ -7,29 +9,31 @@ use std::net::IpAddr;
 use vireo_core::ran::admission::{Allow, Refusal, allows};
 use vireo_types::{AssocId, Duration, Instant};
 
-/// NG SETUP RESPONSE and RAN CONFIGURATION UPDATE ACKNOWLEDGE (TS 38.413 9.4.7): the association is a node's from then on.
+/// NG SETUP RESPONSE and RAN CONFIGURATION UPDATE ACKNOWLEDGE (TS 38.413 9.4.7). After one of them,
+/// the association belongs to a RAN node.
 pub(super) const MAKES_NODE: [[u8; 2]; 2] = [[0x20, 21], [0x20, 35]];
 /// NG SETUP FAILURE.
 pub(super) const SETUP_FAILED: [u8; 2] = [0x40, 21];
-/// The longest Time to Wait (9.3.1.56), after which a node may come again on the same association.
+/// Longest Time to Wait (TS 38.413 9.3.1.56). After it, a node may retry NG Setup on the same
+/// association.
 const TIME_TO_WAIT: Duration = Duration::from_secs(60);
-/// How often it is looked whose time is over.
+/// Interval of the check for overdue associations.
 const LOOKS: Duration = Duration::from_millis(250);
 
-/// An association that is no node's yet.
+/// An association without a completed NG Setup.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     until: Instant,
-    /// It was told once to come again later.
+    /// True after the first NG SETUP FAILURE.
     told: bool,
 }
 
-/// The associations of a balancer, by the driver's names, and their limits.
+/// The associations of a balancer, keyed by the driver's IDs, and their limits.
 #[derive(Debug)]
 pub(super) struct Admission {
     allow: Vec<Allow>,
     per_address: usize,
-    /// How long one may be no node's; `None` = for ever.
+    /// Maximum time without NG Setup; `None` = unlimited.
     within: Option<Duration>,
     peers: FxHashMap<AssocId, IpAddr>,
     addresses: FxHashMap<IpAddr, usize>,
@@ -38,7 +42,7 @@ pub(super) struct Admission {
 }
 
 impl Default for Admission {
-    /// Without limits.
+    /// Returns a state without limits.
     fn default() -> Self {
         Admission {
             allow: Vec::new(),
@@ -53,23 +57,23 @@ impl Default for Admission {
 }
 
 impl Admission {
-    /// The limits of a configuration.
+    /// Sets the limits of a configuration.
     pub(super) fn limit(&mut self, config: &N2Config) {
         self.allow = config.allow.clone();
         self.per_address = config.associations_per_address as usize;
         self.within = Some(config.setup_within.into());
     }
 
-    /// Takes associations of these from now on.
+    /// Replaces the allow list for new associations.
     pub(super) fn set_allow(&mut self, allow: Vec<Allow>) {
         self.allow = allow;
     }
 
-    /// An association came up.
+    /// Registers a new association.
     ///
     /// # Errors
     ///
-    /// When it is to be ended.
+    /// Returns an error if the association must be aborted.
     pub(super) fn up(&mut self, assoc: AssocId, peer: IpAddr, now: Instant) -> Result<(), Refusal> {
         let peer = peer.to_canonical();
         if !allows(&self.allow, peer) {
@@ -84,7 +88,7 @@ impl Admission {
         Ok(())
     }
 
-    /// One that another process has had, as it was.
+    /// Registers an association of the predecessor process after a hot restart.
     pub(super) fn resume(&mut self, assoc: AssocId, peer: IpAddr, is_node: bool, now: Instant) {
         let peer = peer.to_canonical();
         *self.addresses.entry(peer).or_default() += 1;
@@ -94,14 +98,14 @@ impl Admission {
         }
     }
 
-    /// It begins anew, as no node's.
+    /// Starts the deadline of NG Setup, for a new or restarted association.
     pub(super) fn waits(&mut self, assoc: AssocId, now: Instant) {
         if let Some(within) = self.within.filter(|_| self.peers.contains_key(&assoc)) {
             self.waiting.insert(assoc, Waiting { until: now + within, told: false });
         }
     }
 
-    /// It is gone.
+    /// Removes an association.
     pub(super) fn down(&mut self, assoc: AssocId) {
         self.waiting.remove(&assoc);
         let Some(peer) = self.peers.remove(&assoc) else { return };
@@ -113,24 +117,24 @@ impl Admission {
         }
     }
 
-    /// Something that is about no UE is sent by an association.
+    /// Updates the state by a message to the RAN node that does not concern a UE.
     pub(super) fn sends(&mut self, assoc: AssocId, pdu: &[u8], now: Instant) {
         if MAKES_NODE.iter().any(|head| pdu.starts_with(head)) {
             self.waiting.remove(&assoc);
         } else if pdu.starts_with(&SETUP_FAILED)
             && let Some(waiting) = self.waiting.get_mut(&assoc).filter(|waiting| !waiting.told)
         {
-            // Once: who is refused again and again keeps no association.
+            // Extended once only: a peer that keeps failing NG Setup must not keep its association.
             *waiting = Waiting { until: now + TIME_TO_WAIT + self.within.unwrap_or_default(), told: true };
         }
     }
 
-    /// When [`Admission::late`] has something to do, at the earliest.
+    /// Returns the earliest time of the next [`Admission::late`] with a result.
     pub(super) fn due(&self) -> Option<Instant> {
         (!self.waiting.is_empty()).then(|| self.looked + LOOKS)
     }
 
-    /// Those whose time is over, each once, with their peers.
+    /// Returns the associations whose deadline has passed, once each, with their peers.
     pub(super) fn late(&mut self, now: Instant) -> Vec<(AssocId, IpAddr)> {
         if self.due().is_none_or(|due| now < due) {
             return Vec::new();
@@ -155,7 +159,7 @@ mod tests {
         admission
     }
 
-    /// So many seconds after the first association.
+    /// Returns a time some seconds after the first association.
     fn at(seconds: u64) -> Instant {
         Instant::default() + Duration::from_secs(1000 + seconds)
     }
@@ -190,7 +194,7 @@ mod tests {
             admission.up(*assoc, ip(peer), begun).expect("it is taken");
         }
         admission.sends(AssocId(0), &RESPONSE, begun);
-        // It is told to come again in a minute, and once more.
+        // NG SETUP FAILURE with a wait of one minute, and a second failure.
         admission.sends(AssocId(1), &[0x40, 21, 0, 0], at(9));
         admission.sends(AssocId(1), &[0x40, 21, 0, 0], at(69));
         admission.sends(AssocId(2), &[0x00, 9], begun);
@@ -202,7 +206,7 @@ mod tests {
         assert_eq!(admission.late(at(78)), []);
         assert_eq!(admission.late(at(79)), [(AssocId(1), ip(peers[1]))]);
         assert_eq!(admission.due(), None, "all are nodes'");
-        // One that restarts is no node's any more.
+        // A restarted association needs NG Setup again.
         admission.waits(AssocId(0), at(100));
         assert_eq!(admission.late(at(110)), [(AssocId(0), ip(peers[0]))]);
     }

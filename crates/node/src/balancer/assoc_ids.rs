@@ -1,35 +1,36 @@
-//! How an association is called in a cluster: by its balancer's number and one of this balancer's own.
+//! Cluster-wide association IDs: the balancer ID and a number of this balancer.
 
 use vireo_core::balance::BalancerId;
 use vireo_types::AssocId;
 
-/// A balancer's way from the SCTP driver's numbers to the cluster's, and back.
+/// Mapping between the SCTP driver's association IDs and the cluster's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct AssocIdMap {
     balancer: BalancerId,
-    /// Where the numbers of this process begin: contexts may still name associations of a balancer's life before, and
-    /// these must not be found again.
+    /// Offset of this process's numbers. Contexts may still name associations of an earlier process
+    /// of this balancer, which must not be mistaken for present ones.
     first: u32,
 }
 
 impl AssocIdMap {
-    /// That of a balancer of a cluster, whose numbers begin anywhere.
+    /// Creates the map of a balancer of a cluster. `first` is an arbitrary offset, for example
+    /// random.
     pub(super) fn new(balancer: BalancerId, first: u32) -> Self {
         AssocIdMap { balancer, first: first & AssocId::OWN }
     }
 
-    /// Where its numbers begin.
+    /// Returns the offset of the numbers.
     pub(super) fn first(self) -> u32 {
         self.first
     }
 
-    /// The cluster's name of an association.
+    /// Returns the cluster-wide ID of a driver's association.
     #[inline]
     pub(super) fn to_cluster(self, driver: AssocId) -> AssocId {
         AssocId::at(self.balancer.0, driver.0.wrapping_add(self.first))
     }
 
-    /// The driver's name of an association; `None` if it is another balancer's.
+    /// Returns the driver's ID of an association; `None` if it belongs to another balancer.
     #[inline]
     pub(super) fn to_driver(self, assoc: AssocId) -> Option<AssocId> {
         let own = (assoc.0 & AssocId::OWN).wrapping_sub(self.first) & AssocId::OWN;

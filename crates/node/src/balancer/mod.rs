@@ -1,8 +1,9 @@
-//! The balancer: holds the RAN's associations and the N4 endpoint, and hands each message to the host that decides.
+//! Balancer: terminates N2 (SCTP) and N4 (PFCP), and routes messages to hosts.
 //!
-//! It takes a shallow view of a message ([`vireo_core::n2::route`]) and knows nothing of UEs or procedures. One thread
-//! polls everything. It never waits for the host: when the host's queue is full, it stops reading, and SCTP's windows
-//! hold the RAN back. The host is in the same process, or there are several behind the fabric ([`fleet`]).
+//! It reads only a shallow view of a message ([`vireo_core::n2::route`]) and has no state of UEs or
+//! procedures. One thread polls all sockets. It never blocks on a host: while the host's queue is
+//! full, the balancer stops reading, and the SCTP windows throttle the RAN. The host runs in the
+//! same process, or several hosts are connected by the fabric ([`fleet`]).
 
 mod admission;
 mod assoc_ids;
@@ -45,29 +46,30 @@ use vireo_sctp::{Endpoint, Event, SendError, Waker};
 use vireo_types::{AssocId, Instant, Ltmsi, Seid, limits};
 use vireo_wire::pfcp::{Cause, Error};
 
-/// NGAP's payload protocol identifier (TS 38.412 clause 7).
+/// Payload protocol identifier of NGAP (TS 38.412 clause 7).
 pub const PPID_NGAP: u32 = 60;
-/// Commands that may wait for the balancer.
+/// Capacity of the command queue from the host to the balancer.
 pub(crate) const COMMANDS: usize = 65_536;
-/// Octets that may wait for one association whose peer does not read; beyond, it is given up.
+/// Maximum of bytes queued for one association whose peer does not read. Beyond it, the association
+/// is aborted.
 const UNSENT_LIMIT: usize = 16 << 20;
-/// Time for what is on its way when the core stops.
+/// Maximum time for the shutdown of associations.
 const DRAIN: Duration = Duration::from_secs(2);
 const N4_TOKEN: u64 = 1;
 const FABRIC_TOKEN: u64 = 2;
 const DESK_TOKEN: u64 = 3;
 
-/// Where inputs go.
+/// Destination of inputs.
 #[derive(Debug)]
 enum Hosts {
-    /// The host of this process.
+    /// The host in this process.
     Here(Box<HostSender>),
-    /// Those behind the fabric.
+    /// The hosts of a cluster, connected by the fabric.
     Fabric(Box<Fleet>),
 }
 
 impl Hosts {
-    /// Gives an input to the host that it is for; gives it back if there is no room.
+    /// Passes an input to the host that must handle it. Returns the input if there is no room.
     #[inline]
     fn give(&mut self, input: Input) -> Result<(), Input> {
         match self {
@@ -79,7 +81,7 @@ impl Hosts {
         }
     }
 
-    /// What was given leaves.
+    /// Sends queued inputs and wakes the host.
     #[inline]
     fn flush(&mut self) {
         match self {
@@ -89,31 +91,32 @@ impl Hosts {
     }
 }
 
-/// Lists of peers that may wait until the balancer takes them.
+/// Capacity of the queue of reloaded allow lists.
 const RELOADS: usize = 16;
 
-/// A balancer.
+/// A balancer. One thread runs it ([`Balancer::run`]).
 pub struct Balancer {
     endpoint: Box<dyn Endpoint>,
     n4: n4::Endpoint,
     n4_due: Option<Instant>,
     hosts: Hosts,
-    /// What the host's queue had no room for. While it is not empty, nothing is read.
+    /// Inputs for which the host's queue had no room. While it is not empty, no socket is read.
     held: VecDeque<Input>,
     commands: CommandReceiver,
     edge: AssocIdMap,
-    /// By the driver's names.
+    /// Keyed by the driver's association IDs.
     associations: FxHashMap<AssocId, Association>,
     admission: Admission,
-    /// Peers that no association is kept with, and N4's, which it ignores by itself.
+    /// Filters for peers with UE addresses: on N2, which aborts such associations, and on N4, whose
+    /// endpoint drops such messages itself.
     ue_peers: [UePeers; 2],
-    /// Told of the addresses of RAN nodes that come and go.
+    /// Callback for the address of each RAN node that connects (`true`) or disconnects (`false`).
     nodes: Option<Box<dyn Fn(IpAddr, bool) + Send>>,
     metrics: Arc<Metrics>,
     stop: Arc<AtomicBool>,
-    /// Lists of peers that were read again.
+    /// Reloaded allow lists.
     lists: Receiver<AllowLists>,
-    /// Where it is asked to hand over, and whether it has.
+    /// Hot restart: the listener for a successor, and whether a successor has taken over.
     desk: Option<HotRestartListener>,
     followed: Arc<AtomicBool>,
 }
@@ -127,14 +130,15 @@ impl std::fmt::Debug for Balancer {
 #[derive(Debug, Default)]
 struct Association {
     streams: u16,
-    /// The peer's address, where somebody wants to know of its end.
+    /// Peer address; only if `Balancer::nodes` is set.
     peer: Option<IpAddr>,
-    /// Messages that the association's send buffer had no room for, in order.
+    /// Messages with their streams for which the send buffer of the association had no room, in
+    /// order.
     unsent: VecDeque<(u16, Vec<u8>)>,
     unsent_octets: usize,
 }
 
-/// Ends a balancer from another thread, or changes whom it takes.
+/// Handle for other threads to stop a balancer or to replace its allow lists.
 #[derive(Clone, Debug)]
 pub struct StopHandle {
     stop: Arc<AtomicBool>,
@@ -144,13 +148,13 @@ pub struct StopHandle {
 }
 
 impl StopHandle {
-    /// Lets the balancer end: associations are shut down in order.
+    /// Stops the balancer, which then shuts down its associations gracefully.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.waker.wake();
     }
 
-    /// Has it take these peers alone from now on; those that it has stay.
+    /// Replaces the allow lists. Existing associations stay up.
     pub(crate) fn allow(&self, lists: AllowLists) {
         if self.lists.try_send(lists).is_err() {
             tracing::error!("the balancer does not take the lists of peers: it hangs or has ended");
@@ -158,14 +162,14 @@ impl StopHandle {
         self.waker.wake();
     }
 
-    /// Whether another process has taken its place.
+    /// Returns true if another process has replaced this balancer by a hot restart.
     pub(crate) fn has_successor(&self) -> bool {
         self.followed.load(Ordering::SeqCst)
     }
 }
 
 impl Balancer {
-    /// A balancer over endpoints that are bound, with the host's end of its queue.
+    /// Creates a balancer over bound endpoints that passes inputs to one host of the same process.
     pub fn new(
         endpoint: Box<dyn Endpoint>,
         n4: n4::Endpoint,
@@ -175,7 +179,7 @@ impl Balancer {
         Balancer::over(endpoint, n4, Hosts::Here(Box::new(host)), metrics)
     }
 
-    /// A balancer for hosts behind the fabric.
+    /// Creates a balancer for the hosts of a cluster.
     pub(crate) fn of_fleet(
         mut endpoint: Box<dyn Endpoint>,
         n4: n4::Endpoint,
@@ -185,13 +189,14 @@ impl Balancer {
         endpoint.watch(fleet.fd(), FABRIC_TOKEN)?;
         let edge = AssocIdMap::new(fleet.balancer(), rand::rng().next_u32());
         let mut n4 = n4;
-        // Until a map says that it is this one that talks to UPFs.
+        // The balancer is passive on N4 until a cluster map makes it the active N4 balancer.
         n4.deactivate(clock());
         let (balancer, _, stopper) = Balancer::over(endpoint, n4, Hosts::Fabric(Box::new(fleet)), metrics)?;
         Ok((Balancer { edge, ..balancer }, stopper))
     }
 
-    /// The balancer of another process, whose numbers of associations begin at `first`: who talks to UPFs stays as it was.
+    /// Creates the successor of a balancer after a hot restart. `first` is the first association
+    /// ID. The N4 role stays unchanged.
     fn of_followed(
         mut endpoint: Box<dyn Endpoint>,
         n4: n4::Endpoint,
@@ -244,7 +249,7 @@ impl Balancer {
         Ok((balancer, outbound, stopper))
     }
 
-    /// Sets what associations are taken; by itself it takes all.
+    /// Sets the limits of associations. Without a call, all associations are accepted.
     pub(crate) fn limit(&mut self, config: &N2Config) {
         self.admission.limit(config);
         if config.is_open() {
@@ -255,7 +260,7 @@ impl Balancer {
         }
     }
 
-    /// Knows the associations of the process before again.
+    /// Restores the admission state of the predecessor's associations after a hot restart.
     fn resume_admission(&mut self, config: &N2Config) {
         self.admission.limit(config);
         let Hosts::Fabric(fleet) = &self.hosts else { return };
@@ -266,7 +271,7 @@ impl Balancer {
         }
     }
 
-    /// Ends associations that are no RAN node's in time.
+    /// Aborts associations whose NG Setup is overdue.
     fn end_late(&mut self) {
         if self.admission.due().is_none() {
             return;
@@ -279,19 +284,20 @@ impl Balancer {
         }
     }
 
-    /// Has `nodes` told of each address that a RAN node's association comes from, and when it is gone.
+    /// Sets a callback that receives the address of each RAN node that connects or disconnects.
     pub(crate) fn tell_of_nodes(&mut self, nodes: impl Fn(IpAddr, bool) + Send + 'static) {
         self.nodes = Some(Box::new(nodes));
     }
 
-    /// Runs until it is stopped, then shuts the associations down; or until another process has taken its place.
+    /// Runs until it is stopped, then shuts down the associations. Returns early if a hot restart
+    /// has replaced the balancer.
     ///
     /// # Errors
     ///
-    /// When the system refuses to poll: nothing can be received any more. When the cluster goes on without this balancer.
+    /// Returns an error if polling fails, or if the cluster has removed this balancer.
     pub fn run(mut self) -> std::io::Result<()> {
         if self.endpoint.parses_packets() {
-            // Before the first packet is: all sockets are open.
+            // All sockets are open, and no packet has been parsed yet.
             privileges::confine_thread(matches!(&self.hosts, Hosts::Fabric(_)));
         }
         let mut punctual = match &self.hosts {
@@ -301,7 +307,7 @@ impl Balancer {
         while !self.stop.load(Ordering::SeqCst) {
             punctual.iter_mut().for_each(|punctual| punctual.look(Monotonic::now()));
             self.run_once()?;
-            // What hosts have given has been carried out.
+            // At this point, all commands received from hosts have been executed.
             if self.is_followed() {
                 self.leave();
                 return Ok(());
@@ -322,7 +328,8 @@ impl Balancer {
         self.release_held();
         self.hosts.flush();
         if !self.held.is_empty() {
-            // Nothing is read until the host has room; it wakes nobody for that, so look again soon.
+            // No socket is read until the host has room. The host does not signal that, so the
+            // balancer polls.
             std::thread::sleep(Duration::from_micros(100));
             return Ok(());
         }
@@ -333,7 +340,7 @@ impl Balancer {
         if let Hosts::Fabric(fleet) = &self.hosts {
             wait = wait.min(until(fleet.due()));
         }
-        // What hosts have given leaves, and they are told, before it is waited for anything.
+        // The thread does not block while commands are unsent or unacknowledged.
         let waits = self.commands.sleep() && !given;
         let wait = if waits { wait.min(Duration::from_secs(1)) } else { Duration::ZERO };
         let readable = self.poll(wait)?;
@@ -341,16 +348,18 @@ impl Balancer {
         if let Hosts::Fabric(fleet) = &mut self.hosts {
             fleet.acknowledge_sent();
         }
-        // Heartbeats are answered by whoever does not hold N4, too.
+        // A balancer that is not the active N4 balancer also answers PFCP heartbeats.
         if readable || self.n4_due.is_some_and(|due| due <= clock()) {
             self.poll_n4()?;
         }
-        // Once for all that came: on the same processor the host would run at once, for each of them.
+        // One wake-up for all received messages: on a shared CPU, the host would otherwise run once
+        // for each message.
         self.hosts.flush();
         Ok(())
     }
 
-    /// RAN nodes go on by other balancers at once, instead of speaking to one that can hand nothing on.
+    /// Aborts all associations if this balancer is isolated, so that RAN nodes use other balancers
+    /// at once.
     fn drop_associations_if_isolated(&mut self) {
         if matches!(&self.hosts, Hosts::Fabric(fleet) if fleet.is_isolated()) {
             for assoc in self.associations.keys().copied().collect::<Vec<_>>() {
@@ -359,7 +368,8 @@ impl Balancer {
         }
     }
 
-    /// Holds N4 or lets it go, as the map says: of several balancers, one talks to the UPFs.
+    /// Activates or deactivates N4 by the cluster map. One balancer of a cluster exchanges PFCP
+    /// with the UPFs.
     fn update_n4_role(&mut self) {
         let Hosts::Fabric(fleet) = &mut self.hosts else { return };
         let (holds, takes_over, now) = (fleet.holds_n4(), !fleet.is_first_map(), clock());
@@ -379,14 +389,15 @@ impl Balancer {
         }
     }
 
-    /// Takes what hosts behind the fabric have said, and has it carried out. Whether something is to be sent.
+    /// Receives messages of hosts and the controller, and executes their commands. Returns true if
+    /// an NGAP message was sent.
     fn fabric(&mut self) -> std::io::Result<bool> {
         let Hosts::Fabric(fleet) = &mut self.hosts else { return Ok(false) };
         fleet.pump();
         if let Some(end) = fleet.take_exit_reason() {
             return Err(std::io::Error::other(end));
         }
-        // Before what hosts say by the map that has been adopted.
+        // The N4 role must change before commands that hosts sent under the new map are executed.
         self.update_n4_role();
         let mut sent = 0;
         while let Hosts::Fabric(fleet) = &mut self.hosts
@@ -399,7 +410,7 @@ impl Balancer {
         Ok(sent > 0)
     }
 
-    /// Takes what the SCTP endpoint has; says whether N4 has something.
+    /// Processes the events of the SCTP endpoint. Returns true if N4 is readable.
     fn poll(&mut self, wait: Duration) -> std::io::Result<bool> {
         let mut n4 = false;
         let mut writable = Vec::new();
@@ -447,7 +458,8 @@ impl Balancer {
                 Event::Message { assoc, ppid, data, .. }
                     if ppid != PPID_NGAP || data.len() > limits::NGAP_PDU_OCTETS =>
                 {
-                    // TS 38.412 clause 7: what has another PPID is not NGAP, and nobody here is asked to answer it.
+                    // TS 38.412 clause 7: data with another PPID is not NGAP. No response to it is
+                    // specified.
                     metrics.fault(if ppid == PPID_NGAP { Fault::Limit } else { Fault::SctpPpid });
                     tracing::debug!(
                         assoc = assoc.0,
@@ -471,11 +483,11 @@ impl Balancer {
                         let (assoc, ue) = (edge.to_cluster(assoc), id.ltmsi());
                         Input::Unsent(Box::new(UnackedMessage { assoc, ue, key: 0, pdu: data.to_vec() }))
                     }
-                    // What is not about a UE is about the association.
+                    // A message without a UE needs no retry: it concerns only the lost association.
                     _ => return,
                 },
                 Event::Readable { token } => {
-                    // The fabric is looked at each turn.
+                    // The fabric is polled in every iteration.
                     n4 |= token == N4_TOKEN;
                     asked |= token == DESK_TOKEN;
                     return;
@@ -517,7 +529,7 @@ impl Balancer {
         }
     }
 
-    /// Carries out what the host wants.
+    /// Executes the commands of the host.
     fn commands(&mut self) {
         let mut sent = 0;
         while let Ok(command) = self.commands.queue.try_recv() {
@@ -542,7 +554,7 @@ impl Balancer {
                 }
                 self.send(assoc, ue, pdu);
             }
-            // Hosts ask whoever holds N4 again.
+            // Hosts send these again to the active N4 balancer.
             Command::Pfcp { .. } | Command::RefuseReport { .. } if !self.n4.n4().holds() => {}
             Command::Pfcp { upf, key, seid, message } => {
                 let (hosts, held) = (&mut self.hosts, &mut self.held);
@@ -551,11 +563,11 @@ impl Balancer {
                 let submitted = self.n4.submit(now, upf, Some(key), session, &message, &mut |event| {
                     n4_event(hosts, held, event);
                 });
-                // The request may be due earlier than what was waited for.
+                // The new request may be due before the current deadline.
                 self.n4_due = Some(now);
                 if let Err(error) = submitted {
                     tracing::debug!(%error, "a PFCP request was not sent");
-                    // For the session it is as if the UPF had not answered.
+                    // The session handles a failed send like a missing response of the UPF.
                     if let Some(seid) = seid {
                         offer(&mut self.hosts, &mut self.held, Input::PfcpTimeout { seid, number: 0 });
                     }
@@ -583,7 +595,7 @@ impl Balancer {
                     fleet.synced(host, number);
                 }
             }
-            // Between the processes of a cluster, and dealt with there.
+            // The fleet handles these commands of a cluster, so they do not arrive here.
             Command::Done { .. }
             | Command::Claim { .. }
             | Command::Report { .. }
@@ -599,7 +611,8 @@ impl Balancer {
         }
     }
 
-    /// A message that is about no UE says how far an association is.
+    /// Updates the set-up state of an association by a message to the RAN node that does not
+    /// concern a UE.
     fn sends_node(&mut self, assoc: AssocId, pdu: &[u8]) {
         if let Some(own) = self.edge.to_driver(assoc) {
             self.admission.sends(own, pdu, clock());
@@ -609,7 +622,8 @@ impl Balancer {
         }
     }
 
-    /// Sends an NGAP PDU: on stream 0 if it is about no UE, else on the UE's (TS 38.412 clause 7).
+    /// Sends an NGAP PDU: on stream 0 if it does not concern a UE, else on a stream chosen by the
+    /// UE (TS 38.412 clause 7).
     fn send(&mut self, assoc: AssocId, ue: Option<Ltmsi>, pdu: Vec<u8>) {
         let Some(assoc) = self.edge.to_driver(assoc) else { return };
         let Some(association) = self.associations.get_mut(&assoc) else { return };
@@ -619,7 +633,8 @@ impl Balancer {
             _ => 0,
         };
         if pdu.is_empty() {
-            // What does not encode is a fault of this build, not of an input: it is never sent, and never passed over.
+            // An encoding failure is a bug of this program. The message is logged, never silently
+            // dropped.
             tracing::error!(assoc = assoc.0, ?ue, "an NGAP message did not encode and was not sent: please report it");
             return;
         }
@@ -652,8 +667,8 @@ impl Balancer {
         }
     }
 
-    /// The end: what the host still says is sent, associations with RAN nodes and UPFs are ended and their end awaited,
-    /// within bounds.
+    /// Sends the last messages of the host, then ends the associations with RAN nodes and UPFs.
+    /// Waits at most [`DRAIN`].
     fn drain(mut self) -> std::io::Result<()> {
         let until = Monotonic::now() + DRAIN;
         match &mut self.hosts {
@@ -661,7 +676,7 @@ impl Balancer {
             Hosts::Fabric(fleet) => fleet.stop_heartbeats(),
         }
         self.commands();
-        // Another balancer goes on with what the UPFs have.
+        // Another balancer takes over the PFCP associations and sessions.
         if matches!(&self.hosts, Hosts::Fabric(fleet) if !fleet.is_alone()) {
             tracing::info!("the associations with UPFs stay for another balancer");
         } else if self.n4.n4().holds() {
@@ -683,7 +698,7 @@ impl Balancer {
     }
 }
 
-/// Hands an input to the host, or holds it until there is room.
+/// Passes an input to the host, or queues it until there is room.
 fn offer(hosts: &mut Hosts, held: &mut VecDeque<Input>, input: Input) {
     if !held.is_empty() {
         held.push_back(input);

@@ -1,4 +1,4 @@
-//! What goes from the host to the balancer, and how the balancer is woken for it.
+//! Command queue from the host to the balancer, with the wake-up of the balancer.
 
 use crate::fabric::message::{AssociationOwner, PoolLoad};
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -9,125 +9,113 @@ use vireo_core::balance::HostId;
 use vireo_sctp::Waker;
 use vireo_types::{AssocId, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
 
-/// What the host wants sent.
+/// A request of the host to the balancer.
 #[derive(Debug)]
 pub enum Command {
-    /// An NGAP PDU.
+    /// Send an NGAP PDU.
     Ngap {
-        /// The RAN node's association.
+        /// Association of the RAN node.
         assoc: AssocId,
-        /// The UE it is about, if it is about one: its messages keep to one stream.
+        /// UE that the PDU concerns, if any. All messages of a UE use the same stream.
         ue: Option<Ltmsi>,
-        /// The name of the effect, the same when its step runs again; 0 = it has none.
+        /// Deduplication key of the effect, equal if its step runs again; 0 = none.
         key: u64,
-        /// The PDU.
         pdu: Vec<u8>,
     },
-    /// A PFCP message.
+    /// Send a PFCP message.
     Pfcp {
-        /// The UPF.
+        /// N4 address of the UPF.
         upf: SocketAddr,
-        /// The name of the request, the same when its step runs again.
+        /// Deduplication key of the request, equal if its step runs again.
         key: u64,
-        /// The session; `None` once the context has forgotten it.
+        /// Session of the request; `None` if the context no longer has the session.
         seid: Option<Seid>,
-        /// The message.
         message: Vec<u8>,
     },
-    /// A report of a UPF about a session that nobody has.
+    /// Reject a UPF's report about a session that no context has.
     RefuseReport {
-        /// The UPF.
+        /// N4 address of the UPF.
         upf: SocketAddr,
-        /// The report.
+        /// The PFCP Session Report Request.
         message: Vec<u8>,
     },
-    /// The association ends at once.
-    Abort {
-        /// Which.
-        assoc: AssocId,
-    },
-    /// The peer of an association is asked for a sign of life.
-    Probe {
-        /// The association.
-        assoc: AssocId,
-    },
-    /// To a cluster's balancer: what an input has caused has all been said.
+    /// Abort an association.
+    Abort { assoc: AssocId },
+    /// Check with a probe that the peer of an association is reachable.
+    Probe { assoc: AssocId },
+    /// To a balancer of a cluster: all effects of an input have been sent.
     Done {
-        /// Its number.
+        /// Number of the input.
         number: u64,
     },
-    /// To a cluster's balancer: a subscriber's context is here now.
+    /// To a balancer of a cluster: a subscriber has registered at this host.
     Claim {
-        /// Whose.
         supi: Supi,
-        /// The UE that has it.
+        /// UE context of the subscriber.
         ue: Ltmsi,
-        /// When the subscriber registered.
+        /// Time of the registration.
         at: Instant,
     },
-    /// To all balancers of a cluster: what follows is by the map of an epoch.
-    Epoch {
-        /// The epoch.
-        epoch: u64,
-    },
-    /// To a cluster's balancers and its controller: how loaded the host is.
+    /// To all balancers of a cluster: the following commands apply to this epoch.
+    Epoch { epoch: u64 },
+    /// To the balancers and the controller of a cluster: the load of the host.
     Report {
-        /// The part of its processors that is in use.
+        /// Utilisation of the host's CPUs, 0 to 1.
         cpu: f32,
-        /// Messages that it has dealt with a second, averaged.
+        /// Processed messages per second, averaged.
         rate: f32,
-        /// Its pools.
+        /// Load of each pool.
         pools: Vec<PoolLoad>,
     },
-    /// To a cluster's balancer: another host has all copies that an epoch wants it to have.
+    /// To a balancer of a cluster: another host has all copies that the epoch requires.
     CaughtUp {
-        /// The epoch.
         epoch: u64,
-        /// The other host.
+        /// The replica.
         host: HostId,
     },
-    /// To a cluster's balancer: the host is to be told when all before this is done.
+    /// To a balancer of a cluster: confirm when all preceding commands are executed.
     Barrier {
-        /// The host that asks.
+        /// Host that waits for the confirmation.
         host: HostId,
-        /// The number of the question.
+        /// Number of the barrier.
         number: u64,
     },
-    /// To all balancers of the map, also those that are not connected yet: the host is to be told when each has sent all that it
-    /// knows.
+    /// To all balancers of the map, including those not yet connected: confirm when the balancer
+    /// has sent all its state to this host.
     Introduce {
-        /// The number of the question.
+        /// Number of the barrier.
         number: u64,
     },
-    /// To a cluster's balancer: an input is for a UE of another host.
+    /// To a balancer of a cluster: an input concerns a UE of another host.
     ReturnInput {
-        /// The balancer's number of it.
+        /// The balancer's number of the input.
         number: u64,
     },
-    /// To a cluster's balancer: nobody has these addresses of another host's part any more.
+    /// To a balancer of a cluster: an address of another host's pool partition is no longer in use.
     ReturnAddress {
-        /// That host.
+        /// Owner of the pool partition.
         to: HostId,
-        /// The data network and the addresses.
+        /// Data network and address.
         of: Box<(Dnn, SessionAddress)>,
     },
-    /// To the controller: of which parts of the UE addresses, whose hosts are gone, this host's UEs have some in an epoch.
+    /// To the controller: pool partitions of removed hosts from which UEs of this host still use
+    /// addresses.
     PoolPartitions {
-        /// The epoch.
+        /// Epoch of the statement.
         epoch: u64,
-        /// The parts.
+        /// Numbers of the pool partitions.
         parts: Vec<u16>,
     },
-    /// To a cluster's controller: these hosts do not take this one's copies.
+    /// To the controller: hosts that this host cannot reach to send copies.
     UnreachablePeers(Vec<HostId>),
-    /// To the balancer of a further association: which node it is of.
+    /// To the balancer of an additional TNL association: the RAN node of the association.
     Node(Box<AssociationOwner>),
-    /// To a cluster's balancer: the host wants to leave.
+    /// To a balancer of a cluster: the host wants to leave the cluster.
     Leave,
 }
 
-/// The host's end: a bounded queue. It waits when the balancer is behind; the balancer never waits for the host, so
-/// that the two cannot wait for each other.
+/// Sender of commands, used by the host. The queue is bounded. The sender blocks while it is full;
+/// the balancer never blocks on the host, so there is no deadlock.
 #[derive(Debug)]
 pub struct CommandSender {
     queue: Sender<Command>,
@@ -136,14 +124,14 @@ pub struct CommandSender {
     unflushed: bool,
 }
 
-/// The balancer's end.
+/// Receiver of commands, used by the balancer.
 #[derive(Debug)]
 pub(crate) struct CommandReceiver {
     pub(crate) queue: Receiver<Command>,
     sleeping: Arc<AtomicBool>,
 }
 
-/// Both ends of a queue of at most `capacity` commands.
+/// Creates a queue of at most `capacity` commands. `waker` wakes the balancer.
 pub(crate) fn channel(capacity: usize, waker: Waker) -> (CommandSender, CommandReceiver) {
     let (sender, receiver) = bounded(capacity);
     let sleeping = Arc::new(AtomicBool::new(false));
@@ -152,42 +140,44 @@ pub(crate) fn channel(capacity: usize, waker: Waker) -> (CommandSender, CommandR
 }
 
 impl CommandSender {
-    /// Queues a command. It may stay there until [`CommandSender::flush`].
+    /// Queues a command. The balancer may not see it until [`CommandSender::flush`].
     pub fn send(&mut self, command: Command) {
         self.unflushed = true;
         if let Err(error) = self.queue.try_send(command) {
-            // Full: the balancer is woken to make room. Without a balancer there is nobody to send for.
+            // The queue is full: wake the balancer to make room. If the balancer has ended, the
+            // command is dropped.
             self.flush();
             let _ = self.queue.send(error.into_inner());
             self.unflushed = true;
         }
     }
 
-    /// Wakes the balancer if it sleeps over commands.
+    /// Wakes the balancer if it sleeps while commands are queued.
     pub fn flush(&mut self) {
         if !std::mem::take(&mut self.unflushed) {
             return;
         }
-        // Pairs with the fence of `CommandReceiver::sleep`: either it sees the command, or this sees that it sleeps.
+        // Pairs with the fence of `CommandReceiver::sleep`: either the receiver sees the command,
+        // or this thread sees that the receiver sleeps.
         fence(Ordering::SeqCst);
         if self.sleeping.swap(false, Ordering::SeqCst) {
             self.waker.wake();
         }
     }
 
-    /// How many wait.
+    /// Returns the number of queued commands.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether none waits.
+    /// Returns true if no command is queued.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 }
 
 impl CommandReceiver {
-    /// Says that the balancer is about to sleep; `false` if there is something to do first.
+    /// Announces that the balancer will sleep. Returns false if a command is queued.
     pub(crate) fn sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);

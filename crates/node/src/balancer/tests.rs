@@ -1,4 +1,4 @@
-//! A balancer with peers in memory and no host.
+//! Tests of a balancer with in-memory peers and without a host.
 
 use super::*;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ fn n2(address: IpAddr, port: u16) -> Config {
     Config { addresses: vec![address], port, listen: port != 0, ..Config::default() }
 }
 
-/// What a peer has heard of its association.
+/// Returns the numbers of `Up` and `Down` events of a peer's association.
 fn heard(peer: &mut dyn Endpoint) -> (usize, usize) {
     let (mut up, mut down) = (0, 0);
     let polled = peer.poll(Some(Duration::ZERO), &mut |event| match event {
@@ -29,7 +29,7 @@ fn heard(peer: &mut dyn Endpoint) -> (usize, usize) {
     (up, down)
 }
 
-/// From its session's address a UE would set up NG like a RAN node.
+/// A UE could otherwise run NG Setup from its session's address, like a RAN node.
 #[test]
 fn association_from_ue_pool_is_aborted() {
     let network = Network::new();
@@ -44,7 +44,7 @@ fn association_from_ue_pool_is_aborted() {
     balancer.tell_of_nodes(move |address, there| named.send((address, there)).expect("the test listens"));
     let [mut ue, mut node] = [UE, NODE].map(|address| network.bind(&n2(address.into(), 0)).expect("it binds"));
     let [from_ue, from_node] = [&mut ue, &mut node].map(|peer| peer.connect(AMF).expect("it connects"));
-    // what comes with the association is not read either
+    // Messages of the aborted association must not be read either.
     let _ = ue.send(from_ue, 0, PPID_NGAP, &[1]);
     let (mut of_ue, mut of_node) = ((0, 0), (0, 0));
     let until = Monotonic::now() + Duration::from_secs(10);

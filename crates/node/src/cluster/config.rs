@@ -1,4 +1,4 @@
-//! What the processes of a cluster are told of it.
+//! Cluster settings of a process.
 
 pub use crate::controller::EtcdTls;
 use crate::identity::{TlsConfig, TlsError, permits};
@@ -9,49 +9,52 @@ use vireo_core::balance::steer::Policy;
 use vireo_core::cluster::Scaling;
 pub use vireo_core::replica::{Ack, Mode, ReplicationConfig};
 
-/// The cluster, the same for all its processes but for where each listens.
+/// Cluster settings, equal for all processes except the listening addresses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterConfig {
-    /// Where controllers take members, and where these look for one; empty: the only balancer is the controller, too.
+    /// Addresses at which controllers accept members; empty: the only balancer is the controller,
+    /// too.
     pub controllers: Vec<SocketAddr>,
-    /// Where controllers keep what outlives them, and agree on who leads; empty: what outlives one is what members know.
+    /// Addresses of etcd, for controller state and leader election; empty: a new controller learns
+    /// the state from members.
     pub etcd: Vec<SocketAddr>,
-    /// TLS of the connections there; `None`: they have none.
+    /// TLS of the connections to etcd; `None`: no TLS.
     pub etcd_tls: Option<EtcdTls>,
-    /// Where a balancer takes hosts. Without a controller elsewhere: where the only balancer is found.
+    /// Address at which a balancer accepts hosts. Without a separate controller: address of the
+    /// only balancer.
     pub balancer: SocketAddr,
-    /// The unix socket at which a balancer hands over to the process that is to follow it; `None`: it does not.
+    /// Unix socket for a hot restart of the balancer; `None`: disabled.
     pub handover: Option<PathBuf>,
-    /// Where a host takes other hosts' copies; port 0 = any.
+    /// Address at which a host receives copies of other hosts; port 0 = any.
     pub listen: SocketAddr,
-    /// By what members know each other; `None`: whoever reaches them is one.
+    /// TLS of the fabric; `None`: any process that reaches a member may connect.
     pub tls: Option<TlsConfig>,
-    /// Whether addresses of other machines are listened at without that.
+    /// True if listening at non-loopback addresses without TLS is permitted.
     pub insecure: bool,
-    /// Hosts that are waited for before the RAN is served.
+    /// Number of hosts required before the RAN is served.
     pub hosts: u16,
-    /// Parts that the pools of UE addresses are cut into. Each host that joins gets the next.
+    /// Number of partitions of the UE address pools. Each joining host gets the next one.
     pub address_parts: u16,
-    /// How often the processes of a cluster say something to each other.
+    /// Heartbeat interval of all processes of the cluster.
     pub heartbeat: Duration,
-    /// Heartbeats without a word after which a host is taken for dead.
+    /// Number of missed heartbeats after which a member is declared dead.
     pub misses: u32,
-    /// How often hosts report their load.
+    /// Interval of load reports of the hosts.
     pub report: Duration,
-    /// Which host gets a UE that is not known.
+    /// Policy that selects the host of an unknown UE.
     pub inter: Policy,
-    /// Copies of contexts at other hosts.
+    /// Replication of contexts to other hosts.
     pub replication: ReplicationConfig,
-    /// Whether contexts are in hosts' shared memory, from which living hosts hand them over to each other.
+    /// True if contexts are in hosts' shared memory, from which they migrate between live hosts.
     pub moves: bool,
-    /// Buckets, of the 4,096, that go from living hosts to others at once.
+    /// Maximum number of buckets, of the 4,096, that migrate between live hosts at once.
     pub at_once: u16,
-    /// How many hosts work; `None`: all that have joined.
+    /// Number of serving hosts; `None`: all that have joined.
     pub scaling: Option<ScalingConfig>,
 }
 
 impl Default for ClusterConfig {
-    /// Three hosts on this machine, no copies.
+    /// Three hosts on this machine, no replication.
     fn default() -> Self {
         ClusterConfig {
             controllers: Vec::new(),
@@ -77,16 +80,17 @@ impl Default for ClusterConfig {
 }
 
 impl ClusterConfig {
-    /// Where members look for a controller.
+    /// Returns the addresses at which members search for a controller.
     pub(crate) fn controllers(&self) -> Vec<SocketAddr> {
         if self.controllers.is_empty() { vec![self.balancer] } else { self.controllers.clone() }
     }
 
-    /// Checks that each member may listen where the configuration says.
+    /// Checks that each member may listen at its configured address.
     ///
     /// # Errors
     ///
-    /// [`TlsError::Open`]: neither TLS nor `insecure` is set, and other machines may reach an address.
+    /// Returns [`TlsError::Open`] if neither TLS nor `insecure` is set and other machines may reach
+    /// an address.
     pub fn check_listeners(&self) -> Result<(), TlsError> {
         let mut all = self.controllers.iter().chain([&self.balancer, &self.listen]);
         all.try_for_each(|address| self.permits(*address))
@@ -96,17 +100,16 @@ impl ClusterConfig {
     ///
     /// # Errors
     ///
-    /// [`TlsError::Open`], as above.
+    /// Returns [`TlsError::Open`] in the same case.
     pub(super) fn permits(&self, address: SocketAddr) -> Result<(), TlsError> {
         permits("cluster", address, (self.tls.as_ref(), self.insecure))
     }
 }
 
-/// How many hosts work, and what starts more.
+/// Number of serving hosts, and the program that starts more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalingConfig {
-    /// How many.
     pub hosts: Scaling,
-    /// The program, with its arguments, that is run when one is missing; empty: hosts are started by others.
+    /// Program with arguments that starts a missing host; empty: hosts are started externally.
     pub start: Vec<String>,
 }

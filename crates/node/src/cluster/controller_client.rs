@@ -1,5 +1,7 @@
-//! A member's connection to the controller. It never waits for it: a controller that is gone is looked for again, and
-//! meanwhile the member goes on by what it was told.
+//! Connection of a member to the controller.
+//!
+//! The member never waits for the controller. If the controller is lost, the client searches for
+//! another one, and the member continues with its last map.
 
 use super::ClusterConfig;
 use super::link::LinkError;
@@ -16,89 +18,91 @@ use std::time::{Duration, Instant};
 use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::cluster::{DurableState, RejoinInfo, Secrets};
 
-/// How long a member looks for a controller at first.
+/// Maximum time of the first search for a controller.
 const FOUND_WITHIN: Duration = Duration::from_secs(30);
-/// How soon it looks again.
+/// Interval of connection attempts.
 const AGAIN: Duration = Duration::from_millis(200);
-/// How often it looks whether it may join.
+/// Polling interval of the join.
 const STEP: Duration = Duration::from_millis(5);
-/// The silences after which a member is taken for dead, times this: so long a controller may say nothing.
+/// Factor on the silence after which a member is declared dead: maximum silence of a controller.
 pub(crate) const PATIENCE: u32 = 5;
 
-/// Who calls.
+/// Role and address of the member that uses this client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LocalMember {
-    /// A host, which takes other hosts' copies there.
+    /// Host, with the address at which it receives copies of other hosts.
     Host(SocketAddr),
-    /// A balancer, which takes hosts there.
+    /// Balancer, with the address at which it accepts hosts.
     Balancer(SocketAddr),
 }
 
-/// What a member was told when it joined.
+/// Reply to a join request.
 #[derive(Debug)]
 pub(crate) enum JoinReply {
     Host(Welcome),
     Balancer(BalancerAssignment),
 }
 
-/// A connection to the controller, or none at present.
+/// Client of the controller, connected or searching.
 #[derive(Debug)]
 pub(crate) struct ControllerClient {
     me: LocalMember,
     security: Security,
-    /// Where a controller may be, and which of these is next.
+    /// Candidate addresses of controllers, and index of the next one.
     addresses: Vec<SocketAddr>,
     next: usize,
     stream: Option<Stream>,
-    /// Whether the controller has said on this connection that it knows this member.
+    /// True if the controller has accepted the join on this connection.
     joined: bool,
-    /// Its number, once it has one.
+    /// Host or balancer ID, once assigned.
     number: Option<u16>,
-    /// What it was told.
+    /// State received from the controller.
     record: Option<DurableState>,
-    /// It is ready to be in the map.
+    /// True if the member is ready for the map.
     ready: bool,
-    /// What the host has said of copies in the last epoch, and whether it wants to leave: said again to the next controller.
+    /// Completed replicas of the last epoch, and whether the host wants to leave: repeated to the
+    /// next controller.
     caught_up: BTreeSet<(u64, HostId)>,
     is_leaving: bool,
-    /// What it has said last of parts of the UE addresses, for the same reason.
+    /// Last report of pool partitions, for the same reason.
     parts: Option<(u64, Vec<u16>)>,
     heartbeat: Duration,
     timeout: Duration,
     heard: Instant,
     retry_at: Instant,
-    /// The connection is another than when this was last asked.
+    /// True if the connection was replaced since the last query.
     fresh: bool,
-    /// Why the last connection ended.
+    /// Error of the last connection.
     why: Option<FrameError>,
-    /// When a controller, or the machine that it was on, has said something last.
+    /// Time of the last sign of life of a controller or its machine.
     answered: Instant,
 }
 
-/// What another process needs to go on as the same balancer.
+/// State that another process needs to continue as the same balancer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ControllerClientSnapshot {
-    /// Where it takes hosts, as others were told.
+    /// Address at which it accepts hosts, as known to others.
     address: SocketAddr,
     number: Option<u16>,
     record: Option<DurableState>,
     ready: bool,
-    /// In milliseconds.
+    /// Heartbeat interval in milliseconds; `patience` is the timeout, in milliseconds too.
     heartbeat: u32,
     patience: u32,
-    /// The connection, if there is one, and with whom.
+    /// Connection, if there is one, with the controller's address.
     pub(crate) stream: Option<(SocketAddr, stream::StreamSnapshot)>,
 }
 
 impl ControllerClient {
-    /// What another process needs to go on as the same balancer; a host is none. A connection to a controller that ends as well
-    /// (it is not `apart`), or that has not joined, is made anew.
+    /// Returns the state for a process that continues as the same balancer; `None` for a host. The
+    /// new process reconnects if the connection has not joined, or if its controller ends with this
+    /// process (`apart` is false).
     pub(crate) fn hand_over(&self, apart: bool) -> Option<ControllerClientSnapshot> {
         let LocalMember::Balancer(address) = self.me else { return None };
         let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
         let stream = self.stream.as_ref().filter(|_| self.joined && apart).map(Stream::carry);
         let stream = match stream {
-            // Made anew, it would be taken for a balancer that is dead.
+            // A new connection would look like a second balancer, and this one would count as dead.
             Some(None) => return None,
             Some(stream) => self.controller().zip(stream),
             None => None,
@@ -108,12 +112,12 @@ impl ControllerClient {
         Some(ControllerClientSnapshot { address, number, record, ready, heartbeat, patience, stream })
     }
 
-    /// What it was told when it joined, and the map that it goes by.
+    /// Returns the state received from the controller, with the current map.
     pub(crate) fn record(&self) -> Option<&DurableState> {
         self.record.as_ref()
     }
 
-    /// Goes on as the balancer of another process, by its connection if it had one.
+    /// Continues as the balancer of another process, on its connection if it had one.
     pub(crate) fn resume(
         config: &ClusterConfig,
         security: &Security,
@@ -153,7 +157,7 @@ impl ControllerClient {
         })
     }
 
-    /// Finds a controller and joins.
+    /// Finds a controller and joins its cluster.
     pub(crate) fn join(
         config: &ClusterConfig,
         security: &Security,
@@ -210,16 +214,18 @@ impl ControllerClient {
         }
     }
 
-    /// Looks whether a controller would never talk to this member. Of several each is asked before.
+    /// Returns an error if no controller will ever accept this member. If there are several, all
+    /// are tried first.
     fn is_partitioned(&mut self) -> Result<(), LinkError> {
         let asked = self.next >= self.addresses.len();
         let Some(why) = self.why.take_if(|why| asked && why.stays()) else { return Ok(()) };
-        // The one before the next.
+        // Index of the last one tried.
         let address = self.addresses[(self.next - 1) % self.addresses.len()];
         Err(LinkError::Apart { address, why })
     }
 
-    /// Does what is due, and gives what the controller says to `news`: of that, nothing is to be answered.
+    /// Runs once: connects, receives and sends. Passes messages of the controller to `news`; none
+    /// needs an answer.
     pub(crate) fn poll(&mut self, now: Instant, news: &mut dyn FnMut(ToMember)) -> Result<(), LinkError> {
         if self.stream.is_none() && now >= self.retry_at {
             self.call(now);
@@ -262,7 +268,7 @@ impl ControllerClient {
         self.heard = now;
     }
 
-    /// The connection is over: the next address is tried soon.
+    /// Closes the connection; the next address is tried soon.
     fn hang_up(&mut self, now: Instant, why: FrameError) {
         if self.joined {
             tracing::warn!(%why, "the controller is gone: nothing stops, and it is looked for");
@@ -284,7 +290,7 @@ impl ControllerClient {
         stream.flush()?;
         if stream.was_heard() {
             self.heard = now;
-            // Before it has greeted it has not.
+            // Data before the greeting is not from a controller.
             self.answered = if self.joined { now } else { self.answered };
         } else if now.duration_since(self.heard) > self.timeout {
             let silent = format!("it has said nothing for {:?}", self.timeout);
@@ -293,7 +299,7 @@ impl ControllerClient {
         Ok(())
     }
 
-    /// Takes a piece of what the controller says; whether there was one.
+    /// Receives messages of the controller. Returns true if there was data.
     fn receive(&mut self, news: &mut dyn FnMut(ToMember)) -> Result<bool, LinkError> {
         loop {
             let Some(stream) = &mut self.stream else { return Ok(false) };
@@ -343,91 +349,93 @@ impl ControllerClient {
         Ok(())
     }
 
-    /// It is ready to be in the map, and is heard from here on.
+    /// Reports that the member is ready for the map; heartbeats are expected from here on.
     pub(crate) fn ready(&mut self) {
         if !std::mem::replace(&mut self.ready, true) {
             self.put(&ToController::Ready);
         }
     }
 
-    /// Another host has all copies of this one's UEs that an epoch wants it to have.
+    /// Reports that another host has all copies of this host's UEs that an epoch requires.
     pub(crate) fn caught_up(&mut self, epoch: u64, host: HostId) {
         self.caught_up.retain(|(known, _)| *known >= epoch);
         self.caught_up.insert((epoch, host));
         self.put(&ToController::CaughtUp { epoch, host });
     }
 
-    /// The host's UEs have addresses of these parts whose hosts are gone.
+    /// Reports the pool partitions of departed hosts that the host's UEs use.
     pub(crate) fn parts(&mut self, epoch: u64, parts: Vec<u16>) {
         self.parts = Some((epoch, parts.clone()));
         self.put(&ToController::PoolPartitions { epoch, parts });
     }
 
-    /// The host wants to leave.
+    /// Reports that the host wants to leave.
     pub(crate) fn leave(&mut self) {
         self.is_leaving = true;
         self.put(&ToController::Leave);
     }
 
-    /// The controller that this member has joined by the connection that there is.
+    /// Returns the controller that this member has joined on the current connection.
     pub(crate) fn controller(&self) -> Option<SocketAddr> {
         self.joined.then(|| self.addresses[self.next % self.addresses.len()])
     }
 
-    /// This map is what the member goes by.
+    /// Stores the member's current map.
     pub(crate) fn knows(&mut self, map: &ClusterMap) {
         if let Some(record) = &mut self.record {
             record.map = Some(map.clone());
         }
     }
 
-    /// Puts something into the connection, if there is one.
+    /// Sends a message if the connection has joined.
     pub(crate) fn put(&mut self, message: &ToController) {
         if let Some(stream) = self.stream.as_mut().filter(|_| self.joined) {
             stream.put(message);
         }
     }
 
-    /// What becomes readable when the controller has said something.
+    /// Returns the socket, which becomes readable when the controller has sent something.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.stream.as_ref().map(Stream::fd)
     }
 
-    /// Whether the controller has said something, of who is told.
+    /// Reports whether the socket is readable.
     pub(crate) fn tell_readable(&mut self, readable: bool) {
         self.stream.iter_mut().for_each(|stream| stream.tell_readable(readable));
     }
 
-    /// Whether something would be sent if there were room.
+    /// Returns true if data would be sent if the socket had room.
     pub(crate) fn wants_room(&self) -> bool {
         self.stream.as_ref().is_some_and(Stream::wants_room)
     }
 
-    /// Whether the connection is another than when this was last asked.
+    /// Returns true if the connection was replaced since the last call.
     pub(crate) fn is_fresh(&mut self) -> bool {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Whether nothing has come from where controllers are for so long, not even that there is none.
+    /// Returns true if no sign of life of a controller or its machine has arrived for `span`, not
+    /// even a refused connection.
     pub(crate) fn is_silent(&self, now: Instant, span: Duration) -> bool {
-        // Without a connection it is only asked from time to time.
+        // Without a connection, attempts are made only at intervals.
         let asked = if self.joined { Duration::ZERO } else { AGAIN * 2 };
         now.duration_since(self.answered) >= span + asked
     }
 
-    /// From now on a controller is looked for there.
+    /// Replaces the addresses of controllers.
     #[cfg(test)]
     pub(crate) fn look_at(&mut self, address: SocketAddr) {
         self.addresses = vec![address];
     }
 
-    /// How often each side says something.
+    /// Returns the heartbeat interval.
     pub(crate) fn heartbeat(&self) -> Duration {
         self.heartbeat
     }
 }
 
-/// This machine's address on the way to the controller: what others are told where a member listens on all.
+/// Returns this machine's address on the route to the controller: the address for other members if
+/// a member listens on all.
 fn own_address(controllers: &[SocketAddr], me: &LocalMember) -> Option<std::net::IpAddr> {
     let any: SocketAddr = match me {
         LocalMember::Host(address) | LocalMember::Balancer(address) if address.is_ipv4() => {
@@ -435,7 +443,7 @@ fn own_address(controllers: &[SocketAddr], me: &LocalMember) -> Option<std::net:
         }
         _ => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
     };
-    // Nothing is sent: the route is looked up.
+    // Connecting a UDP socket sends nothing: it only selects the route.
     let socket = std::net::UdpSocket::bind(any).ok()?;
     socket.connect(controllers.first()?).ok()?;
     Some(socket.local_addr().ok()?.ip())

@@ -1,8 +1,9 @@
-//! The heartbeat of a member: a thread that says to the controller, and in a host to the balancers, that the member is there.
-//! It has connections of its own, so that no heartbeat is queued behind what the member sends, and goes before all other
-//! threads where that is permitted, so that a member which has too much to do, or whose processor is limited, is not taken
-//! for dead. A member that is dead or stopped says nothing; one of whose threads has not taken a turn for a second neither, so
-//! that others get what it has.
+//! Heartbeat thread of a member, towards the controller and, for a host, the balancers.
+//!
+//! It has its own connections, so that no heartbeat is queued behind other messages. It runs at
+//! higher priority than all other threads where permitted, so that an overloaded member, or one
+//! with a limited CPU, is not declared dead. A dead or stopped member sends no heartbeats. Nor does
+//! a member with a thread that has made no progress for a second, so that others take over.
 
 use crate::fabric::frame::FrameError;
 use crate::fabric::membership::ToController;
@@ -18,21 +19,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use vireo_core::cluster::Member;
 
-/// How long a thread may be at one thing before it counts as hung.
+/// Time without progress after which a thread counts as hung.
 const HUNG: Duration = Duration::from_secs(1);
-/// The smallest nice value.
+/// Smallest nice value: the highest priority.
 const LEAST_NICE: i32 = -20;
-/// How soon a lost connection is made again.
+/// Retry interval of a lost connection.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How long the other end of a connection may say nothing before another one is made.
+/// Time without data from the peer after which a connection is replaced.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How a thread shows that it does not hang: it grows as long as the thread takes turns.
+/// Progress counter of a watched thread: it grows as long as the thread runs its loop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProgressCounter(Arc<AtomicU64>);
 
 impl ProgressCounter {
-    /// The thread takes a turn. Only that thread calls this.
+    /// Counts one iteration. Only the watched thread calls this.
     #[inline]
     pub(crate) fn turn(&self) {
         self.0.store(self.count().wrapping_add(1), Ordering::Relaxed);
@@ -43,7 +44,7 @@ impl ProgressCounter {
     }
 }
 
-/// A thread that is watched.
+/// Thread whose progress is watched.
 #[derive(Debug)]
 struct WatchedThread {
     turns: ProgressCounter,
@@ -56,7 +57,7 @@ impl WatchedThread {
         WatchedThread { count: turns.count(), turns, since: now }
     }
 
-    /// Whether it has not taken a turn for too long.
+    /// Returns true if the thread has made no progress for too long.
     fn hangs(&mut self, now: Instant) -> bool {
         let count = self.turns.count();
         if count != self.count {
@@ -66,16 +67,16 @@ impl WatchedThread {
     }
 }
 
-/// To whom heartbeats go.
+/// Receivers of a member's heartbeats.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HeartbeatTargets {
-    /// The controller with which the member has a connection.
+    /// Controller to which the member is connected.
     pub(crate) controller: Option<SocketAddr>,
-    /// A host's balancers.
+    /// Balancers of a host; empty for a balancer.
     pub(crate) balancers: Vec<SocketAddr>,
 }
 
-/// A member's heartbeat, which ends with this.
+/// Handle of a member's heartbeat; dropping it ends the heartbeat.
 #[derive(Debug)]
 pub(crate) struct HeartbeatHandle {
     audience: Arc<Mutex<HeartbeatTargets>>,
@@ -89,8 +90,8 @@ impl Drop for HeartbeatHandle {
 }
 
 impl HeartbeatHandle {
-    /// Starts it for a member, as long as threads take turns, within each heartbeat at the latest: one that may sleep longer is
-    /// rung at its door.
+    /// Starts the heartbeat of a member, sent as long as the watched threads make progress in each
+    /// heartbeat interval. A host thread that may sleep longer is woken through `door`.
     pub(crate) fn start(
         me: Member,
         heartbeat: Duration,
@@ -109,7 +110,7 @@ impl HeartbeatHandle {
             ways: Vec::new(),
         };
         let stop = Arc::clone(&pulse.stop);
-        // Twice as often as it has to be: who listens looks once in each heartbeat.
+        // Twice the required rate: receivers check once per interval.
         let every = heartbeat / 2;
         std::thread::Builder::new().name("pulse".into()).spawn(move || {
             raise_priority();
@@ -121,13 +122,13 @@ impl HeartbeatHandle {
         Ok(pulse)
     }
 
-    /// From now on heartbeats go there.
+    /// Replaces the receivers of heartbeats.
     pub(crate) fn goes_to(&self, audience: HeartbeatTargets) {
         *self.audience.lock().unwrap_or_else(PoisonError::into_inner) = audience;
     }
 }
 
-/// Has the calling thread go before others, as far as that is permitted.
+/// Raises the priority of the calling thread, as far as permitted.
 fn raise_priority() {
     let Err(real_time) = policy::real_time() else { return };
     if let Err(nice) = setpriority_process(None, LEAST_NICE) {
@@ -139,7 +140,7 @@ fn raise_priority() {
     }
 }
 
-/// The thread.
+/// Heartbeat thread with its connections.
 #[derive(Debug)]
 struct HeartbeatThread {
     me: Member,
@@ -153,11 +154,11 @@ struct HeartbeatThread {
 impl HeartbeatThread {
     fn beat(&mut self, now: Instant) {
         self.look_to_whom();
-        // One that sleeps does not hang: it is asked.
+        // A sleeping thread does not hang: it is woken.
         if let Some(door) = &self.door {
             door.wake();
         }
-        // All of them: each is looked at each time.
+        // All watched threads: each must be checked every time.
         let hung = self.watched.iter_mut().filter_map(|watched| watched.hangs(now).then_some(())).count();
         for way in &mut self.ways {
             if let Err(error) = way.beat(now, hung == 0, &self.security, self.me) {
@@ -167,7 +168,8 @@ impl HeartbeatThread {
         }
     }
 
-    /// Whoever says to whom may have to wait for a processor: it is not waited for.
+    /// Updates the connections. The thread that holds the lock may wait for a CPU: do not wait for
+    /// it.
     fn look_to_whom(&mut self) {
         let Ok(audience) = self.audience.try_lock() else { return };
         let wanted = || {
@@ -184,7 +186,7 @@ impl HeartbeatThread {
     }
 }
 
-/// The way to one that listens.
+/// Connection to one receiver of heartbeats.
 #[derive(Debug)]
 struct HeartbeatConnection {
     to: SocketAddr,
@@ -205,7 +207,7 @@ impl HeartbeatConnection {
             }
         };
         while stream.fill()? > 0 {
-            // Whatever it is: that the other end is there is all that is asked.
+            // Any message proves that the peer is alive.
             while stream.frame()?.is_some() {}
         }
         if stream.was_heard() {
@@ -213,7 +215,7 @@ impl HeartbeatConnection {
         } else if now.saturating_duration_since(self.heard) > PATIENCE {
             return Err(FrameError::Refused("nothing is heard".into()));
         }
-        // One that waits is as good as two.
+        // One waiting heartbeat suffices.
         if lives && stream.unsent() == 0 {
             match self.role {
                 Role::Controller => stream.put(&ToController::Beat),
@@ -236,7 +238,7 @@ fn connect(to: SocketAddr, role: Role, security: &Security, me: Member) -> std::
     match (role, me) {
         (Role::Controller, _) => stream.put(&ToController::Pulse(me)),
         (_, Member::Host(host)) => stream.put(&ToBalancer::HeartbeatOnly(host)),
-        // Balancers say nothing to each other.
+        // Balancers do not send to each other.
         (_, Member::Balancer(_)) => 0,
     };
     Ok(stream)
@@ -280,7 +282,7 @@ mod tests {
             ways: Vec::new(),
         };
         let until = Instant::now() + Duration::from_secs(20);
-        // Both hang until the two ends have greeted.
+        // Both connections block until both ends have greeted.
         heart.beat(at(1000));
         let (mut socket, _) = listener.accept().unwrap();
         socket.write_all(&Greeting::of(Role::Balancer).encode()).unwrap();
@@ -292,7 +294,7 @@ mod tests {
         heart.beat(at(1100));
         bad.turn();
         heart.beat(at(1200));
-        // Somebody who has the lock, and no processor, is not waited for.
+        // A thread that holds the lock without a CPU does not block the heartbeat.
         let held = audience.lock().unwrap();
         heart.beat(at(1300));
         drop(held);

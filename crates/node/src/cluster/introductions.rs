@@ -1,34 +1,35 @@
-//! Questions that every balancer of the map has to answer, whether it is connected yet or not.
+//! Barriers that every balancer of the map must answer, connected or not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use vireo_core::balance::BalancerId;
 
-/// Questions by their numbers, each with the balancers that have not answered.
+/// Barriers by number, each with the balancers that have not answered.
 #[derive(Debug, Default)]
 pub(super) struct Introductions(BTreeMap<u64, BTreeSet<BalancerId>>);
 
 impl Introductions {
-    /// Adds a question to these balancers.
+    /// Adds a barrier to these balancers.
     pub(super) fn ask(&mut self, number: u64, balancers: impl IntoIterator<Item = BalancerId>) {
         self.0.insert(number, balancers.into_iter().collect());
     }
 
-    /// Returns what a balancer has not answered: it is asked again on each connection.
+    /// Returns the barriers that a balancer has not answered: they are sent again on each
+    /// connection.
     pub(super) fn of(&self, balancer: BalancerId) -> impl Iterator<Item = u64> {
         self.0.iter().filter(move |(_, waits)| waits.contains(&balancer)).map(|(number, _)| *number)
     }
 
-    /// A balancer has answered.
+    /// Records the answer of a balancer.
     pub(super) fn answered(&mut self, balancer: BalancerId, number: u64) {
         self.0.get_mut(&number).into_iter().for_each(|waits| _ = waits.remove(&balancer));
     }
 
-    /// A balancer is in the map no longer.
+    /// Removes a balancer that is not in the map.
     pub(super) fn gone(&mut self, balancer: BalancerId) {
         self.0.values_mut().for_each(|waits| _ = waits.remove(&balancer));
     }
 
-    /// Takes a question that all have answered.
+    /// Removes and returns a barrier that all balancers have answered.
     pub(super) fn take_answered(&mut self) -> Option<u64> {
         let number = self.0.iter().find(|(_, waits)| waits.is_empty()).map(|(number, _)| *number)?;
         self.0.remove(&number);

@@ -1,7 +1,9 @@
-//! What a host is connected to, on a thread of its own: the controller, which tells it who is in the cluster, and all
-//! balancers. What balancers give goes through the host's door; what the host wants sent goes to the balancer whose
-//! association it is for. Losing the controller stops nothing; losing a balancer ends the associations that it held. When
-//! the cluster goes on without this host, the host ends: others have its UEs then.
+//! Link thread of a host: connections to the controller and to all balancers.
+//!
+//! Messages of balancers go to the host's input queue. Messages of the host go to the balancer that
+//! has their association. The loss of the controller stops nothing. The loss of a balancer ends the
+//! associations that it had. If the cluster evicts this host, the host ends: other hosts own its
+//! UEs.
 
 use super::ClusterConfig;
 use super::controller_client::{ControllerClient, JoinReply, LocalMember};
@@ -33,104 +35,103 @@ use vireo_core::replica::DONE_AGAIN;
 use vireo_sctp::Waker;
 use vireo_types::AssocId;
 
-/// How soon a lost connection to a balancer is made again.
+/// Retry interval of a lost connection to a balancer.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Octets that wait for a balancer before the host has to.
+/// Unsent bytes to a balancer above which the host must wait.
 const UNSENT: usize = 4 << 20;
-/// Commands that are put into the connections in one go.
+/// Maximum number of commands processed in one iteration.
 const BATCH: usize = 1024;
-/// How often is looked again whether the host has room.
+/// Interval at which a full input queue of the host is tried again.
 const ROOM: Duration = Duration::from_micros(100);
 
-/// Why a member does not join, or is in its cluster no longer.
+/// Reason why a member cannot join or is not in its cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// Nobody there.
+    /// No controller answers at any configured address.
     #[error(
         "there is no controller at {address}: {why}; start `vireo controller` (or `vireo balancer`, where cluster.controller \
          is not set), and check cluster.controller and cluster.balancer"
     )]
     Nobody {
-        /// Where.
+        /// Address of the controller.
         address: SocketAddr,
-        /// Why.
+        /// Error of the last attempt.
         why: FrameError,
     },
-    /// Somebody there who does not talk to it, whatever it waits.
+    /// The controller will refuse this member until the configuration changes.
     #[error("the controller at {address} is not to be talked to: {why}")]
     Apart {
-        /// Where.
+        /// Address of the controller.
         address: SocketAddr,
-        /// Why.
+        /// Error of the last attempt.
         why: FrameError,
     },
-    /// The connection.
+    /// The connection was lost.
     #[error("the connection is lost: {0}")]
     Lost(#[from] FrameError),
-    /// The controller does not want it.
+    /// The controller refuses or has evicted the member.
     #[error("the controller has sent it away: {0}")]
     Refused(String),
-    /// Others have gone on.
+    /// The cluster has removed the member.
     #[error("the cluster has gone on without it since epoch {0}: others have what it had; start it anew")]
     Fenced(u64),
-    /// The system.
+    /// Error of the operating system.
     #[error("the connections cannot be heard: {0}")]
     System(std::io::Error),
 }
 
-/// A host's connections.
+/// Connections of a host.
 #[derive(Debug)]
 pub(crate) struct Link {
     host: HostId,
     caller: ControllerClient,
     security: Security,
     balancers: BTreeMap<BalancerId, BalancerConnection>,
-    /// The epoch of the last map that was put before the host, and whether the host is in one of them.
+    /// Epoch of the last map passed to the host, and whether the host was in any map.
     epoch: u64,
     was_in: bool,
-    /// The balancer that holds N4, and what it has not answered.
+    /// Balancer that holds N4, and the PFCP requests that it has not answered.
     holder: Option<BalancerId>,
     asked: PendingPfcp,
-    /// Whether there may be several balancers.
+    /// True if there may be several balancers.
     several: bool,
-    /// Maps that the host has not said to have adopted, and the last that it has.
+    /// Maps that the host has not adopted yet, and the last one that it has.
     maps: VecDeque<Box<ClusterMap>>,
     adopted: Option<Box<ClusterMap>>,
-    /// By the numbers of the host's questions: the balancers that have not answered.
+    /// Barriers by number, each with the balancers that have not answered.
     syncs: BTreeMap<u64, BTreeSet<BalancerId>>,
-    /// Questions that balancers which are not connected yet have to answer, too.
+    /// Barriers that balancers without a connection must answer, too.
     introductions: Introductions,
-    /// When something last came to nobody, or may have, because a balancer was not there.
+    /// Time of the last message that was or may have been lost because a balancer was unavailable.
     broken: Option<Instant>,
-    /// It has nothing any more that others have not, and may end.
+    /// True if other hosts have all state of this host, which may end.
     left: bool,
-    /// Inputs that the host has no room for. While there are some, nothing is read of balancers.
+    /// Inputs that the host has no room for. While there are any, balancers are not read.
     held: VecDeque<Input>,
     turns: ProgressCounter,
     ended: Arc<AtomicBool>,
 }
 
-/// The way to a balancer.
+/// Connection to one balancer.
 #[derive(Debug)]
 struct BalancerConnection {
     address: SocketAddr,
     stream: Option<Stream>,
     again: Instant,
-    /// The associations that it holds, as far as this host was told, and where they end.
+    /// Associations of the balancer, as far as known, and their local addresses.
     up: BTreeSet<AssocId>,
     endpoints: Vec<IpAddr>,
-    /// What it has not said to have sent.
+    /// Messages that the balancer has not confirmed.
     given: UnackedQueue,
 }
 
-/// What a balancer that is gone leaves to others.
+/// State of a lost balancer that other balancers continue.
 #[derive(Debug)]
 pub struct LostBalancer {
-    /// Its associations.
     pub(crate) associations: BTreeSet<AssocId>,
-    /// The addresses of the AMF at which they ended.
+    /// AMF addresses at which the associations ended.
     pub(crate) endpoints: Vec<IpAddr>,
-    /// What it may not have sent by them.
+    /// Messages that the balancer may not have sent.
     pub(crate) unsent: Vec<UnackedMessage>,
 }
 
@@ -140,7 +141,7 @@ impl BalancerConnection {
         BalancerConnection { address, stream: None, again, up, endpoints, given }
     }
 
-    /// Nobody is there any more.
+    /// Closes the connection and returns the balancer's state.
     fn end(&mut self) -> LostBalancer {
         self.stream = None;
         LostBalancer {
@@ -151,7 +152,7 @@ impl BalancerConnection {
     }
 }
 
-/// What is seen of a link from other threads.
+/// Status of a link for other threads.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkStatus(Arc<AtomicBool>);
 
@@ -162,7 +163,7 @@ impl LinkStatus {
 }
 
 impl Link {
-    /// Finds the controller and asks to join; other hosts' copies are taken at `copies`.
+    /// Finds the controller and joins; the host receives copies of other hosts at `copies`.
     pub(crate) fn join(
         config: &ClusterConfig,
         security: &Security,
@@ -199,7 +200,8 @@ impl Link {
         LinkStatus(Arc::clone(&self.ended))
     }
 
-    /// Says that the host is ready, and carries until the cluster goes on without it, or copies are carried by nobody.
+    /// Reports that the host is ready, and runs until the host is removed from the cluster or the
+    /// replicator stops.
     pub(crate) fn run(
         mut self,
         door: &HostSender,
@@ -251,7 +253,7 @@ impl Link {
         }
     }
 
-    /// Who listens to the host's heartbeat.
+    /// Returns the receivers of the host's heartbeats.
     fn audience(&self) -> HeartbeatTargets {
         let balancers = self.balancers.values().map(|way| way.address).collect();
         HeartbeatTargets { controller: self.caller.controller(), balancers }
@@ -262,7 +264,7 @@ impl Link {
         self.caller.controller() != told.controller || !balancers.eq(told.balancers.iter().copied())
     }
 
-    /// Hears the controller, if there is one.
+    /// Receives messages of the controller, if it is connected.
     fn controller(&mut self, now: Instant, door: &HostSender) -> Result<(), LinkError> {
         let (mut maps, mut left) = (Vec::new(), false);
         let heard = self.caller.poll(now, &mut |message| match message {
@@ -276,7 +278,7 @@ impl Link {
             door.wake();
         }
         if let Err(error) = heard {
-            // Whoever has left is a member no longer, and ends by itself.
+            // A host that has left is not a member, and ends by itself.
             return if self.left { Ok(()) } else { Err(error) };
         }
         for map in maps {
@@ -285,13 +287,13 @@ impl Link {
         Ok(())
     }
 
-    /// Takes a map, whoever tells it, if it is newer than what the host has.
+    /// Adopts a map from any sender, if it is newer than the host's.
     fn on_map(&mut self, map: Box<ClusterMap>, door: &HostSender) -> Result<(), LinkError> {
         if map.epoch() <= self.epoch || !map.buckets.is_complete() {
             return Ok(());
         }
         if !map.has_host(self.host) {
-            // Until it is in one, maps are not its affair.
+            // Maps do not concern the host until it is in one.
             return if self.was_in && !self.left { Err(LinkError::Fenced(map.epoch())) } else { Ok(()) };
         }
         (self.epoch, self.was_in) = (map.epoch(), true);
@@ -316,7 +318,7 @@ impl Link {
         }
         if holder != self.holder {
             self.asked.mark_undelivered();
-            // A connection that is there: one that is made says by which map it comes.
+            // On an existing connection; a new connection starts with its map.
             self.tell_holder(&ToBalancer::Map(map.clone()));
             let count = self.ask_again();
             if count > 0 {
@@ -329,16 +331,17 @@ impl Link {
         Ok(())
     }
 
-    /// Asks whoever holds N4 now what is not answered, if there is a connection; how much.
+    /// Sends all unanswered requests to the balancer that holds N4, if connected; returns their
+    /// number.
     fn ask_again(&mut self) -> usize {
         let way = self.holder.and_then(|holder| self.balancers.get_mut(&holder));
         let Some(stream) = way.and_then(|way| way.stream.as_mut()) else { return 0 };
         self.asked.take_for_resend(clock()).map(|request| stream.put(&request)).count()
     }
 
-    /// Connects to balancers where there is no connection.
+    /// Connects to balancers without a connection.
     fn connect(&mut self, now: Instant) {
-        // The newest: a balancer that was not told goes by it, too.
+        // The newest map: a balancer that has not received it adopts it, too.
         let (host, map) = (self.host, self.maps.back().or(self.adopted.as_ref()));
         let lost = self.balancers.iter_mut().filter(|(_, way)| way.stream.is_none() && now >= way.again);
         let mut holds = false;
@@ -364,7 +367,8 @@ impl Link {
         }
     }
 
-    /// Puts what the host wants sent into the connections, as far as they keep up: beyond, the host waits.
+    /// Writes the host's messages to the connections, as long as these keep up. Otherwise the host
+    /// waits.
     fn take(&mut self, commands: &CommandReceiver, door: &HostSender) {
         for _ in 0..BATCH {
             if self.is_behind() {
@@ -379,7 +383,7 @@ impl Link {
                     self.on_undelivered(!told);
                 }
                 Command::RefuseReport { upf, message } => {
-                    // If it is not told, the UPF reports again.
+                    // If it is lost, the UPF reports again.
                     self.tell_holder(&ToBalancer::RefuseReport { upf: *upf, message });
                 }
                 Command::Abort { assoc } => {
@@ -392,7 +396,7 @@ impl Link {
                     self.tell(BalancerId::of_input(*number).0, &ToBalancer::Done { number: *number });
                 }
                 Command::Claim { supi, ue, at } => {
-                    // If it is not told, the host says it again when another one is.
+                    // If it is lost, the host repeats it when another balancer holds N4.
                     self.tell_holder(&ToBalancer::Claim { supi: *supi, ue: *ue, at: *at });
                 }
                 Command::Report { cpu, rate, pools } => {
@@ -419,14 +423,14 @@ impl Link {
         }
     }
 
-    /// Puts a message to a RAN node into a connection. What is about a UE and finds none is given back: other associations of
-    /// the node take it.
+    /// Writes a message to a RAN node. A message about a UE without a connection is returned to the
+    /// host, for another association of the RAN node.
     fn ngap(&mut self, command: Command, door: &HostSender) {
         let Command::Ngap { assoc, ue, key, pdu } = command else { return };
         let key = if ue.is_some() { key } else { 0 };
         let told = self.tell(assoc.balancer(), &ToBalancer::Ngap { assoc, ue, key, pdu: &pdu });
         self.on_undelivered(!told);
-        // Without other balancers there is nobody who would take it.
+        // Without other balancers there is no other association.
         let unsent = ue.filter(|_| self.several).map(|ue| UnackedMessage { assoc, ue, key, pdu });
         match self.balancers.get_mut(&BalancerId(assoc.balancer())).filter(|_| told) {
             Some(way) => way.given.add(unsent),
@@ -439,7 +443,7 @@ impl Link {
         }
     }
 
-    /// Something has come to nobody, or may have.
+    /// Records that a message was or may have been lost.
     fn on_undelivered(&mut self, broken: bool) {
         if broken {
             self.broken = Some(Instant::now());
@@ -451,7 +455,8 @@ impl Link {
         streams.any(|stream| stream.unsent() > UNSENT)
     }
 
-    /// What is for a balancer that is not there is for associations that are not there either. Whether it is there.
+    /// Sends a message to a balancer. Returns false if it is not connected: its associations are
+    /// then down too.
     fn tell(&mut self, balancer: u8, message: &ToBalancer<'_>) -> bool {
         let way = self.balancers.get_mut(&BalancerId(balancer));
         let stream = way.and_then(|way| way.stream.as_mut());
@@ -468,7 +473,7 @@ impl Link {
         }
     }
 
-    /// The host asks to be told when all that it has said is done: each balancer that there is does its part.
+    /// Handles a barrier of the host: every connected balancer must answer.
     fn sync(&mut self, number: u64, door: &HostSender) {
         self.tell_all(&ToBalancer::Sync { number });
         let asked = self.balancers.iter().filter(|(_, way)| way.stream.is_some()).map(|(id, _)| *id);
@@ -476,15 +481,15 @@ impl Link {
         self.answered_all(door);
     }
 
-    /// The host asks to be told when all balancers of the map have sent what they know: one that is not connected is asked when
-    /// it is.
+    /// Handles a barrier of the host to all balancers of the map: one without a connection receives
+    /// it when it connects.
     fn introduce(&mut self, number: u64, door: &HostSender) {
         self.introductions.ask(number, self.balancers.keys().copied());
         self.tell_all(&ToBalancer::Sync { number });
         self.answered_all(door);
     }
 
-    /// A balancer has done its part of a question, or of all because it is gone.
+    /// Records the answer of a balancer to a barrier; `None`: to all, because the balancer is gone.
     fn answered(&mut self, balancer: BalancerId, number: Option<u64>, door: &HostSender) {
         for (question, waits) in &mut self.syncs {
             if number.is_none_or(|number| number == *question) {
@@ -498,7 +503,7 @@ impl Link {
     fn answered_all(&mut self, door: &HostSender) {
         while let Some(first) = self.syncs.first_entry().filter(|first| first.get().is_empty()) {
             let (number, _) = first.remove_entry();
-            // What came to nobody may be one of the effects of which copies know, as long as they know of them.
+            // A lost message may be an effect that replicas know, as long as they store effects.
             let whole = self.broken.is_none_or(|broken| broken.elapsed() > Duration::from(DONE_AGAIN));
             self.offer(Input::BarrierReply { number, whole }, door);
             door.wake();
@@ -509,7 +514,7 @@ impl Link {
         }
     }
 
-    /// The host goes by the map of an epoch in all that it wants sent from here on.
+    /// Handles that the host applies the map of an epoch to all messages from here on.
     fn adopt(&mut self, epoch: u64) {
         while self.maps.front().is_some_and(|map| map.epoch() <= epoch) {
             self.adopted = self.maps.pop_front();
@@ -529,7 +534,8 @@ impl Link {
         lost.into_iter().for_each(|(balancer, error)| self.lose(balancer, &error, door));
     }
 
-    /// A connection to a balancer is over. Its associations are, too: it is dead, or has given this host up.
+    /// Handles the loss of a balancer connection. Its associations are lost, too: the balancer is
+    /// dead or has dropped this host.
     fn lose(&mut self, balancer: BalancerId, why: &FrameError, door: &HostSender) {
         let Some(way) = self.balancers.get_mut(&balancer) else { return };
         if !way.up.is_empty() {
@@ -545,7 +551,7 @@ impl Link {
     }
 
     fn down(&mut self, mut left: LostBalancer, door: &HostSender) {
-        // Where others are found, too, nobody is told that there is none.
+        // Addresses that another balancer has too are not reported as gone.
         let elsewhere = |address: &IpAddr| self.balancers.values().any(|way| way.endpoints.contains(address));
         left.endpoints.retain(|address| !elsewhere(address));
         if !left.associations.is_empty() {
@@ -562,7 +568,7 @@ impl Link {
         }
     }
 
-    /// Gives the host what the balancers have said. Whether there was something.
+    /// Passes messages of the balancers to the host. Returns true if there were any.
     fn hear(&mut self, door: &HostSender) -> Result<bool, LinkError> {
         while let Some(input) = self.held.pop_front() {
             if let Err(TrySendError::Full(input)) = door.try_put(input) {
@@ -641,7 +647,7 @@ impl Link {
         let nothing = self.is_behind() || commands.sleep();
         let mut wait = if nothing { wait } else { Duration::ZERO };
         if held {
-            // The host tells nobody when it has room.
+            // The host does not signal when it has room.
             wait = wait.min(ROOM);
         }
         let interest = |wants_room: bool, reads: bool| {
@@ -678,7 +684,7 @@ impl Link {
     }
 }
 
-/// What a message of a balancer is to the host.
+/// Converts a balancer message to an input of the host, if it is one.
 pub(crate) fn input(message: ToHost<'_>) -> Option<Input> {
     Some(match message {
         ToHost::Refused(_)
@@ -689,7 +695,7 @@ pub(crate) fn input(message: ToHost<'_>) -> Option<Input> {
             return None;
         }
         ToHost::Ngap { number, assoc, answers, bucket, view, pdu } => {
-            // One at fault is looked at again: what is wrong with it is said in the answer.
+            // An invalid message is decoded again: the answer contains the error.
             let view = view.map_or_else(|| n2::peek(pdu), Ok);
             Input::Ngap { assoc, view, pdu: pdu.to_vec(), at: clock(), number, answers, bucket }
         }

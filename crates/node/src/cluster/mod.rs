@@ -1,6 +1,8 @@
-//! The roles of a cluster: balancers that terminate SCTP and N4, hosts behind them that run the procedures, and the
-//! controller, which says who is there and whose the UEs are. They are the parts of [`crate::control`], started apart and
-//! joined by the fabric.
+//! Processes of a cluster: balancers, hosts and the controller.
+//!
+//! Balancers terminate SCTP and N4, hosts run the procedures, and the controller decides on
+//! membership and bucket placement. They are the parts of [`crate::control`], started as separate
+//! processes and connected by the fabric.
 
 pub(crate) mod config;
 mod controller_client;
@@ -48,59 +50,57 @@ use vireo_sctp::{BindError, Endpoint, EndpointHandoff, Waker};
 use vireo_subscribers::{Store, UdmConfig};
 use vireo_types::{Bucket, Supi};
 
-/// How long a host that is to stop waits for others to have its UEs.
+/// Maximum time for which a stopping host waits until other hosts have its UEs.
 const LEAVES_WITHIN: Duration = Duration::from_secs(10);
-/// How long another host may say nothing of copies at the most: less than is known of what was done and given meanwhile, if it
-/// or this one has to be given up for that.
+/// Maximum time for which a replica may leave copies unacknowledged. It is shorter than the
+/// retention of sent effects and inputs, in case one of the two hosts must be evicted for it.
 const REPLICA_ANSWERS: Duration = Duration::from_secs(2);
-/// How often it looks.
+/// Polling interval of a stopping host.
 const LOOKS: Duration = Duration::from_millis(2);
 
-/// What a cluster's balancer is started with.
+/// Configuration of a cluster's balancer.
 #[derive(Debug)]
 pub struct BalancerConfig {
-    /// What decisions depend on.
+    /// Settings that decisions depend on.
     pub core: CoreConfig,
-    /// The slices, in the order of `core.slices`.
+    /// Slices in the order of `core.slices`.
     pub slices: Vec<SliceRuntime>,
-    /// N2.
     pub n2: N2Config,
-    /// N4.
     pub n4: N4Config,
-    /// The status interface.
+    /// Address and settings of the status interface.
     pub api: ApiConfig,
-    /// The cluster.
     pub cluster: ClusterConfig,
-    /// The embedded UPF.
+    /// Embedded UPF, if any.
     pub upf: Option<Arc<UpfHandle>>,
 }
 
-/// A cluster's balancer that runs.
+/// Running balancer of a cluster.
 #[derive(Debug)]
 pub struct BalancerNode {
     stopper: StopHandle,
     thread: Option<JoinHandle<std::io::Result<()>>>,
-    /// The controller, where the only balancer is that, too.
+    /// Controller, if the only balancer runs it too.
     controller: Option<Arc<EmbeddedController>>,
     api: Option<api::Server>,
     driver: String,
 }
 
 impl BalancerNode {
-    /// Starts it: it joins its cluster. RAN nodes may connect from then on, and are answered when the hosts are there.
+    /// Starts the balancer, which joins its cluster. RAN nodes may connect from then on, and are
+    /// answered when the hosts are there.
     ///
     /// # Errors
     ///
-    /// When an address is not to be had, or there is no controller that wants it.
+    /// Returns an error if an address is unavailable, or if no controller accepts the balancer.
     pub fn start(config: BalancerConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
         BalancerNode::start_on(vireo_sctp::bind(&sctp(&config.n2))?, config, metrics)
     }
 
-    /// The same over an SCTP endpoint that is bound.
+    /// Starts the balancer on an existing SCTP endpoint.
     ///
     /// # Errors
     ///
-    /// When an address is not to be had.
+    /// Returns an error if an address is unavailable.
     pub fn start_on(
         endpoint: Box<dyn Endpoint>,
         config: BalancerConfig,
@@ -117,7 +117,8 @@ impl BalancerNode {
         let mut running = None;
         let several = !cluster.controllers.is_empty();
         if !several {
-            // It is found where hosts look for the balancer, and the balancer has another port.
+            // Members find the controller at the balancer's address, and the balancer listens at
+            // another port.
             let fabric = |error| StartError::Fabric { address: cluster.balancer, error };
             let listener = TcpListener::bind(cluster.balancer).map_err(fabric)?;
             let controller = Arc::new(EmbeddedController::new(listener, (&cluster, &security), &config.slices));
@@ -136,7 +137,7 @@ impl BalancerNode {
         if !several {
             fleet.is_only_balancer();
         }
-        // Another one may take over, or another process if it is the only one.
+        // Another balancer may take over, or another process if this is the only one.
         let n4 = bind_n4(&config.core, &config.n4, config.upf.as_ref(), (fleet.assignment().recovery, true))?;
         let controller = running.clone();
         let (view, beside) = (fleet.view(), config.upf.clone());
@@ -155,22 +156,22 @@ impl BalancerNode {
         Ok(BalancerNode { stopper, thread: Some(thread), controller: running, api, driver })
     }
 
-    /// Takes the place of the balancer that runs and is found by the same `cluster.handover`: RAN nodes, UPFs, hosts and the
-    /// controller go on with this one, by the same sockets.
+    /// Replaces the running balancer with the same `cluster.handover` (hot restart). RAN nodes,
+    /// UPFs, hosts and the controller continue with the new process on the same sockets.
     ///
     /// # Errors
     ///
-    /// When there is none, or it does not hand over: it goes on then.
+    /// Returns an error if no balancer is running, or if it does not hand over; it then continues.
     pub fn take_over(config: BalancerConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
         let settings = sctp(&config.n2);
         BalancerNode::take_over_by(|handover| vireo_sctp::adopt(&settings, handover), config, metrics)
     }
 
-    /// The same with what makes an SCTP endpoint of what is handed over.
+    /// The same, with a function that creates an SCTP endpoint from the handoff.
     ///
     /// # Errors
     ///
-    /// As [`BalancerNode::take_over`].
+    /// Same as [`BalancerNode::take_over`].
     pub fn take_over_by(
         adopt: impl FnOnce(EndpointHandoff) -> Result<Box<dyn Endpoint>, BindError>,
         config: BalancerConfig,
@@ -183,7 +184,7 @@ impl BalancerNode {
         let endpoint = adopt(taken.sctp()?)?;
         let driver = endpoint.driver().to_owned();
         let (listener, controller) = (taken.api(), taken.controller());
-        // As it was: who has a controller elsewhere has none to go on with.
+        // The mode must not change: with a separate controller there is none to continue.
         let several = !config.cluster.controllers.is_empty();
         if several == controller.is_some() {
             return Err(HotRestartError::Controller.into());
@@ -209,43 +210,44 @@ impl BalancerNode {
         let source = BalancerSource { view, controller: controller_of, upf: None, started: Instant::now() };
         let api = api::Prepared::resume(listener, &config.api)?;
         let balancer = ready.serve(api.listener()?.map(OwnedFd::from), controller)?;
-        // Not before the one that runs has given all away: its clients would be this one's.
+        // Not before the running process has passed on everything: otherwise this process would
+        // receive its clients.
         let api = api.start(Arc::new(source), metrics)?;
         let thread = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
         Ok(BalancerNode { stopper, thread: Some(thread), controller: beside, api, driver })
     }
 
-    /// Whether another process has taken this one's place: nothing is left to be stopped.
+    /// Returns true if another process has replaced this one: nothing remains to be stopped.
     pub fn is_followed(&self) -> bool {
         self.stopper.has_successor()
     }
 
-    /// The SCTP driver and why it was chosen.
+    /// Returns the SCTP driver and the reason for its selection.
     pub fn driver(&self) -> &str {
         &self.driver
     }
 
-    /// The address of the status interface, if there is one.
+    /// Returns the address of the status interface, if there is one.
     pub fn api(&self) -> Option<SocketAddr> {
         self.api.as_ref().and_then(api::Server::address)
     }
 
-    /// Takes what can change while it runs.
+    /// Applies the settings that can change at run time.
     pub fn reload(&self, reload: &Reload) {
         self.stopper.allow(reload.allow_lists());
     }
 
-    /// Whether it has ended by itself.
+    /// Returns true if the balancer has ended by itself.
     pub fn has_failed(&self) -> bool {
         let controller = self.controller.as_ref().is_some_and(|controller| controller.has_failed());
         controller || self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Stops in order: hosts are told if the cluster ends with it, associations are shut down.
+    /// Stops in order: informs hosts if the cluster ends with it, and shuts down associations.
     ///
     /// # Errors
     ///
-    /// What it ended with, if it ended before.
+    /// Returns the error with which the balancer ended before, if it did.
     pub fn stop(mut self) -> std::io::Result<()> {
         if let Some(controller) = &self.controller {
             controller.stop();
@@ -255,7 +257,7 @@ impl BalancerNode {
     }
 }
 
-/// What secures the connections of a balancer, which is the controller too if there is no other.
+/// Loads the security of a balancer, which is the controller too if there is no other.
 fn secured_balancer(cluster: &ClusterConfig) -> Result<Security, TlsError> {
     cluster.permits(cluster.balancer)?;
     let own: &[Role] =
@@ -263,7 +265,7 @@ fn secured_balancer(cluster: &ClusterConfig) -> Result<Security, TlsError> {
     Security::load(cluster.tls.as_ref(), own)
 }
 
-/// Whether what such a balancer has can go on in another process.
+/// Returns an error if another process cannot continue such a balancer.
 fn can_hand_over(config: &BalancerConfig) -> Result<(), HotRestartError> {
     match config {
         BalancerConfig { upf: Some(_), .. } => Err(HotRestartError::Upf),
@@ -272,12 +274,12 @@ fn can_hand_over(config: &BalancerConfig) -> Result<(), HotRestartError> {
     }
 }
 
-/// What a status interface listens by.
+/// Returns the listening socket of a status interface.
 fn listens_by(api: Option<&api::Server>) -> std::io::Result<Option<OwnedFd>> {
     api.map_or(Ok(None), api::Server::listener).map(|listener| listener.map(OwnedFd::from))
 }
 
-/// What is told of a map.
+/// Returns the status entries of a map.
 pub(crate) fn told(map: &ClusterMap) -> (Vec<HostStatus>, Vec<BalancerStatus>) {
     let buckets = || (0..Bucket::COUNT).map(|bucket| map.buckets.owners(Bucket::new(bucket)));
     let hosts = map.hosts.iter().map(|(host, address)| HostStatus {
@@ -295,20 +297,19 @@ pub(crate) fn told(map: &ClusterMap) -> (Vec<HostStatus>, Vec<BalancerStatus>) {
     (hosts.collect(), balancers.collect())
 }
 
-/// What a cluster's controller is started with.
+/// Configuration of a cluster's controller.
 #[derive(Debug)]
 pub struct ControllerConfig {
-    /// The status interface.
+    /// Address and settings of the status interface.
     pub api: ApiConfig,
-    /// The cluster.
     pub cluster: ClusterConfig,
-    /// The slices, in the order of `core.slices`.
+    /// Slices in the order of `core.slices`.
     pub slices: Vec<SliceRuntime>,
-    /// The name of the cluster in etcd.
+    /// Name of the cluster in etcd.
     pub name: String,
 }
 
-/// A cluster's controller that runs apart from balancers.
+/// Running controller in its own process.
 #[derive(Debug)]
 pub struct ControllerNode {
     running: controller::ControllerHandle,
@@ -316,11 +317,12 @@ pub struct ControllerNode {
 }
 
 impl ControllerNode {
-    /// Starts it. Members may join from then on, and those of a controller before join again.
+    /// Starts the controller. Members may join from then on, and those of a previous controller
+    /// rejoin.
     ///
     /// # Errors
     ///
-    /// When none of the addresses that the configuration names is to be had.
+    /// Returns an error if none of the configured addresses is available.
     pub fn start(config: &ControllerConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
         let ControllerConfig { api, cluster, slices, name } = config;
         let security = Security::load(cluster.tls.as_ref(), &[Role::Controller])?;
@@ -345,23 +347,23 @@ impl ControllerNode {
         Ok(ControllerNode { running, api })
     }
 
-    /// The address of the status interface, if there is one.
+    /// Returns the address of the status interface, if there is one.
     pub fn api(&self) -> Option<SocketAddr> {
         self.api.as_ref().and_then(api::Server::address)
     }
 
-    /// Whether it has ended by itself.
+    /// Returns true if the controller has ended by itself.
     pub fn has_failed(&self) -> bool {
         self.running.has_failed()
     }
 
-    /// Stops it: nothing else stops.
+    /// Stops the controller; its members continue.
     pub fn stop(mut self) {
         self.running.stop();
     }
 }
 
-/// Answers the status interface of a controller.
+/// Status source of a controller.
 #[derive(Debug)]
 struct ControllerSource {
     view: controller::View,
@@ -371,7 +373,7 @@ struct ControllerSource {
 
 impl StatusSource for ControllerSource {
     fn status(&self, _: &StatusFilter) -> Status {
-        // Poisoned by nobody: what is done under the lock does not panic.
+        // Never poisoned: the code under the lock does not panic.
         let map = self.view.lock().ok().and_then(|map| map.clone());
         let (hosts, balancers) = map.as_deref().map(told).unwrap_or_default();
         let (version, uptime_s) = (env!("CARGO_PKG_VERSION").into(), self.started.elapsed().as_secs());
@@ -387,11 +389,11 @@ impl StatusSource for ControllerSource {
     }
 }
 
-/// Answers the status interface of a balancer.
+/// Status source of a balancer.
 #[derive(Debug)]
 struct BalancerSource {
     view: FleetView,
-    /// Where it is the controller, too.
+    /// Controller, if the balancer runs it too.
     controller: Option<Arc<EmbeddedController>>,
     upf: Option<Arc<UpfHandle>>,
     started: Instant,
@@ -429,22 +431,20 @@ impl StatusSource for BalancerSource {
     }
 }
 
-/// What a cluster's host is started with.
+/// Configuration of a cluster's host.
 #[derive(Debug)]
 pub struct HostNodeConfig {
-    /// The host.
     pub host: HostConfig,
-    /// The status interface.
+    /// Address and settings of the status interface.
     pub api: ApiConfig,
-    /// The subscriber service.
+    /// Settings of the subscriber service.
     pub udm: UdmConfig,
-    /// The cluster.
     pub cluster: ClusterConfig,
-    /// Of the AMF of a service-based chain, which has no sessions itself.
+    /// SBI settings of an AMF in SBA mode, which has no sessions itself.
     pub sbi: Option<SbiConfig>,
 }
 
-/// A cluster's host that runs.
+/// Running host of a cluster.
 #[derive(Debug)]
 pub struct HostNode {
     inputs: HostSender,
@@ -457,11 +457,12 @@ pub struct HostNode {
 }
 
 impl HostNode {
-    /// Finds the controller, joins, and starts.
+    /// Finds the controller, joins, and starts the host.
     ///
     /// # Errors
     ///
-    /// When there is no controller, it does not want this host, or something does not start.
+    /// Returns an error if there is no controller, if it refuses this host, or if a part does not
+    /// start.
     pub fn start(mut config: HostNodeConfig, store: Store, metrics: Arc<Metrics>) -> Result<Self, StartError> {
         let address = config.cluster.listen;
         config.cluster.permits(address)?;
@@ -471,7 +472,8 @@ impl HostNode {
         let copies = listener.local_addr().map_err(fabric)?;
         let (link, welcome) = Link::join(&config.cluster, &security, copies)?;
         let number = welcome.host.0;
-        // Vectors of two hosts never have one sequence number (TS 33.102 C.1.1.2).
+        // Authentication vectors of two hosts must never have the same sequence number (TS 33.102
+        // C.1.1.2).
         config.udm.ind = (welcome.part.0 % 32) as u8;
         let silence = Duration::from_millis(welcome.heartbeat.0.into()) * welcome.heartbeat.1;
         let patience = (silence * 2).min(REPLICA_ANSWERS);
@@ -509,37 +511,38 @@ impl HostNode {
         Ok(HostNode { inputs, host: Some(host), link: Some(link), ended, watch, api, number })
     }
 
-    /// Its number in the cluster.
+    /// Returns the host ID.
     pub fn number(&self) -> u16 {
         self.number
     }
 
-    /// The address of the status interface, if there is one.
+    /// Returns the address of the status interface, if there is one.
     pub fn api(&self) -> Option<SocketAddr> {
         self.api.as_ref().and_then(api::Server::address)
     }
 
-    /// Takes what can change while it runs.
+    /// Applies the settings that can change at run time.
     pub fn reload(&self, reload: Reload) {
-        // A host that is gone is reported by itself.
+        // A host that has ended is reported separately.
         let _ = self.inputs.send_urgent(Input::Reload(Box::new(reload)));
     }
 
-    /// Whether it is in its cluster no longer.
+    /// Returns true if the host has ended or was removed from its cluster.
     pub fn has_failed(&self) -> bool {
         self.ended.has_ended() || self.watch.is_fenced() || self.host.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Whether it has left its cluster in good order: others have its UEs.
+    /// Returns true if the host has drained: other hosts have its UEs.
     pub fn has_left(&self) -> bool {
         self.watch.has_left()
     }
 
-    /// Stops, when it has given its UEs to other hosts. If that takes too long, these take them over as from a dead host.
+    /// Drains the host and stops it. If draining takes too long, other hosts take over as from a
+    /// dead host.
     ///
     /// # Errors
     ///
-    /// Why it is in its cluster no longer, if that was so before.
+    /// Returns the reason if the host was removed from its cluster before.
     pub fn stop(mut self) -> Result<(), LinkError> {
         let ended = self.ended.has_ended();
         let _ = self.inputs.send_urgent(Input::Leave);
@@ -552,12 +555,13 @@ impl HostNode {
         while !self.host.as_ref().is_none_or(JoinHandle::is_finished) && Instant::now() < until {
             std::thread::sleep(LOOKS);
         }
-        // One that hangs goes with the process.
+        // A hanging thread ends with the process.
         if let Some(host) = self.host.take().filter(JoinHandle::is_finished) {
             let _ = host.join();
         }
         match self.link.take() {
-            // It ends with the process: what the host has wanted sent is with the balancer, or is done again.
+            // The thread ends with the process: the balancer has the host's effects, or they are
+            // executed again.
             Some(link) if ended => link.join().unwrap_or(Ok(())),
             _ => Ok(()),
         }

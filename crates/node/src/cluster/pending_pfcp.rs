@@ -1,5 +1,7 @@
-//! PFCP requests that a host has had sent and of which it has not heard: whoever holds N4 next is asked them again, under the
-//! same names, by which the UPF knows those that it has carried out (see [`crate::n4`]).
+//! Unanswered PFCP requests of a host.
+//!
+//! When another balancer takes over N4, the requests are sent to it again under the same keys. By
+//! these the UPF recognises requests that it has executed (see [`crate::n4`]).
 
 use crate::fabric::message::ToBalancer;
 use rustc_hash::FxHashMap;
@@ -8,15 +10,16 @@ use std::net::SocketAddr;
 use vireo_types::{Duration, Instant, Seid};
 use vireo_wire::pfcp::{Message, MessageType};
 
-/// How long a request may be without an answer: longer than it is repeated (T1 N1 times, TS 29.244 6.4), and by far less
-/// than the UPF remembers.
+/// How long a request may be unanswered: longer than its retransmissions (T1 N1 times, TS 29.244
+/// 6.4), and much shorter than the UPF remembers it.
 const KEPT: Duration = Duration::from_secs(5);
-/// How long one may wait that no balancer was told, because none is there: no UPF has it, so it is as good later. Without a
-/// balancer there are no RAN nodes either, and nobody waits for what it is for.
+/// How long a request may wait if no balancer has received it, because there is none. No UPF has
+/// it, so it remains valid. Without a balancer there are no RAN nodes, so no procedure waits for
+/// it.
 const UNTOLD: Duration = Duration::from_secs(300);
-/// Requests that are kept at most; then the oldest go.
+/// Maximum number of stored requests; beyond it the oldest are dropped.
 const MOST: usize = 1 << 17;
-/// The requests that a session makes.
+/// Message types of the requests of a session.
 const KINDS: [MessageType; 3] = [
     MessageType::SESSION_ESTABLISHMENT_REQUEST,
     MessageType::SESSION_MODIFICATION_REQUEST,
@@ -31,29 +34,31 @@ struct Request {
     seid: Option<Seid>,
     kind: MessageType,
     message: Vec<u8>,
-    /// Whether a balancer was told that holds N4 still, as far as is known, and whether any was.
+    /// True if the balancer that holds N4 has received the request; `was_told`: any balancer has.
     told: bool,
     was_told: bool,
 }
 
 impl Request {
-    /// Returns true if it is not kept any longer.
+    /// Returns true if the request has expired.
     fn is_over(&self, now: Instant) -> bool {
         now.since(self.at) > if self.was_told { KEPT } else { UNTOLD }
     }
 }
 
-/// The requests, in their order.
+/// Unanswered requests in order of sending.
 #[derive(Debug, Default)]
 pub(super) struct PendingPfcp {
     last: u64,
     requests: BTreeMap<u64, Request>,
-    /// By session and kind: a session has one request under way at a time (`vireo_core::session::N4`).
+    /// By session and type: a session has one request in flight at a time
+    /// (`vireo_core::session::N4State`).
     by_session: FxHashMap<(Seid, MessageType), u64>,
 }
 
 impl PendingPfcp {
-    /// The host wants a message sent; whether it was `told` to who holds N4. Responses are not kept: UPFs ask again.
+    /// Adds a request of the host; `told`: the balancer that holds N4 has received it. Responses
+    /// are not stored: UPFs repeat their requests.
     pub(super) fn add(
         &mut self,
         now: Instant,
@@ -66,7 +71,8 @@ impl PendingPfcp {
             return;
         }
         self.last += 1;
-        // One of the same kind before this is this one, said again after a host's death, or is over.
+        // An earlier request of the same type is this one, sent again after a host failure, or it
+        // is finished.
         let before = seid.and_then(|seid| self.by_session.insert((seid, kind), self.last));
         before.into_iter().for_each(|number| drop(self.requests.remove(&number)));
         let request = Request { at: now, upf, key, seid, kind, message: message.to_vec(), told, was_told: told };
@@ -76,7 +82,7 @@ impl PendingPfcp {
         }
     }
 
-    /// A message has come for a session: no request waits for it any more if it is a response.
+    /// Removes the request of a session that a response answers.
     pub(super) fn answered(&mut self, seid: Seid, message: &[u8]) {
         let answers =
             |kind: MessageType| Message::new(message).is_ok_and(|m| kind.response() == Some(m.message_type()));
@@ -85,24 +91,24 @@ impl PendingPfcp {
         }
     }
 
-    /// A session's request got no answer.
+    /// Removes the requests of a session after a timeout.
     pub(super) fn timed_out(&mut self, seid: Seid) {
         KINDS.into_iter().for_each(|kind| self.remove(seid, kind));
     }
 
-    /// What a UPF was asked is void.
+    /// Removes the requests to a UPF that has lost its sessions.
     pub(super) fn void(&mut self, upf: SocketAddr) {
         self.requests.retain(|_, request| request.upf != upf);
         let PendingPfcp { requests, by_session, .. } = self;
         by_session.retain(|_, number| requests.contains_key(number));
     }
 
-    /// Nobody has been told of these who will answer.
+    /// Marks all requests as not received by the balancer that holds N4.
     pub(super) fn mark_undelivered(&mut self) {
         self.requests.values_mut().for_each(|request| request.told = false);
     }
 
-    /// All of them, to be told to who holds N4 now.
+    /// Returns all requests, for the balancer that holds N4.
     pub(super) fn take_for_resend(&mut self, now: Instant) -> impl Iterator<Item = ToBalancer<'_>> {
         self.requests.values_mut().map(move |request| {
             request.told = true;
@@ -114,7 +120,7 @@ impl PendingPfcp {
         })
     }
 
-    /// Time passes. The sessions of requests that were told to nobody and are given up.
+    /// Drops expired requests. Returns the sessions of those that no balancer has received.
     pub(super) fn forget(&mut self, now: Instant) -> Vec<Seid> {
         let mut given_up = Vec::new();
         while self.requests.first_key_value().is_some_and(|(_, request)| request.is_over(now)) {
@@ -218,7 +224,7 @@ mod tests {
         assert_eq!((again(&mut asked).len(), asked.by_session.len()), (0, 0));
     }
 
-    /// The only balancer is away for a minute.
+    /// The only balancer is down for a minute.
     #[test]
     fn request_that_no_balancer_was_told_waits_for_one() {
         let mut asked = PendingPfcp::default();

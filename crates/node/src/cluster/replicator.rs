@@ -1,5 +1,6 @@
-//! The connections between hosts, on a thread of their own: copies of this host's UEs to others, others' to here. Copies
-//! that nobody has said to have are kept and sent again when a connection was lost.
+//! Replicator thread: connections between hosts, for copies in both directions.
+//!
+//! Unacknowledged copies are kept and sent again after a connection was lost.
 
 use super::heartbeat::ProgressCounter;
 use crate::clock::clock;
@@ -25,106 +26,102 @@ use vireo_core::replica::{ApplyResult, Fenced, ReplicaAcks, ReplicaStore, Replic
 use vireo_sctp::Waker;
 use vireo_types::Ltmsi;
 
-/// Numbers that hosts can have.
+/// Number of possible host IDs.
 const HOSTS: usize = 1 << 16;
-/// What may wait for the thread, which never waits for the host.
+/// Maximum number of queued commands; the thread never waits for the host.
 const ORDERS: usize = 65_536;
-/// How soon a lost connection is made again.
+/// Retry interval of a lost connection.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Octets that a few copies have.
+/// Initial size of a batch in bytes: a few copies.
 const ROOM: usize = 1 << 10;
-/// Octets of copies that are gathered for a host before the thread is given them.
+/// Size of a batch in bytes at which it is passed to the thread.
 const GATHERED: usize = 64 << 10;
-/// Octets that are put into a connection before it has taken those that are there.
+/// Maximum unsent bytes in a connection before more are added.
 const UNSENT: usize = 1 << 20;
-/// Other hosts that are listened to.
+/// Maximum number of incoming connections.
 const INCOMING: usize = 1024;
-/// How long one that is connected may not say which host it is.
+/// Time within which a connected host must identify itself.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Pieces that are read of one connection before others are.
+/// Maximum number of reads from one connection before others are served.
 const PIECES: usize = 16;
 
-/// What hosts have said beside copies and this one has not taken, at most.
+/// Maximum number of queued messages of peers that are not copies.
 const SAID: usize = 4096;
 
-/// What a host says beside copies: of addresses that UEs have taken along, and of copies that it has of others.
+/// Message of a peer that is not a copy: address audits and reconcile replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PeerMessage {
-    /// It asks which of its part this one's UEs have.
+    /// The peer asks which addresses of its pool partition this host's UEs use.
     Asks {
-        /// The host.
         from: HostId,
-        /// Of which epoch.
+        /// Epoch of the audit.
         epoch: u64,
     },
-    /// Its UEs have these of this one's part.
+    /// The peer's UEs use these addresses of this host's pool partition.
     Has {
-        /// The host.
         from: HostId,
-        /// Of which epoch.
+        /// Epoch of the audit.
         epoch: u64,
-        /// The table of numbers.
+        /// Number of the address table.
         table: u8,
-        /// Numbers.
+        /// Numbers in the table that UEs use.
         numbers: Vec<u32>,
-        /// All was said.
+        /// True for the last part.
         last: bool,
     },
-    /// It has these of this one's UEs by others' copies.
+    /// The peer has these UEs of this host from other hosts.
     Others {
-        /// The host.
         from: HostId,
-        /// The number of the question.
+        /// Number of the reconcile request.
         number: u64,
-        /// The UEs.
         ues: Vec<Ltmsi>,
     },
 }
 
-/// What the thread is told.
+/// Command to the thread.
 #[derive(Debug)]
 enum ReplicatorCommand {
-    /// Copies for a host.
+    /// Sends copies to a host.
     Send(HostId, Batch),
-    /// These other hosts are there, in this epoch.
+    /// Replaces the other hosts and the epoch.
     Peers(Vec<(HostId, SocketAddr)>, u64),
-    /// The end.
     Stop,
 }
 
-/// Copies for a host that go together.
+/// Copies for one host that are sent together.
 #[derive(Debug)]
 struct Batch {
-    /// The number of the last of them.
+    /// Number of the last copy in the batch.
     last: u64,
-    /// A frame for each.
+    /// One frame per copy.
     frames: frame::FrameWriter,
 }
 
 #[derive(Debug)]
 struct Shared {
     shadows: Mutex<ReplicaStore>,
-    /// By the numbers of hosts: the last copy that each has said to have, and whether it has said nothing of some for too long.
+    /// By host ID: the last acknowledged copy, and whether the host has left copies unacknowledged
+    /// for too long.
     kept: Box<[AtomicU64]>,
     unreached: Box<[AtomicBool]>,
     sleeping: AtomicBool,
     fenced: AtomicBool,
-    /// Something was handed over and not taken yet.
+    /// True if a handoff was received and not yet consumed.
     handed: AtomicBool,
-    /// What was said beside copies and not taken yet, and whether there is something.
+    /// Received messages that are not copies, and whether there are any.
     said: Mutex<Vec<PeerMessage>>,
     has_said: AtomicBool,
-    /// The host has left its cluster in good order.
+    /// True if the host has drained.
     left: AtomicBool,
 }
 
 impl Shared {
     fn shadows(&self) -> MutexGuard<'_, ReplicaStore> {
-        // What is done under the lock leaves it whole at each step.
+        // A panic under the lock leaves the store consistent: each step is complete.
         self.shadows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what a host says beside copies, unless too much waits.
+    /// Queues a message that is not a copy; returns an error if too many are queued.
     fn says(&self, said: PeerMessage) -> Result<(), FrameError> {
         let mut all = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= SAID {
@@ -136,39 +133,39 @@ impl Shared {
     }
 }
 
-/// What a host has of the thread.
+/// Host side of the replicator.
 #[derive(Debug)]
 pub(crate) struct Replicator {
     own: HostId,
     shared: Arc<Shared>,
     orders: Sender<ReplicatorCommand>,
     waker: Waker,
-    /// What the thread is to be given of each host's copies.
+    /// Batches per host that were not passed to the thread yet.
     gathered: RefCell<SmallVec<[(HostId, Batch); 4]>>,
 }
 
-/// What others see of it.
+/// Status of the replicator for other threads.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplicatorStatus(Arc<Shared>);
 
 impl ReplicatorStatus {
-    /// How many UEs of other hosts there are copies of.
+    /// Returns the number of replica entries.
     pub(crate) fn copies(&self) -> usize {
         self.0.shadows().len()
     }
 
-    /// Whether another host has said that this one's epoch is over.
+    /// Returns true if another host has refused this host's epoch.
     pub(crate) fn is_fenced(&self) -> bool {
         self.0.fenced.load(Ordering::Relaxed)
     }
 
-    /// Whether the host has left its cluster, and others have all that it had.
+    /// Returns true if the host has drained: other hosts have all its state.
     pub(crate) fn has_left(&self) -> bool {
         self.0.left.load(Ordering::Relaxed)
     }
 }
 
-/// The thread, before it runs.
+/// Replicator thread, before it runs.
 #[derive(Debug)]
 pub(crate) struct ReplicatorThread {
     own: HostId,
@@ -178,31 +175,32 @@ pub(crate) struct ReplicatorThread {
     listener: TcpListener,
     security: Security,
     metrics: Arc<Metrics>,
-    /// How long a host may say nothing of copies that it was sent.
+    /// Maximum time for which a host may leave copies unacknowledged.
     patience: Duration,
     epoch: u64,
     peers: FxHashMap<HostId, Peer>,
     incoming: Vec<OwnerConnection>,
-    /// Somebody waits at the listener.
+    /// True if a connection waits at the listener.
     knocked: bool,
     turns: ProgressCounter,
 }
 
-/// A host that keeps copies of this one's UEs, or may have to.
+/// Host that is or may become a replica of this host's UEs.
 #[derive(Debug)]
 struct Peer {
     address: SocketAddr,
     stream: Option<Stream>,
-    /// Copies that it has not said to have.
+    /// Batches that the host has not acknowledged, oldest first.
     unkept: VecDeque<Batch>,
-    /// How many of them the connection was given.
+    /// Number of these that were written to the current connection.
     given: usize,
     again: Instant,
-    /// Since when there are some and it has said nothing of them.
+    /// Time of the last acknowledgement, or of the first batch after none was pending; `None`: none
+    /// is pending.
     since: Option<Instant>,
 }
 
-/// A host that sends copies here.
+/// Connection from a host that sends copies.
 #[derive(Debug)]
 struct OwnerConnection {
     stream: Stream,
@@ -210,7 +208,7 @@ struct OwnerConnection {
     since: Instant,
 }
 
-/// Both ends; hosts may say nothing of copies for so long.
+/// Creates both sides; a host may leave copies unacknowledged for `patience`.
 pub(crate) fn replicator(
     own: HostId,
     patience: Duration,
@@ -222,7 +220,7 @@ pub(crate) fn replicator(
     let waker = Waker::new()?;
     let shared = Arc::new(Shared {
         shadows: Mutex::new(ReplicaStore::new(own)),
-        // Numbers of hosts are given once.
+        // Host IDs are never reused.
         kept: (0..HOSTS).map(|_| AtomicU64::new(0)).collect(),
         unreached: (0..HOSTS).map(|_| AtomicBool::new(false)).collect(),
         sleeping: AtomicBool::new(false),
@@ -258,18 +256,18 @@ impl ReplicaAcks for Replicator {
 }
 
 impl Replicator {
-    /// Sends a copy of a UE to a host; its octets. It stays here until [`Replicator::flush`].
+    /// Buffers a copy of a UE for a host until [`Replicator::flush`]; returns its length in bytes.
     pub(crate) fn send_copy(&self, to: HostId, copy: ReplicaUpdate<'_>) -> usize {
         self.send(to, copy.number, &ToReplica::Copy(copy))
     }
 
-    /// Whether a host has said nothing for too long of copies that it was sent.
+    /// Returns true if a host has left copies unacknowledged for too long.
     pub(crate) fn is_unreached(&self, host: HostId) -> bool {
         self.shared.unreached.get(host.index()).is_some_and(|unreached| unreached.load(Ordering::Relaxed))
     }
 
-    /// Sends a message to a host, of this number in its order among the copies; its octets. It stays here until
-    /// [`Replicator::flush`].
+    /// Buffers a message for a host, with its number in the sequence of copies, until
+    /// [`Replicator::flush`]. Returns its length in bytes.
     pub(crate) fn send(&self, to: HostId, number: u64, message: &ToReplica<'_>) -> usize {
         let mut gathered = self.gathered.borrow_mut();
         let place = gathered.iter().position(|(host, _)| *host == to).unwrap_or_else(|| {
@@ -278,7 +276,7 @@ impl Replicator {
         });
         let batch = &mut gathered[place].1;
         batch.last = number;
-        // It has an encoding: its parts have known lengths.
+        // Messages always encode: their parts have known lengths.
         let octets = batch.frames.put(message).unwrap_or(0);
         if batch.frames.len() >= GATHERED {
             let (to, batch) = gathered.swap_remove(place);
@@ -289,71 +287,71 @@ impl Replicator {
 
     fn tell(&self, order: ReplicatorCommand) {
         if let Err(error) = self.orders.try_send(order) {
-            // Full: the thread is waked to make room. It ends with the host.
+            // Queue full: wake the thread to make room. It ends with the host.
             self.wake();
             let _ = self.orders.send(error.into_inner());
         }
     }
 
-    /// What was sent leaves.
+    /// Passes all buffered messages to the thread and wakes it.
     pub(crate) fn flush(&self) {
         self.give();
         self.wake();
     }
 
-    /// Gives the thread what was gathered.
+    /// Passes the buffered messages to the thread.
     fn give(&self) {
         self.gathered.borrow_mut().drain(..).for_each(|(to, batch)| self.tell(ReplicatorCommand::Send(to, batch)));
     }
 
-    /// Wakes the thread, if there is something for it.
+    /// Wakes the thread if commands are queued.
     fn wake(&self) {
         if self.orders.is_empty() {
             return;
         }
-        // Pairs with the fence of the thread that is about to sleep.
+        // Pairs with the fence of the thread before it sleeps.
         fence(Ordering::SeqCst);
         if self.shared.sleeping.swap(false, Ordering::SeqCst) {
             self.waker.wake();
         }
     }
 
-    /// A new epoch; what this host takes over.
+    /// Adopts the map of a new epoch; returns what this host takes over.
     pub(crate) fn adopt(&self, map: &ClusterMap) -> TakeoverSet {
         let hosts: Vec<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
         let taken = self.shared.shadows().adopt(&map.buckets, &hosts);
         let others = map.hosts.iter().copied().filter(|(host, _)| *host != self.own).collect();
-        // What was sent by the map before leaves by that.
+        // Messages of the previous map are sent first.
         self.give();
         self.tell(ReplicatorCommand::Peers(others, map.buckets.epoch()));
         self.flush();
         taken
     }
 
-    /// The host has left its cluster.
+    /// Records that the host has left its cluster.
     pub(crate) fn tell_left(&self) {
         self.shared.left.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a host has handed something over.
+    /// Returns true if a handoff was received.
     #[inline]
     pub(crate) fn has_handed(&self) -> bool {
         self.shared.handed.load(Ordering::Acquire)
     }
 
-    /// What hosts have handed over since.
+    /// Returns the buckets handed off since the last call.
     pub(crate) fn take_handed(&self) -> TakeoverSet {
         self.shared.handed.store(false, Ordering::Release);
         self.shared.shadows().take_handed()
     }
 
-    /// Whether hosts have said something beside copies.
+    /// Returns true if a message other than a copy was received.
     #[inline]
     pub(crate) fn has_said(&self) -> bool {
         self.shared.has_said.load(Ordering::Acquire)
     }
 
-    /// What they have said since.
+    /// Returns the messages received since the last call.
     pub(crate) fn take_peer_messages(&self) -> Vec<PeerMessage> {
         if !self.has_said() {
             return Vec::new();
@@ -362,13 +360,13 @@ impl Replicator {
         std::mem::take(&mut *self.shared.said.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Keeps copies of what this host hands over.
+    /// Stores replica entries of UEs that this host hands off.
     pub(crate) fn keep_own<'a>(&self, ues: impl Iterator<Item = (Ltmsi, EncodedContext<'a>)>) {
         let mut shadows = self.shared.shadows();
         ues.for_each(|(ltmsi, parts)| shadows.keep_own(ltmsi, &parts));
     }
 
-    /// What others may see of it.
+    /// Returns the status for other threads.
     pub(crate) fn watch(&self) -> ReplicatorStatus {
         ReplicatorStatus(Arc::clone(&self.shared))
     }
@@ -382,12 +380,13 @@ impl Drop for Replicator {
 }
 
 impl ReplicatorThread {
-    /// How it shows that it does not hang.
+    /// Returns the progress counter of the thread.
     pub(crate) fn turns(&self) -> ProgressCounter {
         self.turns.clone()
     }
 
-    /// Runs until its host is gone, waking that by its door when there is news.
+    /// Runs until its host ends. Wakes the host through `door` when there are acknowledgements or
+    /// messages.
     pub(crate) fn run(mut self, door: &HostSender) {
         loop {
             self.turns.turn();
@@ -421,7 +420,7 @@ impl ReplicatorThread {
 
     fn update_peers(&mut self, peers: Vec<(HostId, SocketAddr)>, epoch: u64) {
         self.epoch = epoch;
-        // Numbers are given once: who is gone is not late.
+        // Host IDs are never reused: a departed host cannot be late.
         self.shared.unreached.iter().for_each(|unreached| unreached.store(false, Ordering::Relaxed));
         self.peers.retain(|host, _| peers.iter().any(|(other, _)| other == host));
         for (host, address) in peers {
@@ -453,7 +452,7 @@ impl ReplicatorThread {
         }
     }
 
-    /// Connects where there is no connection, and sends what there is.
+    /// Connects to peers without a connection, and sends batches.
     fn send(&mut self) {
         let (own, epoch) = (self.own, self.epoch);
         for (host, peer) in &mut self.peers {
@@ -479,7 +478,7 @@ impl ReplicatorThread {
         }
     }
 
-    /// Hears which copies others have. Whether there is something new.
+    /// Receives acknowledgements of other hosts. Returns true if there are new ones.
     fn receive_acks(&mut self) -> bool {
         let mut news = false;
         for (host, peer) in &mut self.peers {
@@ -487,8 +486,9 @@ impl ReplicatorThread {
             let result = peer.hear(*host, &self.shared, &mut heard);
             if let Some(number) = heard.kept {
                 if let Some(kept) = self.shared.kept.get(host.index()) {
-                    // Numbers of copies and of hosts are given once, and what a host has it keeps as long as it is in the map. Of what
-                    // is sent again by another connection it says first that it has what it had before, and had said more.
+                    // Copy numbers and host IDs are never reused, and a host keeps a copy as long
+                    // as it is in the map. After a reconnection a host first acknowledges repeats,
+                    // with lower numbers than it had acknowledged before.
                     kept.fetch_max(number, Ordering::AcqRel);
                 }
                 news = true;
@@ -504,7 +504,7 @@ impl ReplicatorThread {
         news
     }
 
-    /// Which hosts have said nothing for too long of copies that they were sent.
+    /// Determines which hosts have left copies unacknowledged for too long.
     fn look_at_replicas(&self) {
         for (host, peer) in &self.peers {
             if let Some(unreached) = self.shared.unreached.get(host.index()) {
@@ -514,7 +514,7 @@ impl ReplicatorThread {
         }
     }
 
-    /// Keeps others' copies.
+    /// Receives and stores copies of other hosts.
     fn receive_copies(&mut self) {
         let (shared, metrics) = (&self.shared, &self.metrics);
         self.incoming.retain_mut(|incoming| match incoming.hear(shared, metrics) {
@@ -560,7 +560,7 @@ impl ReplicatorThread {
     }
 }
 
-/// What a host that keeps copies has said: up to which number it has them, or that this one's epoch is over.
+/// Messages of a replica: last acknowledged copy, or refusal of this host's epoch.
 #[derive(Debug, Default)]
 struct PeerAcks {
     kept: Option<u64>,
@@ -568,7 +568,7 @@ struct PeerAcks {
 }
 
 impl Peer {
-    /// What it has said, until the connection is lost or there is no more.
+    /// Receives messages until the connection is lost or there are no more.
     fn hear(&mut self, host: HostId, shared: &Shared, heard: &mut PeerAcks) -> Result<(), FrameError> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         let read = stream.fill();
@@ -583,7 +583,8 @@ impl Peer {
                     heard.kept = Some(number);
                 }
                 ToOwner::Fenced { epoch } => heard.fenced = Some(epoch),
-                // It has said so before it says to have the question: a connection that is lost brings it again.
+                // The host sends this reply before it acknowledges the request: a lost connection
+                // repeats it.
                 ToOwner::ReconcileReply { number, ues } => {
                     shared.says(PeerMessage::Others { from: host, number, ues })?
                 }
@@ -599,10 +600,10 @@ impl Peer {
     }
 }
 
-/// Up to which number another host has been heard, and what it is answered.
+/// Number to acknowledge, and answer to send.
 type Answered = (Option<u64>, Option<ToOwner>);
 
-/// Does what another host says of its copies, unless its epoch is over.
+/// Handles a message of an owner; returns [`Fenced`] if its epoch is over.
 fn take(
     message: ToReplica<'_>,
     from: (HostId, u64),
@@ -611,7 +612,7 @@ fn take(
 ) -> Result<Result<Answered, Fenced>, FrameError> {
     let heard = |number: u64| (Some(number), None);
     Ok(match message {
-        // Its connection keeps that.
+        // Handled by the connection.
         ToReplica::Hello { .. } => Ok((None, None)),
         ToReplica::Copy(copy) => shadows.apply(from, &copy, clock()).map(|of| {
             if of == ApplyResult::MissingBase {
@@ -689,7 +690,7 @@ impl OwnerConnection {
             }
         }
         if let Some(number) = kept {
-            // Once for all that came.
+            // One acknowledgement for all received copies.
             self.stream.put(&ToOwner::CopyAck { number });
             metrics.messages(Flow::CopiesIn, count);
         }

@@ -1,36 +1,39 @@
-//! What a host has given to a balancer for its UEs, until the balancer says that it was sent. When the balancer dies, other
-//! associations of the same RAN nodes take it: nobody else would say it again before the UE's timers do. What was sent and
-//! not said to be is a repeat then, octet for octet, which RAN nodes and UEs know by UE NGAP IDs and NAS COUNTs.
+//! NGAP messages of a host to a balancer until the balancer confirms that they were sent.
+//!
+//! If the balancer dies, they are sent on other associations of the same RAN nodes. Otherwise no
+//! process would repeat them before the UE's timers expire. A message that was sent but not
+//! confirmed is then repeated byte for byte. RAN nodes and UEs recognise the repeat by UE NGAP IDs
+//! and NAS COUNTs.
 
 use std::collections::VecDeque;
 use vireo_types::{AssocId, Ltmsi};
 
-/// Messages that are kept at most; then the oldest go. Balancers say many times a second how far they are.
+/// Maximum number of stored messages; beyond it the oldest are dropped. Balancers confirm many
+/// times per second.
 const MOST: usize = 1 << 16;
 
-/// A message about a UE that may never have been sent.
+/// Message about a UE that may not have been sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnackedMessage {
-    /// The association that it was for.
+    /// Association that the message was for.
     pub(crate) assoc: AssocId,
-    /// The UE.
     pub(crate) ue: Ltmsi,
-    /// The name of the effect.
+    /// Key of the effect.
     pub(crate) key: u64,
-    /// The PDU.
     pub(crate) pdu: Vec<u8>,
 }
 
-/// Those of one connection.
+/// Unconfirmed messages of one connection.
 #[derive(Debug, Default)]
 pub(super) struct UnackedQueue {
-    /// Messages to RAN nodes that were put into the connection, about UEs or not.
+    /// Number of messages to RAN nodes written to the connection, about UEs or not.
     count: u64,
     messages: VecDeque<(u64, UnackedMessage)>,
 }
 
 impl UnackedQueue {
-    /// Another message is put into the connection; one that is about no UE goes with its association.
+    /// Records a message written to the connection. A message without a UE is only counted: it is
+    /// lost with its association.
     pub(super) fn add(&mut self, message: Option<UnackedMessage>) {
         self.count += 1;
         self.messages.extend(message.map(|message| (self.count, message)));
@@ -39,14 +42,14 @@ impl UnackedQueue {
         }
     }
 
-    /// So many of them were sent.
+    /// Removes the messages up to number `count`, which were sent.
     pub(super) fn sent(&mut self, count: u64) {
         while self.messages.front().is_some_and(|(number, _)| *number <= count) {
             self.messages.pop_front();
         }
     }
 
-    /// The connection is over: those that may not have been.
+    /// Ends the connection: returns the messages that may not have been sent.
     pub(super) fn end(&mut self) -> Vec<UnackedMessage> {
         self.count = 0;
         self.messages.drain(..).map(|(_, message)| message).collect()

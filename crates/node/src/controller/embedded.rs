@@ -1,5 +1,7 @@
-//! The controller beside a cluster's only balancer: it begins with it, ends with it, and goes on with whoever takes its place. Its
-//! members look for it meanwhile, where it listens all the time, and tell it what it has to know.
+//! Controller in the process of the only balancer.
+//!
+//! It starts and ends with the balancer, and continues in the process that replaces it. Meanwhile
+//! its members try to reconnect at its listening address, and then report the state that it needs.
 
 use super::{ControllerHandle, View};
 use crate::api::DrainError;
@@ -12,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use vireo_core::cluster::{ClusterMap, DurableState};
 
-/// It.
+/// Controller in the only balancer's process, running or not.
 #[derive(Debug)]
 pub(crate) struct EmbeddedController {
     listener: TcpListener,
@@ -25,12 +27,12 @@ pub(crate) struct EmbeddedController {
 #[derive(Debug, Default)]
 struct State {
     running: Option<ControllerHandle>,
-    /// It did not begin again.
+    /// True if the last start failed.
     failed: bool,
 }
 
 impl EmbeddedController {
-    /// One that does nothing before [`EmbeddedController::begin`].
+    /// Creates a controller that is idle until [`EmbeddedController::begin`].
     pub(crate) fn new(
         listener: TcpListener,
         (config, security): (&ClusterConfig, &Security),
@@ -40,11 +42,11 @@ impl EmbeddedController {
         EmbeddedController { listener, config, security, slices, state: Mutex::default() }
     }
 
-    /// Begins, or goes on from what is known of a cluster.
+    /// Starts the controller, anew or from a known state.
     ///
     /// # Errors
     ///
-    /// When the system refuses something.
+    /// Returns an error if the operating system refuses a resource.
     pub(crate) fn begin(&self, record: Option<DurableState>) -> io::Result<()> {
         let listener = self.listener.try_clone();
         let config = (&self.config, &self.security);
@@ -58,37 +60,37 @@ impl EmbeddedController {
         Ok(())
     }
 
-    /// Ends without a word to its members, which go on looking for it; the map that held.
+    /// Ends without informing the members, which try to reconnect; returns the last map.
     pub(crate) fn leave(&self) -> Option<ClusterMap> {
         let mut running = self.state().running.take()?;
         running.leave();
         map(&running.view())
     }
 
-    /// Ends, and the cluster with it.
+    /// Ends the controller and the cluster.
     pub(crate) fn stop(&self) {
         if let Some(mut running) = self.state().running.take() {
             running.stop();
         }
     }
 
-    /// Whether it has ended by itself.
+    /// Returns true if the controller has ended by itself.
     pub(crate) fn has_failed(&self) -> bool {
         let state = self.state();
         state.failed || state.running.as_ref().is_some_and(ControllerHandle::has_failed)
     }
 
-    /// Has a host leave.
+    /// Requests that a host leaves.
     ///
     /// # Errors
     ///
-    /// When there is none, or it cannot be asked now.
+    /// Returns an error if there is no such host or controller, or if too many requests wait.
     pub(crate) fn drain(&self, host: u16) -> Result<(), DrainError> {
         let drainer = self.state().running.as_ref().map(ControllerHandle::drainer);
         drainer.ok_or(DrainError::NoController)?.drain(host)
     }
 
-    /// What it listens by.
+    /// Returns the listening socket.
     pub(crate) fn listener(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }

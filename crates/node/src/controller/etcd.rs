@@ -1,8 +1,9 @@
-//! Requests to etcd (3.4 and later) by its own client, over gRPC: leases, and transactions that hold only while a key is
-//! what it was. Few requests, and none that anything but the keeper's thread waits for.
+//! Requests to etcd (3.4 and later) over gRPC: leases, and transactions conditional on the revision
+//! of a key.
 //!
-//! Each address has a client of its own, and they are tried in turn: the client's own choice among several would wait for
-//! one that is silent.
+//! There are few requests, and only the leader store thread waits for them. Each address has its
+//! own client, and the addresses are tried in turn. A single client with several addresses would
+//! wait for one that is silent.
 
 use etcd_client::{
     Certificate, Client, Compare, CompareOp, ConnectOptions, Error, GetOptions, Identity, PutOptions, TlsOptions, Txn,
@@ -17,44 +18,41 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-/// How long a connection may take.
+/// Timeout of a connection attempt.
 const CONNECTED_WITHIN: Duration = Duration::from_millis(500);
-/// How long an answer may take, with the connection.
+/// Timeout of a request, including the connection attempt.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Why there is no answer to go by.
+/// Reason why etcd has not answered a request.
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
-    /// Nobody there.
+    /// None of the addresses answers.
     #[error("etcd {address}: no answer ({reason}); check cluster.etcd and cluster.etcd-tls")]
     Silent {
-        /// The last address that was tried.
+        /// Last address that was tried.
         address: SocketAddr,
-        /// What the client says.
+        /// Error of the client.
         reason: String,
     },
-    /// It refuses.
+    /// The request was refused.
     #[error("etcd {address}: request refused ({reason})")]
     Refused {
-        /// The address.
         address: SocketAddr,
-        /// What it says.
+        /// Reason in the answer.
         reason: String,
     },
-    /// It answers something else than it is documented to.
+    /// The answer does not follow etcd's API.
     #[error("etcd: unexpected answer ({0})")]
     Answer(String),
-    /// A file of its TLS.
+    /// A TLS file is missing or invalid.
     #[error("cluster.etcd-tls.{key}: {}: {error}; a file in PEM that this process may read is needed", path.display())]
     File {
-        /// The key of the configuration.
+        /// Configuration key of the file.
         key: &'static str,
-        /// The file.
         path: PathBuf,
-        /// What is wrong.
         error: io::Error,
     },
-    /// The system refuses a runtime.
+    /// The operating system refuses a runtime.
     #[error("etcd: no runtime for its client ({0})")]
     Runtime(io::Error),
 }
@@ -64,16 +62,16 @@ pub enum EtcdError {
 pub struct EtcdTls {
     /// Authorities that sign the certificates of etcd's members.
     pub authorities: PathBuf,
-    /// The certificate that this process shows, and its private key; `None`: none.
+    /// Certificate and private key of this process; `None`: it presents none.
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
 impl EtcdTls {
-    /// Checks that the files are there and in PEM.
+    /// Checks that the files exist and are in PEM.
     ///
     /// # Errors
     ///
-    /// [`EtcdError::File`] names the first that is not.
+    /// Returns [`EtcdError::File`] for the first file that is not.
     pub fn check(&self) -> Result<(), EtcdError> {
         self.options().map(|_| ())
     }
@@ -88,7 +86,7 @@ impl EtcdTls {
     }
 }
 
-/// Of a certificate in PEM, and of a private key of any kind (RFC 7468).
+/// PEM labels of a certificate and of any kind of private key (RFC 7468).
 const CERTIFICATE: &str = "BEGIN CERTIFICATE-----";
 const KEY: &str = "PRIVATE KEY-----";
 
@@ -99,26 +97,26 @@ fn file(key: &'static str, path: &Path, has: &str) -> Result<Vec<u8>, EtcdError>
     if is_pem { Ok(octets) } else { Err(failed(io::ErrorKind::InvalidData.into())) }
 }
 
-/// A lease that was granted.
+/// Lease granted by etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lease {
     pub(super) id: i64,
-    /// How long it lasts without being asked for again.
+    /// Lifetime of the lease without renewal.
     pub(super) lasts: Duration,
 }
 
-/// Since which revision a key is there, and the value of another, if that has one.
+/// Creation revision of the key, and the value of the other key if it exists.
 pub(super) type Claimed = (i64, Option<Vec<u8>>);
 
-/// An etcd, by all its addresses.
+/// Client of an etcd cluster with all its addresses.
 pub(super) struct Etcd {
     addresses: Vec<SocketAddr>,
     tls: Option<EtcdTls>,
-    /// Of the address that answered last.
+    /// Client of the address that answered last.
     client: Option<Client>,
-    /// That address.
+    /// Index of that address.
     at: usize,
-    /// Runs while something is asked.
+    /// Runs only during a request.
     runtime: Runtime,
 }
 
@@ -128,22 +126,22 @@ impl std::fmt::Debug for Etcd {
     }
 }
 
-/// A request under way.
+/// Future of a request.
 type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + 'a>>;
 
 impl Etcd {
-    /// Connects to nothing yet.
+    /// Creates a client that connects with the first request.
     ///
     /// # Errors
     ///
-    /// [`EtcdError::Runtime`], and [`EtcdError::File`] for a file that is not usable.
+    /// Returns [`EtcdError::Runtime`], or [`EtcdError::File`] for an unusable file.
     pub(super) fn new(addresses: Vec<SocketAddr>, tls: Option<EtcdTls>) -> Result<Self, EtcdError> {
         tls.as_ref().map_or(Ok(()), EtcdTls::check)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(EtcdError::Runtime)?;
         Ok(Etcd { addresses, tls, client: None, at: 0, runtime })
     }
 
-    /// A lease of so many seconds, or of the fewest that it grants.
+    /// Requests a lease of so many seconds, or of the minimum that etcd grants.
     pub(super) fn grant(&mut self, seconds: u64) -> Result<Lease, EtcdError> {
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
         let granted = self.ask(|client| Box::pin(client.lease_grant(seconds, None)))?;
@@ -153,13 +151,13 @@ impl Etcd {
         }
     }
 
-    /// Returns true if the lease goes on: it had not ended.
+    /// Renews a lease. Returns false if it had expired.
     pub(super) fn keep_alive(&mut self, lease: Lease) -> Result<bool, EtcdError> {
         self.ask(|client| {
             Box::pin(async move {
                 match client.lease_keep_alive(lease.id).await {
                     Ok(_) => Ok(true),
-                    // That it has ended is an answer.
+                    // An expired lease is an answer, not an error.
                     Err(Error::LeaseKeepAliveError(_)) => Ok(false),
                     Err(error) => Err(error),
                 }
@@ -167,18 +165,19 @@ impl Etcd {
         })
     }
 
-    /// The lease ends, and what was put by it goes.
+    /// Revokes a lease, which deletes its keys.
     pub(super) fn revoke(&mut self, lease: Lease) -> Result<(), EtcdError> {
         self.ask(|client| Box::pin(client.lease_revoke(lease.id))).map(|_| ())
     }
 
-    /// Returns true if there is such a key.
+    /// Returns true if the key exists.
     pub(super) fn has(&mut self, key: &str) -> Result<bool, EtcdError> {
         let options = || Some(GetOptions::new().with_count_only());
         self.ask(|client| Box::pin(client.get(key.to_owned(), options()))).map(|found| found.count() > 0)
     }
 
-    /// Makes a key by a lease if there is none: since which revision it is there, and the value of another key.
+    /// Creates a key with a lease unless it exists. Returns its creation revision and the value of
+    /// another key.
     pub(super) fn campaign(
         &mut self,
         key: &str,
@@ -203,7 +202,7 @@ impl Etcd {
         Ok(Some((revision, value.flatten())))
     }
 
-    /// Puts a value if another key is there since a revision. Returns true if it is.
+    /// Stores a value if another key has this creation revision. Returns false if not.
     pub(super) fn put_if(&mut self, (claimed, since): (&str, i64), key: &str, value: &[u8]) -> Result<bool, EtcdError> {
         let transaction = || {
             let holds = Compare::create_revision(claimed, CompareOp::Equal, since);
@@ -212,7 +211,7 @@ impl Etcd {
         self.ask(|client| Box::pin(client.txn(transaction()))).map(|done| done.succeeded())
     }
 
-    /// Asks the address that answered last, else the others in turn.
+    /// Sends a request to the address that answered last, else to the others in turn.
     fn ask<T>(&mut self, request: impl for<'a> Fn(&'a mut Client) -> Asked<'a, T>) -> Result<T, EtcdError> {
         let mut last = EtcdError::Answer("no address".into());
         for n in 0..self.addresses.len() {
@@ -233,7 +232,7 @@ impl Etcd {
                     None => Err(Error::EndpointError("no client".into())),
                 }
             };
-            // The clock of a timeout is the runtime's.
+            // A timeout needs the clock of the runtime.
             let answer = self.runtime.block_on(async { timeout(ANSWERED_WITHIN, asked).await });
             match answer {
                 Ok(Ok(answer)) => {
@@ -244,7 +243,7 @@ impl Etcd {
                     self.at = at;
                     return Err(EtcdError::Refused { address, reason: reason(&error) });
                 }
-                // The next request makes a connection of its own: this one may be of a machine that is gone.
+                // The next request reconnects: the machine of this connection may be gone.
                 Ok(Err(error)) => last = EtcdError::Silent { address, reason: reason(&error) },
                 Err(_) => {
                     last = EtcdError::Silent { address, reason: format!("nothing within {ANSWERED_WITHIN:?}") };
@@ -258,7 +257,7 @@ impl Etcd {
 
 async fn connect(address: SocketAddr, secured: bool, tls: Option<TlsOptions>) -> Result<Client, Error> {
     let scheme = if secured { "https" } else { "http" };
-    // A member that is cut off from the others does not answer from what it knew.
+    // A member that is isolated from the others must not answer with stale data.
     let options = ConnectOptions::new().with_connect_timeout(CONNECTED_WITHIN).with_require_leader(true);
     let options = match tls {
         Some(tls) => options.with_tls(tls),
@@ -270,12 +269,12 @@ async fn connect(address: SocketAddr, secured: bool, tls: Option<TlsOptions>) ->
 /// Returns true if the request itself is refused: another address would refuse it, too.
 fn refuses(error: &Error) -> bool {
     let Error::GRpcStatus(status) = error else { return false };
-    // The numbers of gRPC: INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, RESOURCE_EXHAUSTED,
-    // FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED, UNAUTHENTICATED.
+    // gRPC codes: INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED,
+    // RESOURCE_EXHAUSTED, FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED, UNAUTHENTICATED.
     [3, 5, 6, 7, 8, 9, 11, 12, 16].contains(&i32::from(status.code()))
 }
 
-/// What an error says, with the first of what led to it, in one line.
+/// Returns the text of an error and of its causes, in one line.
 fn reason(error: &Error) -> String {
     let (own, mut source) = match error {
         Error::GRpcStatus(status) => (status.message().to_owned(), status.source()),

@@ -1,5 +1,7 @@
-//! Where a controller keeps what outlives it, and by what it is known who leads, on a thread of its own: etcd. One
-//! controller holds the leader's key, by a lease that it has to ask for again; the record is written only while it does.
+//! Leader election and storage of the controller state in etcd, on its own thread.
+//!
+//! One controller holds the leader key, by a lease that it must renew. The state is written only
+//! while it does.
 
 use super::etcd::{Etcd, EtcdError, Lease};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -8,27 +10,28 @@ use std::time::{Duration, Instant};
 use vireo_core::cluster::{ClusterMap, DurableState};
 use vireo_sctp::Waker;
 
-/// Seconds after which another controller may lead that has not heard of this one's end; etcd grants no fewer.
+/// Lease time in seconds, after which another controller may lead without a resignation; etcd
+/// grants no less.
 const LEASE: u64 = 2;
-/// How often it is looked whether somebody leads.
+/// Interval at which a standby checks whether there is a leader.
 const STAND_BY: Duration = Duration::from_millis(250);
-/// How soon something is tried again that etcd did not answer.
+/// Retry interval of a request that etcd did not answer.
 const AGAIN: Duration = Duration::from_millis(100);
-/// The format of what is kept.
+/// Version of the stored format.
 const FORMAT: u8 = 1;
 
-/// What a keeper says.
+/// Event of the leader store.
 #[derive(Debug)]
 pub(super) enum LeaderEvent {
-    /// This controller leads, by this record if there is one.
+    /// This controller leads, with the stored state if there is one.
     Leads(Box<Option<DurableState>>),
-    /// The record of an epoch is written.
+    /// The state of an epoch is stored.
     Written(u64),
-    /// Another leads, or may.
+    /// Another controller leads, or may lead; contains the reason.
     Deposed(String),
 }
 
-/// What a controller has of it.
+/// Handle of the leader store thread.
 #[derive(Debug)]
 pub(super) struct LeaderStore {
     orders: Option<Sender<DurableState>>,
@@ -37,9 +40,9 @@ pub(super) struct LeaderStore {
 }
 
 impl LeaderStore {
-    /// Starts one for the cluster of a name, for a controller of another; who waits for news is waked.
+    /// Starts the thread for a cluster name and a controller name; events wake `waker`.
     pub(super) fn start(etcd: Etcd, cluster: &str, name: String, waker: Waker) -> std::io::Result<Self> {
-        // One record is written at a time.
+        // One state is written at a time.
         let (orders, received) = bounded(4);
         let (sender, news) = bounded(16);
         let keys = (format!("vireo/{cluster}/leader"), format!("vireo/{cluster}/record"));
@@ -49,10 +52,10 @@ impl LeaderStore {
         Ok(LeaderStore { orders: Some(orders), news, thread: Some(thread) })
     }
 
-    /// Has a record written.
+    /// Requests that a state is stored.
     pub(super) fn write(&self, record: DurableState) {
         if let Some(orders) = &self.orders {
-            // It takes them all until it is told to end.
+            // The thread receives all of them until it ends.
             let _ = orders.send(record);
         }
     }
@@ -88,7 +91,7 @@ impl LeaderStoreThread {
                     match self.lead(lease, since) {
                         Some(why) => self.say(LeaderEvent::Deposed(why)),
                         None => {
-                            // In good order: the next one need not wait for the lease's end.
+                            // Orderly end: the next leader need not wait for the lease to expire.
                             let _ = self.etcd.revoke(lease);
                             return;
                         }
@@ -101,7 +104,7 @@ impl LeaderStoreThread {
                 }
                 Err(_) => {}
             }
-            // Nothing is written while another leads.
+            // Nothing is written while another controller leads.
             let until = Instant::now() + STAND_BY;
             loop {
                 match self.orders.recv_deadline(until) {
@@ -114,12 +117,12 @@ impl LeaderStoreThread {
     }
 
     fn say(&self, news: LeaderEvent) {
-        // Without a controller there is nobody to tell.
+        // Without a controller there is no receiver.
         let _ = self.news.send(news);
         self.waker.wake();
     }
 
-    /// Leads, if nobody does.
+    /// Acquires leadership if there is no leader.
     fn claim(&mut self) -> Result<Option<(Lease, i64, Option<DurableState>)>, EtcdError> {
         if self.etcd.has(&self.leader)? {
             return Ok(None);
@@ -143,7 +146,7 @@ impl LeaderStoreThread {
         }
     }
 
-    /// Leads until it does no longer, which is said, or is told to end.
+    /// Leads until leadership is lost, and returns the reason; `None` if the thread must end.
     fn lead(&mut self, lease: Lease, since: i64) -> Option<String> {
         let every = lease.lasts / 4;
         let mut sure_until = Instant::now() + lease.lasts;
@@ -187,20 +190,20 @@ impl LeaderStoreThread {
     }
 }
 
-/// A record as it is kept.
+/// Encodes a state for storage.
 ///
 /// # Errors
 ///
-/// None that a record has: its parts have known lengths.
+/// Never returns an error for a state: its parts have known lengths.
 pub fn kept(record: &DurableState) -> Result<Vec<u8>, EtcdError> {
     postcard::to_extend(record, vec![FORMAT]).map_err(|error| EtcdError::Answer(error.to_string()))
 }
 
-/// A record that was kept.
+/// Decodes a stored state.
 ///
 /// # Errors
 ///
-/// When it is none that this release reads.
+/// Returns an error if this release cannot decode it.
 pub fn record(octets: &[u8]) -> Result<DurableState, EtcdError> {
     let odd = || EtcdError::Answer("a record of the cluster that this release does not read; start it anew".into());
     match octets.split_first() {

@@ -7,23 +7,24 @@ use crate::fabric::stream::Stream;
 use vireo_core::cluster::Member;
 use vireo_types::Instant;
 
-/// Pieces that are read of one connection before others are.
+/// Maximum number of reads from one connection before others are served.
 const PIECES: usize = 16;
 
-/// A connection, of a member or of somebody who has not joined.
+/// Connection of a member, or of a process that has not joined.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) stream: Stream,
     pub(super) member: Option<Member>,
-    /// Whose heartbeat it is, if it is one.
+    /// Member whose heartbeats the connection carries, if it does.
     pub(super) pulse: Option<Member>,
-    /// What it has asked for and was not answered.
+    /// Join request that was not answered yet.
     pub(super) join: Option<ToController>,
-    /// It was told to go.
+    /// True if the peer was refused or evicted.
     pub(super) refused: bool,
-    /// It was a member that has left in good order: what it says still is said to nobody, until it ends this connection.
+    /// True if the member has drained and left: later messages are ignored until it closes the
+    /// connection.
     pub(super) left: bool,
-    /// Since when there is this connection.
+    /// Start of the connection; for heartbeats, time of the last one.
     pub(super) since: Instant,
 }
 
@@ -32,7 +33,7 @@ impl Connection {
         Connection { stream, member: None, pulse: None, join: None, refused: false, left: false, since }
     }
 
-    /// Reads what is there, some of it.
+    /// Reads and decodes messages, up to a limit.
     pub(super) fn read(&mut self, said: &mut Vec<ToController>) -> Result<(), FrameError> {
         for _ in 0..PIECES {
             let read = self.stream.fill();
@@ -46,7 +47,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether it may be the heartbeat of a member, and of none else.
+    /// Returns true if this may become the heartbeat connection of a member.
     pub(super) fn may_be_pulse(&self, of: Member) -> bool {
         let role = match of {
             Member::Host(_) => Role::Host,
@@ -55,7 +56,7 @@ impl Connection {
         self.join.is_none() && self.pulse.is_none() && self.stream.role() == Some(role)
     }
 
-    /// It may not join, or is a member no longer.
+    /// Refuses the peer, which may not join or is evicted.
     pub(super) fn refuse(&mut self, why: String) {
         self.stream.put(&ToMember::Refused(why));
         (self.refused, self.join) = (true, None);

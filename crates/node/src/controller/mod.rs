@@ -1,5 +1,6 @@
-//! The controller of a cluster as it runs: connections of the members, and what [`vireo_core::cluster`] decides of them.
-//! One thread; it carries no signalling, and nothing waits for it.
+//! Controller process: connections of the members around [`vireo_core::cluster`].
+//!
+//! It has one thread and carries no signalling; no member waits for it.
 
 mod drain;
 mod embedded;
@@ -43,72 +44,72 @@ use vireo_core::cluster::{
 use vireo_sctp::Waker;
 use vireo_types::Instant;
 
-/// Connections whose other ends are no members (yet).
+/// Maximum number of connections of non-members.
 const STRANGERS: usize = 64;
-/// How long one may stay that.
+/// Maximum time for which a connection may remain without a member.
 const PATIENCE: vireo_types::Duration = vireo_types::Duration::from_secs(5);
-/// How long a controller that knows of nothing waits for members of a cluster that there is already: these look for it
-/// every 200 ms.
+/// Time for which a controller without state waits for members of an existing cluster, which try to
+/// connect every 200 ms.
 const LISTENS: vireo_types::Duration = vireo_types::Duration::from_millis(600);
-/// Hosts that may be asked to leave at a time.
+/// Maximum number of queued drain requests.
 const DRAINS: usize = 64;
-/// How soon a controller that stands by sees that it is to end.
+/// Maximum time until a standby controller notices that it must end.
 const STOPPED_WITHIN: Duration = Duration::from_millis(100);
-/// How long a leader looks for an address to take members at.
+/// Maximum time for which a leader tries to bind an address.
 const BOUND_WITHIN: Duration = Duration::from_secs(5);
-/// Those of a member: what it says, and its heartbeat.
+/// Connections per member: messages and heartbeats.
 const CONNECTIONS: usize = 2;
 const LISTENER: u64 = 0;
 const WAKER: u64 = 1;
 
-/// What other threads see of a controller: the map that holds, if this one leads and there is one.
+/// Map for other threads: the current one, if this controller leads and there is one.
 pub(crate) type View = Arc<Mutex<Option<Box<ClusterMap>>>>;
 
-/// A controller that runs.
+/// Handle of a running controller.
 #[derive(Debug)]
 pub(crate) struct ControllerHandle {
     view: View,
     drains: Sender<HostId>,
     stop: Arc<AtomicBool>,
-    /// Whether nobody is told.
+    /// True if the controller must end without informing its members.
     leaves: Arc<AtomicBool>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread is started with.
+/// Settings of the controller thread.
 #[derive(Debug)]
 struct ControllerSetup {
     config: ClusterConfig,
     security: Security,
     settings: ControllerSettings,
-    /// How long a procedure of each pool may take, in microseconds.
+    /// Latency objective of each pool in microseconds.
     objectives: Vec<f32>,
     waker: Waker,
     stop: Arc<AtomicBool>,
     leaves: Arc<AtomicBool>,
     view: View,
-    /// Hosts that the operator wants to leave.
+    /// Hosts that the operator drains.
     drains: (Sender<HostId>, Receiver<HostId>),
     beside: bool,
 }
 
-/// Why a shell ends.
+/// Reason why the controller loop ended.
 #[derive(Debug, PartialEq, Eq)]
 enum ControllerExit {
-    /// It was told to.
+    /// The controller was stopped.
     Stopped,
-    /// Another controller leads, or may.
+    /// Another controller leads, or may lead.
     Deposed,
 }
 
 impl ControllerHandle {
-    /// Starts one that keeps nothing, and learns from its members if there is a cluster already. One `beside` the cluster's only
-    /// balancer takes the balancer before for dead.
+    /// Starts a controller without a store, which learns an existing cluster from its members. A
+    /// controller `beside` the only balancer considers the previous balancer dead.
     ///
     /// # Errors
     ///
-    /// When the system refuses something.
+    /// Returns an error if the operating system refuses a resource.
     pub(crate) fn start(
         listener: TcpListener,
         (config, security): (&ClusterConfig, &Security),
@@ -118,11 +119,11 @@ impl ControllerHandle {
         ControllerHandle::shell(listener, ControllerSetup::new((config, security), slices, beside)?, None)
     }
 
-    /// Starts one beside the cluster's only balancer that goes on from a record.
+    /// Starts a controller beside the only balancer, from a known state.
     ///
     /// # Errors
     ///
-    /// When the system refuses something.
+    /// Returns an error if the operating system refuses a resource.
     pub(crate) fn resume(
         listener: TcpListener,
         (config, security): (&ClusterConfig, &Security),
@@ -146,12 +147,12 @@ impl ControllerHandle {
         })
     }
 
-    /// Starts one that keeps what outlives it in etcd, under the name of the cluster: it leads when no other does, and takes
-    /// members only then, at the first of its addresses that is to be had.
+    /// Starts a controller that stores its state in etcd under the cluster's name. It leads when no
+    /// other does, and only then accepts members, at the first available address.
     ///
     /// # Errors
     ///
-    /// When the system refuses something.
+    /// Returns an error if the operating system refuses a resource.
     pub(crate) fn start_standby(
         (config, security): (&ClusterConfig, &Security),
         slices: &[SliceRuntime],
@@ -176,27 +177,28 @@ impl ControllerHandle {
         Ok(ControllerHandle { view, drains, stop, leaves, waker, thread: Some(thread) })
     }
 
-    /// What drains hosts from other threads.
+    /// Returns the handle with which other threads drain hosts.
     pub(crate) fn drainer(&self) -> DrainHandle {
         DrainHandle { view: self.view(), drains: self.drains.clone(), waker: self.waker.clone() }
     }
 
-    /// What other threads see of it.
+    /// Returns the map for other threads.
     pub(crate) fn view(&self) -> View {
         Arc::clone(&self.view)
     }
 
-    /// Whether it has ended by itself.
+    /// Returns true if the controller has ended by itself.
     pub(crate) fn has_failed(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends it. Members of one beside the only balancer are told that the cluster ends; others go on, and look for the next.
+    /// Ends the controller. Beside the only balancer the cluster ends with it; else members
+    /// continue and search the next one.
     pub(crate) fn stop(&mut self) {
         self.end();
     }
 
-    /// Ends it without a word: another one goes on where it listened.
+    /// Ends the controller without informing members: another process continues at its address.
     pub(crate) fn leave(&mut self) {
         self.leaves.store(true, Ordering::SeqCst);
         self.end();
@@ -252,7 +254,7 @@ impl ControllerSetup {
     }
 
     fn show(&self, map: Option<&ClusterMap>) {
-        // Poisoned by nobody: what is done under the lock does not panic.
+        // Never poisoned: the code under the lock does not panic.
         if let Ok(mut view) = self.view.lock() {
             *view = map.cloned().map(Box::new);
         }
@@ -262,7 +264,7 @@ impl ControllerSetup {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Leads whenever the keeper says so, until it is stopped.
+    /// Leads whenever the leader store reports leadership, until stopped.
     fn lead_in_turn(&self, keeper: LeaderStore) -> std::io::Result<()> {
         let mut keeper = Some(keeper);
         while let Some(kept) = keeper.take().filter(|_| !self.is_stopped()) {
@@ -296,8 +298,8 @@ impl ControllerSetup {
         Ok(())
     }
 
-    /// Takes the first address that is to be had: one that is another machine's is not, and one where a controller was
-    /// stopped on this machine may not be yet.
+    /// Binds the first available address. An address may belong to another machine, or be in use
+    /// for a moment after a controller was stopped on this one.
     fn listen(&self) -> std::io::Result<Option<TcpListener>> {
         let until = std::time::Instant::now() + BOUND_WITHIN;
         while !self.is_stopped() {
@@ -311,23 +313,24 @@ impl ControllerSetup {
     }
 }
 
-/// How long a procedure of each pool may take, in microseconds: of UEs whose slice is not known as long as in the strictest.
+/// Returns the latency objective of each pool in microseconds; UEs of unknown slice have the
+/// strictest one.
 fn objectives(slices: &[SliceRuntime]) -> Vec<f32> {
     let strictest = |kind| slices.iter().map(|slice| slice.slo[kind]).min().unwrap_or(SliceRuntime::SLO);
     let all = (0..NF_KINDS).map(strictest).chain(slices.iter().flat_map(|slice| slice.slo));
     all.map(|slo| slo.as_micros() as f32).collect()
 }
 
-/// Whether a procedure that began now at a host would be late: `(Q / C + 1) T_t` of a pool is beyond its objective (seed 1,
-/// Algorithm 1).
+/// Returns true if a procedure that starts at this time would be late at a host: `(Q / C + 1) T_t`
+/// of a pool exceeds its objective (MMLite, seed 1, Algorithm 1).
 fn is_late(pools: &[PoolLoad], objectives: &[f32]) -> bool {
-    // A pool that no NF works in has nothing to do.
+    // A pool without NFs has no work.
     let works = |load: &PoolLoad| load.share > 0.0;
     let late = |(load, objective): (&PoolLoad, &f32)| works(load) && (load.backlog + 1.0) * load.time_us > *objective;
     pools.iter().zip(objectives).any(late)
 }
 
-/// What a new cluster's hosts share.
+/// Creates the secrets that the hosts of a new cluster share.
 fn secrets(now: Instant) -> Secrets {
     let mut tmsi_key = [0; 16];
     rand::rng().fill_bytes(&mut tmsi_key);
@@ -339,20 +342,20 @@ struct ControllerLoop<'a> {
     setup: &'a ControllerSetup,
     listener: TcpListener,
     epoll: OwnedFd,
-    /// By their tokens.
+    /// Connections by their epoll tokens.
     connections: BTreeMap<u64, Connection>,
-    /// The connection of each member that has one.
+    /// Token of each connected member.
     members: BTreeMap<Member, u64>,
     next_token: u64,
     controller: cluster::Controller,
-    /// Where maps are written; without one they hold at once.
+    /// Store of the maps; `None`: maps take effect at once.
     keeper: Option<LeaderStore>,
-    /// The epoch that is being written.
+    /// Epoch that is being stored.
     writes: Option<u64>,
-    /// That of the last map that was told.
+    /// Epoch of the last map that was sent.
     told: u64,
     beaten: Instant,
-    /// What has hosts started that are missing.
+    /// Starts missing hosts, if configured.
     recruiter: Option<HostProvisioner>,
 }
 
@@ -394,7 +397,7 @@ impl<'a> ControllerLoop<'a> {
         while !self.setup.is_stopped() {
             self.turn()?;
             if self.controller.is_ignorant() {
-                // Its members go on looking for a controller; those that have joined this one end.
+                // Its members keep searching for a controller; those that have joined this one end.
                 let why = "a cluster was found after this controller had begun another one: restart it, it then learns that one";
                 return Err(std::io::Error::other(why));
             }
@@ -412,7 +415,7 @@ impl<'a> ControllerLoop<'a> {
         Ok(ControllerExit::Stopped)
     }
 
-    /// Hears what is written; whether this controller still leads.
+    /// Handles events of the leader store. Returns true if this controller still leads.
     fn hear_keeper(&mut self) -> bool {
         while let Some(news) = self.keeper.as_ref().and_then(|keeper| keeper.news.try_recv().ok()) {
             match news {
@@ -444,7 +447,7 @@ impl<'a> ControllerLoop<'a> {
             Err(rustix::io::Errno::INTR) => 0,
             Err(error) => return Err(error.into()),
         };
-        // Before anything that has happened: it sees whether it was held up itself.
+        // Before all events: the controller thereby notices whether it was suspended itself.
         let now = clock();
         self.controller.begin_tick(now);
         for event in &events[..ready] {
@@ -502,13 +505,13 @@ impl<'a> ControllerLoop<'a> {
         }
     }
 
-    /// Takes what somebody has said.
+    /// Reads and handles the messages of a connection.
     fn read(&mut self, token: u64, now: Instant) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let mut said = Vec::new();
         connection.stream.tell_readable(true);
         let heard = connection.read(&mut said);
-        // A heartbeat is that of who is a member: of one whose connection has ended it says nothing.
+        // Heartbeats count only for connected members.
         let pulse = connection.pulse.filter(|member| self.members.contains_key(member));
         if pulse.is_some() {
             connection.since = now;
@@ -572,7 +575,7 @@ impl<'a> ControllerLoop<'a> {
         }
     }
 
-    /// Those who came too early ask again.
+    /// Handles the join requests that came too early.
     fn join_waiting(&mut self, now: Instant) {
         let waiting: Vec<u64> =
             self.connections.iter().filter(|(_, c)| c.join.is_some()).map(|(token, _)| *token).collect();
@@ -616,11 +619,11 @@ impl<'a> ControllerLoop<'a> {
             }
             tracing::info!(?member, again, peer = ?connection.stream.peer(), "a member joins");
         }
-        // An earlier connection of the same member has ended without that having been seen.
+        // An earlier connection of the same member has ended unnoticed.
         if let Some(earlier) = self.members.insert(member, token) {
             self.close(earlier);
         }
-        // So have its heartbeats, which come by another way, too.
+        // So have its heartbeats, which use another connection.
         let pulses = self.connections.iter().filter(|(_, connection)| connection.pulse == Some(member));
         let pulses: Vec<u64> = pulses.map(|(token, _)| *token).collect();
         for pulse in pulses {
@@ -647,10 +650,10 @@ impl<'a> ControllerLoop<'a> {
         }
     }
 
-    /// A connection is over.
+    /// Handles the end of a connection.
     fn lose(&mut self, token: u64, why: &FrameError) {
         let Some(member) = self.close(token) else { return };
-        // It may have another one by now.
+        // The member may already have another connection.
         if self.members.get(&member) == Some(&token) {
             self.members.remove(&member);
             tracing::warn!(?member, %why, "the connection of a member is over");
@@ -664,7 +667,7 @@ impl<'a> ControllerLoop<'a> {
         connection.member
     }
 
-    /// Sends those away whom the others go on without.
+    /// Evicts members that were declared dead.
     fn dismiss(&mut self) {
         for (member, why) in self.controller.take_evicted() {
             tracing::warn!(?member, %why, "a member is taken for dead");
@@ -683,27 +686,27 @@ impl<'a> ControllerLoop<'a> {
         }
     }
 
-    /// Hosts that have nothing any more may end.
+    /// Lets drained hosts end.
     fn release_drained_hosts(&mut self) {
         for host in self.controller.take_departed() {
             tracing::info!(host = host.0, "a host leaves");
             let Some(token) = self.members.remove(&Member::Host(host)) else { continue };
             if let Some(connection) = self.connections.get_mut(&token) {
                 connection.stream.put(&ToMember::LeaveGranted);
-                // A member no longer: it ends this connection itself.
+                // Not a member: it ends this connection itself.
                 (connection.member, connection.left, connection.since) = (None, true, clock());
             }
         }
     }
 
-    /// Has hosts started that are missing. A cluster whose members have to find this controller may have them.
+    /// Starts missing hosts. During discovery the hosts may exist already.
     fn start_missing_hosts(&mut self) {
         if let Some(recruiter) = self.recruiter.as_mut().filter(|_| !self.controller.is_discovering()) {
             recruiter.look(self.controller.missing_hosts(), std::time::Instant::now());
         }
     }
 
-    /// Writes what is to hold, and tells it when it is written.
+    /// Stores the next map, and sends it once it is stored.
     fn write(&mut self) {
         if self.writes.is_some() {
             return;
@@ -721,7 +724,7 @@ impl<'a> ControllerLoop<'a> {
         }
     }
 
-    /// Tells the map that holds, if it was not told. It may be one that a member has brought.
+    /// Sends the current map if it was not sent. It may be one that a member has brought.
     fn tell(&mut self) {
         let Some(map) = self.controller.map().filter(|map| map.epoch() != self.told) else { return };
         self.told = map.epoch();
@@ -738,7 +741,7 @@ impl<'a> ControllerLoop<'a> {
 
     fn beat(&mut self, now: Instant) {
         let mut late = Vec::new();
-        // One that is ready only now is there until its heartbeat is to be expected.
+        // A member that just became ready counts as alive until its heartbeat is due.
         let beating: BTreeSet<Member> = self.connections.values().filter_map(|connection| connection.pulse).collect();
         let patience = self.setup.settings.patience;
         let is_new = |connection: &&Connection| now.since(connection.since) < patience;

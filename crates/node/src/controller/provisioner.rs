@@ -1,26 +1,27 @@
-//! What starts hosts that a cluster lacks. The controller asks for one at a time and waits until it has joined.
+//! Start of missing hosts: the controller requests one at a time and waits until it has joined.
 
 use std::io;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a host may take to join until another one is asked for; doubled each time that none has come.
+/// Time within which a requested host must join before another is requested; doubled after each
+/// failure.
 const JOINS_WITHIN: Duration = Duration::from_secs(20);
 const AT_MOST: Duration = Duration::from_secs(600);
-/// Hosts in all, as what is started is told.
+/// Environment variable with the wanted number of hosts, for the started program.
 const HOSTS: &str = "VIREO_HOSTS";
 
-/// Starts hosts.
+/// Launcher of hosts.
 pub(super) trait HostLauncher: std::fmt::Debug {
-    /// Starts one more, so that there are so many in all.
+    /// Starts one more host, for a total of `hosts`.
     fn start(&mut self, hosts: usize) -> io::Result<()>;
 }
 
-/// Starts a program of this machine: a host, or what has an orchestrator start one.
+/// Launcher that runs a program: a host, or a client of an orchestrator.
 #[derive(Debug)]
 pub(super) struct ProgramLauncher {
     words: Vec<String>,
-    /// What it has started and has not ended.
+    /// Started processes that have not ended.
     running: Vec<Child>,
 }
 
@@ -29,7 +30,7 @@ impl ProgramLauncher {
         ProgramLauncher { words, running: Vec::new() }
     }
 
-    /// Waits for what has ended, so that nothing is left of it.
+    /// Reaps ended processes.
     fn reap(&mut self) {
         self.running.retain_mut(|child| match child.try_wait() {
             Ok(None) => true,
@@ -55,11 +56,12 @@ impl HostLauncher for ProgramLauncher {
     }
 }
 
-/// Asks an executor for hosts.
+/// Requests missing hosts from a launcher.
 #[derive(Debug)]
 pub(super) struct HostProvisioner {
     executor: Box<dyn HostLauncher>,
-    /// Until when one that was asked for may join, how many there were when it was, and how long the next may take.
+    /// Pending request: its deadline and the number of missing hosts at that time; `within`:
+    /// timeout of the next one.
     asked: Option<(Instant, usize)>,
     within: Duration,
 }
@@ -69,7 +71,7 @@ impl HostProvisioner {
         HostProvisioner { executor, asked: None, within: JOINS_WITHIN }
     }
 
-    /// Of `all` hosts that there are to be, so many are missing.
+    /// Requests a host if some are missing: `all` hosts are wanted.
     pub(super) fn look(&mut self, (all, missing): (usize, usize), now: Instant) {
         if let Some((until, before)) = self.asked {
             if missing >= before && now < until {

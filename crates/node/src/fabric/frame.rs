@@ -1,37 +1,38 @@
-//! Frames: a length and a message, several in one read or write.
+//! Frames: length and message, several per read or write.
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use vireo_core::postcard_writer;
 
-/// Octets of a message at most: the largest is the whole context of a UE with what it wants done.
+/// Maximum length of a message in bytes: the largest one is the whole context of a UE with its
+/// effects.
 pub const MOST: usize = 1 << 20;
-/// Octets that are read in one go.
+/// Number of bytes requested per read.
 const READ: usize = 64 << 10;
 const LENGTH: usize = 4;
 
-/// What ends a connection.
+/// Error that ends a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// A length beyond what there can be.
+    /// Frame length above the maximum.
     #[error("a frame of {0} octets, of at most {MOST}")]
     Length(usize),
-    /// Octets that are no message of the version.
+    /// Content that is not a message of this version.
     #[error("a message that does not decode")]
     Message,
-    /// The peer is not one to talk to.
+    /// The greeting refuses the peer.
     #[error(transparent)]
     Greeting(#[from] super::GreetingError),
-    /// The peer does not show that it is a member.
+    /// The peer has not proved that it is a member.
     #[error(transparent)]
     Insecure(super::TlsPeerError),
-    /// The connection.
+    /// Error of the socket.
     #[error("{0}")]
     Io(io::Error),
-    /// The peer has closed it.
+    /// The peer closed the connection.
     #[error("it was closed")]
     Closed,
-    /// The peer said why it does not talk to this one.
+    /// The peer refuses this member; contains its reason.
     #[error("{0}")]
     Refused(String),
 }
@@ -43,12 +44,12 @@ impl From<io::Error> for FrameError {
 }
 
 impl FrameError {
-    /// Whether it is the same as long as the members' configurations are.
+    /// Returns true if the error lasts as long as the configurations of the members do not change.
     pub(crate) fn stays(&self) -> bool {
         matches!(self, FrameError::Greeting(_) | FrameError::Insecure(_))
     }
 
-    /// Whether the other end's machine has said that nobody is there any more: the way to it is sound.
+    /// Returns true if the peer's machine answered that no process is there: the path to it works.
     pub(crate) fn is_an_answer(&self) -> bool {
         use io::ErrorKind::{ConnectionRefused, ConnectionReset};
         match self {
@@ -59,21 +60,23 @@ impl FrameError {
     }
 }
 
-/// What has been received and not been taken.
+/// Input buffer of a connection: received and not yet consumed bytes.
 #[derive(Debug, Default)]
 pub struct FrameReader {
-    /// Room, of which `from..end` is taken.
+    /// Buffer; `from..end` is in use.
     octets: Vec<u8>,
     from: usize,
     end: usize,
 }
 
 impl FrameReader {
-    /// Reads what is there, at most one piece; how many octets. As much is kept as one frame and one piece.
+    /// Reads once from the source and returns the number of bytes. Stores at most one frame and one
+    /// read.
     ///
     /// # Errors
     ///
-    /// [`FrameError::Closed`] at the end, and what the source says; that there is nothing now is no error.
+    /// Returns [`FrameError::Closed`] at the end of the stream, and errors of the source. A source
+    /// without data is no error.
     pub fn fill(&mut self, source: &mut impl Read) -> Result<usize, FrameError> {
         if self.octets.len() - self.end < READ {
             self.octets.copy_within(self.from..self.end, 0);
@@ -96,38 +99,38 @@ impl FrameReader {
         }
     }
 
-    /// What has been received and not been taken, octet for octet.
+    /// Returns all received and not yet consumed bytes.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.octets[self.from..self.end]
     }
 
-    /// One that has received this.
+    /// Creates a reader that has received these bytes.
     pub(crate) fn with(octets: Vec<u8>) -> Self {
         FrameReader { end: octets.len(), octets, from: 0 }
     }
 
-    /// Whether the last piece took all the room that there was: there may be more.
+    /// Returns true if the last read filled the buffer: there may be more data.
     pub(crate) fn is_full(&self) -> bool {
         self.end == self.octets.len()
     }
 
-    /// The next octets as they are, for what is no frame; `None` until they are there.
+    /// Consumes the next bytes, which are not a frame; `None` until they are complete.
     pub fn raw<const N: usize>(&mut self) -> Option<[u8; N]> {
         let octets = *self.octets[self.from..self.end].first_chunk::<N>()?;
         self.from += N;
         Some(octets)
     }
 
-    /// The next octet, if it is there; it is not taken.
+    /// Returns the next byte without consuming it.
     pub fn first(&self) -> Option<u8> {
         self.octets[self.from..self.end].first().copied()
     }
 
-    /// The next whole frame.
+    /// Returns the next complete frame.
     ///
     /// # Errors
     ///
-    /// [`FrameError::Length`].
+    /// Returns [`FrameError::Length`] if the length exceeds the maximum.
     pub fn frame(&mut self) -> Result<Option<&[u8]>, FrameError> {
         let Some((length, rest)) = self.octets[self.from..self.end].split_first_chunk::<LENGTH>() else {
             return Ok(None);
@@ -145,11 +148,11 @@ impl FrameReader {
     }
 }
 
-/// The message of a frame.
+/// Decodes the message of a frame.
 ///
 /// # Errors
 ///
-/// When it is none, or something follows it.
+/// Returns an error if the content is not exactly one message.
 pub fn decode<'a, T: Deserialize<'a>>(frame: &'a [u8]) -> Result<T, FrameError> {
     match postcard::take_from_bytes(frame) {
         Ok((message, [])) => Ok(message),
@@ -157,7 +160,7 @@ pub fn decode<'a, T: Deserialize<'a>>(frame: &'a [u8]) -> Result<T, FrameError> 
     }
 }
 
-/// What is to be sent and was not.
+/// Output buffer of a connection: bytes to send.
 #[derive(Debug, Default)]
 pub struct FrameWriter {
     octets: Vec<u8>,
@@ -165,21 +168,22 @@ pub struct FrameWriter {
 }
 
 impl FrameWriter {
-    /// One that has room for so many octets before it takes more memory.
+    /// Creates a writer with an initial capacity in bytes.
     pub(crate) fn with_room(octets: usize) -> Self {
         FrameWriter { octets: Vec::with_capacity(octets), from: 0 }
     }
 
-    /// Adds octets as they are.
+    /// Appends bytes that are not a frame.
     pub fn raw(&mut self, octets: &[u8]) {
         self.octets.extend_from_slice(octets);
     }
 
-    /// Adds a frame; how many octets it has. What has no encoding, or is too long, is not added.
+    /// Appends a frame and returns its length in bytes. A message that cannot be encoded or is too
+    /// long is dropped.
     pub fn put(&mut self, message: &impl Serialize) -> Option<usize> {
         let start = self.octets.len();
         self.octets.extend_from_slice(&[0; LENGTH]);
-        // A message always encodes: its strings and sequences have known lengths.
+        // Messages always encode: their strings and sequences have known lengths.
         if postcard_writer::to_vec(message, &mut self.octets).is_err() {
             self.octets.truncate(start);
             return None;
@@ -194,26 +198,26 @@ impl FrameWriter {
         Some(length + LENGTH)
     }
 
-    /// What is to be sent, octet for octet.
+    /// Returns all bytes that wait to be sent.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.octets[self.from..]
     }
 
-    /// Octets that wait.
+    /// Returns the number of bytes that wait.
     pub fn len(&self) -> usize {
         self.octets.len() - self.from
     }
 
-    /// Whether none waits.
+    /// Returns true if no bytes wait.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Writes what the sink takes.
+    /// Writes as much as the sink accepts.
     ///
     /// # Errors
     ///
-    /// What the sink says; that it takes nothing now is no error.
+    /// Returns errors of the sink. A sink without room is no error.
     pub fn drain(&mut self, sink: &mut impl Write) -> io::Result<()> {
         while self.from < self.octets.len() {
             match sink.write(&self.octets[self.from..]) {
@@ -239,7 +243,7 @@ impl FrameWriter {
 mod tests {
     use super::*;
 
-    /// Gives out one octet at a time.
+    /// Reader that returns one byte at a time.
     struct Slow<'a>(&'a [u8]);
 
     impl Read for Slow<'_> {

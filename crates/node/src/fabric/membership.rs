@@ -1,5 +1,6 @@
-//! What the controller and the members of its cluster, hosts and balancers, say to each other. Variants are numbered in
-//! their order: new ones are added at the end alone (see [`super`]).
+//! Messages between the controller and the members of its cluster, hosts and balancers.
+//!
+//! The encoding numbers the variants in their order: new ones are appended only (see [`super`]).
 
 use super::message::{PoolLoad, Welcome};
 use serde::{Deserialize, Serialize};
@@ -7,87 +8,82 @@ use std::net::SocketAddr;
 use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::cluster::{ClusterMap, Member, RejoinInfo};
 
-/// What a balancer is told when it joins.
+/// Join reply of the controller to a balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BalancerAssignment {
-    /// Its number.
     pub balancer: BalancerId,
-    /// The key of the 5G-TMSIs, by which it finds the bucket of a UE.
+    /// Key from which 5G-TMSIs are derived; the balancer decodes the bucket of a UE with it.
     pub tmsi_key: [u8; 16],
-    /// The recovery time stamp of the cluster's N4 (TS 29.244 8.2.65): seconds since 1900.
+    /// Recovery Time Stamp of the cluster's N4 (TS 29.244 8.2.65), in seconds since 1900.
     pub recovery: u32,
-    /// How often each side says something, in milliseconds, and after how many silences it is taken for dead.
+    /// Heartbeat interval in milliseconds, and the number of missed heartbeats after which a peer
+    /// is silent.
     pub heartbeat: (u32, u32),
 }
 
-/// From a member to the controller.
+/// Message from a member to the controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToController {
-    /// A host wants to join.
+    /// Join request of a host.
     Host {
-        /// Where it takes other hosts' copies.
+        /// Address at which the host receives copies of other hosts.
         copies: SocketAddr,
-        /// What it knows if it was a member before.
+        /// State of an earlier membership, if any.
         past: Option<Box<RejoinInfo<HostId>>>,
     },
-    /// A balancer wants to join.
+    /// Join request of a balancer.
     Balancer {
-        /// Where it takes hosts.
+        /// Address at which the balancer accepts hosts.
         address: SocketAddr,
-        /// What it knows if it was a member before.
+        /// State of an earlier membership, if any.
         past: Option<Box<RejoinInfo<BalancerId>>>,
     },
-    /// It is ready: a host has started its workers, a balancer takes hosts. From here on it is heard.
+    /// The member is ready: a host has started its workers, a balancer accepts hosts. From here on
+    /// heartbeats are expected.
     Ready,
-    /// Nothing else to say.
+    /// Sent when there is nothing else to send.
     Beat,
-    /// The hosts of the map that the balancer does not hear.
+    /// Hosts of the map from which the balancer receives no heartbeats.
     SilentHosts(Vec<HostId>),
-    /// How loaded the host is.
+    /// Load report of the host.
     Report {
-        /// The part of its processors that is in use, 0 to 1, averaged.
+        /// CPU use of the host, 0 to 1, averaged.
         cpu: f32,
-        /// Messages that it has dealt with a second, averaged.
+        /// Processed messages per second, averaged.
         rate: f32,
-        /// Its pools: by slice (first that of UEs whose slice is not known), in each by kind.
+        /// Pools by slice (first that of UEs whose slice is not known), in each by kind.
         pools: Vec<PoolLoad>,
     },
-    /// Another host has all copies of this one's UEs that an epoch wants it to have.
+    /// Another host has all copies of the sender's UEs that an epoch requires.
     CaughtUp {
-        /// The epoch.
+        /// Epoch of the map that requires the copies.
         epoch: u64,
-        /// The other host.
         host: HostId,
     },
-    /// The host wants to leave: others are to get its UEs.
+    /// The host wants to leave: other hosts must take its UEs.
     Leave,
-    /// The hosts of the map that do not take this host's copies.
+    /// Hosts of the map that do not accept the sender's copies.
     UnreachablePeers(Vec<HostId>),
-    /// Of which parts of the UE addresses, whose hosts are gone, the host's UEs have some: all of them, each time. While it said
-    /// so none were on their way to it or from it.
-    PoolPartitions {
-        /// The epoch.
-        epoch: u64,
-        /// The parts.
-        parts: Vec<u16>,
-    },
-    /// Nothing but heartbeats comes by this connection: those of a member, which has another one.
+    /// Pool partitions of departed hosts from which the sender's UEs use addresses, all of them. No
+    /// bucket was migrating to or from the sender in this epoch.
+    PoolPartitions { epoch: u64, parts: Vec<u16> },
+    /// This connection carries only heartbeats of a member, which has another connection.
     Pulse(Member),
 }
 
-/// From the controller to a member.
+/// Message from the controller to a member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToMember {
-    /// The host may join.
+    /// The host has joined.
     Welcome(Welcome),
-    /// The balancer may join.
+    /// The balancer has joined.
     Assignment(BalancerAssignment),
-    /// It may not, or no longer.
+    /// The join is refused, or the member is evicted; contains the reason.
     Refused(String),
-    /// Nothing else to say.
+    /// Sent when there is nothing else to send.
     Beat,
-    /// From here on this map holds.
+    /// Map that is in effect from here on.
     Map(Box<ClusterMap>),
-    /// The host has nothing any more that others have not, and may end.
+    /// Other hosts have all state of the host: it may end.
     LeaveGranted,
 }

@@ -1,5 +1,6 @@
-//! What balancers and hosts say to each other. Variants are numbered in their order: new ones are added at the end alone
-//! (see [`super`]).
+//! Messages between balancers and hosts, and between hosts.
+//!
+//! The encoding numbers the variants in their order: new ones are appended only (see [`super`]).
 
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
@@ -10,346 +11,307 @@ use vireo_core::ran::RanNode;
 pub use vireo_core::replica::{EffectAssociations, ReplicaUpdate};
 use vireo_types::{AssocId, Bucket, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
 
-/// What a host is told when it joins.
+/// Join reply of the controller to a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// Its number, which no other host of the cluster's life has.
+    /// Host ID; no other host of the cluster ever has it.
     pub host: HostId,
-    /// The key of the 5G-TMSIs: every host reads every other's.
+    /// Key from which 5G-TMSIs are derived: every host decodes those of every other.
     pub tmsi_key: [u8; 16],
-    /// Its part of the pools of UE addresses, and how many parts there are.
+    /// Pool partition of the host, and the number of partitions.
     pub part: (u16, u16),
-    /// How often each side says something, in milliseconds, and after how many silences it is taken for dead.
+    /// Heartbeat interval in milliseconds, and the number of missed heartbeats after which a peer
+    /// is silent.
     pub heartbeat: (u32, u32),
-    /// How often it reports its load, in milliseconds.
+    /// Interval of load reports in milliseconds.
     pub report: u32,
-    /// The recovery time stamp of the cluster's N4 (TS 29.244 8.2.65): seconds since 1900.
+    /// Recovery Time Stamp of the cluster's N4 (TS 29.244 8.2.65), in seconds since 1900.
     pub recovery: u32,
 }
 
-/// From a balancer to a host. `number` names an input: who gets it again has to do nothing if it was carried out.
+/// Message from a balancer to a host. `number` identifies an input: a redelivered one is dropped if
+/// it was executed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToHost<'a> {
-    /// The host is not one of the balancer's map, or no longer.
+    /// The host is not in the balancer's map.
     Refused(String),
-    /// Nothing else to say.
+    /// Sent when there is nothing else to send.
     Heartbeat,
-    /// What follows is given by this map: a host that has an older one adopts it first, whoever tells it first.
+    /// Map by which the following messages are routed: a host with an older map adopts this one
+    /// first.
     Map(Box<ClusterMap>),
-    /// An association came up.
+    /// An association was established.
     Up {
-        /// Which.
         assoc: AssocId,
-        /// Its peer.
+        /// Address of the RAN node.
         peer: SocketAddr,
     },
-    /// An association is gone, or void.
+    /// An association has ended or restarted.
     Down {
-        /// Which.
         assoc: AssocId,
-        /// Whether it is up again at once.
+        /// True if the association is up again at once.
         restarted: bool,
     },
-    /// An NGAP message.
+    /// NGAP message of a RAN node.
     Ngap {
-        /// Its number.
         number: u64,
-        /// Its association.
         assoc: AssocId,
-        /// Whether this host answers if the message is of the node: every host hears those, one answers.
+        /// True if this host answers a non-UE message: every host receives these, one answers.
         answers: bool,
-        /// Of the first message of a UE that is not known: the bucket by which this host was chosen. The UE gets a number of
-        /// one that has the same hosts, so that the message finds it if it has to be given again.
+        /// For the first message of an unknown UE, the bucket by which the balancer selected this
+        /// host. The UE gets an LTMSI of a bucket with the same hosts, so that a redelivered
+        /// message finds it.
         bucket: Option<Bucket>,
-        /// Where it goes; `None` for a message at fault.
+        /// Routing information; `None` for an invalid message.
         view: Option<ShallowView>,
-        /// The PDU.
+        /// NGAP PDU as received.
         #[serde(borrow, with = "serde_bytes")]
         pdu: &'a [u8],
     },
-    /// A PFCP message for a session.
+    /// PFCP message for a session.
     Pfcp {
-        /// Its number.
         number: u64,
-        /// The UPF.
         upf: SocketAddr,
-        /// The session.
         seid: Seid,
-        /// Whether it is a request.
+        /// True if the message is a request.
         request: bool,
-        /// The message.
+        /// PFCP message as received.
         #[serde(borrow, with = "serde_bytes")]
         message: &'a [u8],
     },
     /// A PFCP request got no answer.
-    PfcpTimeout {
-        /// Its number.
-        number: u64,
-        /// The session.
-        seid: Seid,
-    },
-    /// A UPF is associated, or is not.
+    PfcpTimeout { number: u64, seid: Seid },
+    /// A PFCP association was set up or released.
     Upf {
-        /// The UPF.
         upf: SocketAddr,
-        /// Whether it is.
+        /// True if the association is set up.
         up: bool,
     },
-    /// A UPF lost its sessions.
-    UpfLost {
-        /// The UPF.
-        upf: SocketAddr,
-    },
-    /// A subscriber's context is at another host now.
+    /// A UPF has lost its sessions.
+    UpfLost { upf: SocketAddr },
+    /// Another host has the valid context of a subscriber.
     Claimed {
-        /// Whose.
         supi: Supi,
-        /// The UE that has it: who has been handed that one has no other.
+        /// UE of the valid context: a host that took over this very UE keeps it.
         ue: Ltmsi,
-        /// When the subscriber registered there: the last one counts.
+        /// Time of the registration; the latest claim wins.
         at: Instant,
     },
-    /// All that the host had said before it asked by [`ToBalancer::Sync`] is done, and what it is given from now on is by
-    /// the balancer's last map.
+    /// All that the host sent before its [`ToBalancer::Sync`] is done, and the balancer routes all
+    /// later messages by its last map.
     BarrierReply {
-        /// The number of the question.
+        /// Number of the barrier.
         number: u64,
     },
-    /// Nobody has these addresses of the host's part of the pools any more: the UE that had taken them along to another host.
-    AddressReturned {
-        /// The data network.
-        dnn: Dnn,
-        /// The addresses.
-        address: SessionAddress,
-    },
-    /// The node of an association that is up, as other hosts have it.
+    /// Addresses of the host's pool partition are free: the UE that took them along to another host
+    /// has released them.
+    AddressReturned { dnn: Dnn, address: SessionAddress },
+    /// RAN node of an association that is up, as reported by another host.
     Node(AssociationOwner),
-    /// The addresses of the AMF at which the balancer's associations end, as far as it knows.
+    /// AMF addresses of the balancer's associations, as far as the balancer knows them.
     Endpoints(Vec<IpAddr>),
-    /// So many of the NGAP PDUs that the host has given on this connection were sent.
+    /// Number of NGAP PDUs of this connection that were sent.
     SentCount {
-        /// How many, those that were left out as repeats included.
+        /// Running total, including dropped repeats.
         count: u64,
     },
-    /// An association is about to end, and a message about a UE was not acknowledged by its node.
+    /// An association is about to end, and its RAN node has not acknowledged a message about a UE.
     Undelivered {
-        /// The association.
         assoc: AssocId,
-        /// The UE.
         ue: Ltmsi,
-        /// The PDU.
+        /// NGAP PDU that was not acknowledged.
         #[serde(borrow, with = "serde_bytes")]
         pdu: &'a [u8],
     },
-    /// The peer of an association has answered a heartbeat that a host had asked for.
-    Alive {
-        /// The association.
-        assoc: AssocId,
-    },
+    /// The peer of an association has answered a heartbeat that a host requested.
+    Alive { assoc: AssocId },
 }
 
-/// Of which RAN node a further association is.
+/// RAN node to which an additional association belongs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AssociationOwner {
-    /// The association.
     pub assoc: AssocId,
-    /// The node's number: the association on which it has set NG up, which need not be up any more.
+    /// Association on which the RAN node completed NG Setup, and which identifies the RAN node. It
+    /// may have ended.
     pub node: AssocId,
-    /// What it is.
+    /// State of the RAN node.
     pub record: RanNode,
 }
 
-/// How loaded a pool of NFs is: those of one slice for one kind of procedure.
+/// Load report of a pool: the NFs of one slice and kind of procedure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PoolLoad {
-    /// The least `Q / C` of its NFs, averaged.
+    /// Minimum `Q / C` of its NFs, averaged.
     pub backlog: f32,
-    /// The parts of a core that its NFs have, in all.
+    /// Sum of the CPU core shares of its NFs.
     pub share: f32,
-    /// How long one procedure takes, in microseconds.
+    /// Service time of one procedure, in microseconds.
     pub time_us: f32,
 }
 
-/// From a host to a balancer.
+/// Message from a host to a balancer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToBalancer<'a> {
-    /// Which host it is: the first that it says.
+    /// ID of the sender; the first message.
     Host(HostId),
-    /// What follows is said by this map: a balancer that has an older one adopts it first, so that all that the owner before
-    /// has had sent comes before all that the next one has.
+    /// Map by which the following messages are sent. A balancer with an older map adopts this one
+    /// first, so that all effects of a previous owner precede those of the next one.
     Map(Box<ClusterMap>),
-    /// Nothing else to say.
+    /// Sent when there is nothing else to send.
     Beat,
-    /// An NGAP PDU to send.
+    /// NGAP PDU to send to a RAN node.
     Ngap {
-        /// The association.
         assoc: AssocId,
-        /// The UE it is about.
+        /// UE that the PDU concerns.
         ue: Option<Ltmsi>,
-        /// The name of the effect, the same wherever its step runs again; 0 = none.
+        /// Key of the effect, equal wherever its step is executed again; 0 = none.
         key: u64,
-        /// The PDU.
+        /// NGAP PDU to send.
         #[serde(borrow, with = "serde_bytes")]
         pdu: &'a [u8],
     },
-    /// A PFCP message to send.
+    /// PFCP message to send to a UPF.
     Pfcp {
-        /// The UPF.
         upf: SocketAddr,
-        /// The name of the request.
+        /// Key of the request.
         key: u64,
-        /// The session.
         seid: Option<Seid>,
-        /// The message.
+        /// PFCP message to send.
         #[serde(borrow, with = "serde_bytes")]
         message: &'a [u8],
     },
-    /// A report of a UPF about a session that nobody has.
+    /// Session report of a UPF for a session that no host has.
     RefuseReport {
-        /// The UPF.
         upf: SocketAddr,
-        /// The report.
+        /// PFCP message as received.
         #[serde(borrow, with = "serde_bytes")]
         message: &'a [u8],
     },
-    /// The association ends at once.
-    Abort {
-        /// Which.
-        assoc: AssocId,
-    },
-    /// What an input has caused has all been said.
+    /// Aborts an association immediately.
+    Abort { assoc: AssocId },
+    /// All effects of an input were sent.
     Done {
-        /// Its number.
+        /// Number of the input.
         number: u64,
     },
-    /// A subscriber's context is here now.
+    /// This host has the valid context of a subscriber.
     Claim {
-        /// Whose.
         supi: Supi,
-        /// The UE that has it.
+        /// UE of the valid context.
         ue: Ltmsi,
-        /// When the subscriber registered.
+        /// Time of the registration.
         at: Instant,
     },
-    /// Its load.
+    /// Load report of the host.
     Report {
-        /// The part of its processors that is in use, 0 to 1, averaged.
+        /// CPU use of the host, 0 to 1, averaged.
         cpu: f32,
-        /// Its pools: by slice (first that of UEs whose slice is not known), in each by kind.
+        /// Pools by slice (first that of UEs whose slice is not known), in each by kind.
         pools: Vec<PoolLoad>,
     },
-    /// It asks to be told when all that it has said so far is done.
+    /// Barrier: requests [`ToHost::BarrierReply`] when all that was sent before is done.
     Sync {
-        /// The number of the question, which grows.
+        /// Number of the barrier, which grows.
         number: u64,
     },
-    /// An input for a UE of another host: it is given to that one.
+    /// Returns an input for a UE of another host: the balancer routes it there.
     Back {
-        /// Its number.
+        /// Number of the input.
         number: u64,
     },
-    /// A UE has no more use for addresses of another host's part of the pools.
+    /// A UE has released addresses of another host's pool partition.
     Return {
-        /// That host.
+        /// Host of the pool partition.
         to: HostId,
-        /// The data network.
         dnn: Dnn,
-        /// The addresses.
         address: SessionAddress,
     },
-    /// A further association is this node's: whoever joins later is told.
+    /// RAN node of an additional association, for hosts that join later.
     Node(AssociationOwner),
-    /// Nothing but heartbeats comes by this connection: those of a host, which has another one.
+    /// This connection carries only heartbeats of a host, which has another connection.
     HeartbeatOnly(HostId),
-    /// The peer of an association is to be asked for a sign of life.
-    Probe {
-        /// The association.
-        assoc: AssocId,
-    },
+    /// Requests a heartbeat of the peer of an association.
+    Probe { assoc: AssocId },
 }
 
-/// From a host to one that keeps copies of its UEs.
+/// Message from an owner to a replica.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToReplica<'a> {
-    /// Who it is, and of which epoch its map is; also whenever it has a new one.
+    /// Sender and the epoch of its map; sent again with each new map.
     Hello {
-        /// The host.
         host: HostId,
-        /// The epoch.
+        /// Epoch of the sender's map.
         epoch: u64,
     },
-    /// A UE as it is now.
+    /// State of a UE after a commit.
     #[serde(borrow)]
     Copy(ReplicaUpdate<'a>),
-    /// All that the sender has had sent for the UEs of the buckets that an epoch gave to the receiver is done: they are the
-    /// receiver's, as the copies before this have them.
+    /// The receiver owns the UEs of the buckets that an epoch moves to it, in the state of the
+    /// previous copies. All effects of the sender for them are done.
     BucketHandoff {
-        /// Its number, as that of a copy.
+        /// Number in the sequence of copies.
         number: u64,
-        /// The epoch.
+        /// Epoch whose map moves the buckets.
         epoch: u64,
     },
-    /// The sender asks which addresses of its part the receiver's UEs have.
+    /// Asks which addresses of the sender's pool partition the receiver's UEs use.
     AddressAuditRequest {
-        /// Its number, as that of a copy.
+        /// Number in the sequence of copies.
         number: u64,
-        /// The epoch of which it asks: no UEs are on their way when that is answered.
+        /// Epoch of the audit: no bucket migrates while it is answered.
         epoch: u64,
     },
-    /// The answer, or a piece of it.
+    /// Answer to an address audit, or a part of it.
     AddressAuditReply {
-        /// Its number, as that of a copy.
+        /// Number in the sequence of copies.
         number: u64,
-        /// The epoch.
+        /// Epoch of the audit.
         epoch: u64,
-        /// The table of numbers.
+        /// Number of the address table.
         table: u8,
-        /// Those that UEs have.
+        /// Numbers in the table that UEs use.
         numbers: Vec<u32>,
-        /// Nothing more follows.
+        /// True for the last part.
         last: bool,
     },
-    /// All UEs of these buckets were sent that the sender has, which is their owner: it asks which of them the receiver has of others.
+    /// The sender, which owns these buckets, has sent all their UEs. It asks which of their UEs the
+    /// receiver has from other hosts.
     ReconcileRequest {
-        /// Its number, as that of a copy.
+        /// Number in the sequence of copies.
         number: u64,
-        /// The buckets.
         buckets: Vec<Bucket>,
     },
-    /// Of these UEs their owner has nothing: what the receiver has of them was never acknowledged.
+    /// The owner does not have these UEs: the receiver's entries were never acknowledged.
     ReconcileRemove {
-        /// Its number, as that of a copy.
+        /// Number in the sequence of copies.
         number: u64,
-        /// The UEs.
         ues: Vec<Ltmsi>,
     },
-    /// All that the sender's copies up to a number want done has left.
+    /// All effects of the sender's copies up to a number have left.
     EffectWatermark {
-        /// Its number, as that of a copy.
+        /// Number in the sequence of copies.
         number: u64,
-        /// That of the copy.
+        /// Number of the last copy whose effects have left.
         until: u64,
     },
 }
 
-/// From a host that keeps copies.
+/// Message from a replica to an owner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToOwner {
-    /// All copies up to this number are kept.
-    CopyAck {
-        /// The number.
-        number: u64,
-    },
-    /// The sender is not the owner of what it sent: its epoch is over.
+    /// All copies up to this number are stored.
+    CopyAck { number: u64 },
+    /// The sender of the copies is not the owner: its epoch is over.
     Fenced {
-        /// The epoch that holds.
+        /// Epoch of the receiver's map.
         epoch: u64,
     },
-    /// The answer to [`ToReplica::ReconcileRequest`].
+    /// Answer to a pending [`ToReplica::ReconcileRequest`].
     ReconcileReply {
-        /// The number of the question.
+        /// Number of the request.
         number: u64,
-        /// UEs of the buckets of which others have sent copies, and the asking host has not: some, if there are very many.
+        /// UEs of the buckets that other hosts have sent and the requesting host has not; a part of
+        /// them if there are very many.
         ues: Vec<Ltmsi>,
     },
 }

@@ -1,23 +1,27 @@
-//! The fabric: how the controller, the balancers and the hosts of a cluster talk, over TCP.
+//! Fabric: TCP connections between the controller, balancers and hosts of a cluster.
 //!
-//! Each side of a connection first sends a *greeting* of fixed layout, which every version of the fabric reads:
+//! Each side of a connection first sends a *greeting* of fixed layout, which every version of the
+//! fabric decodes:
 //!
 //! ```text
-//! octets 0-7   "VIREOFAB"
-//! octets 8-9   the newest version that the sender speaks, big-endian
-//! octets 10-11 the oldest version that it speaks
-//! octet 12     its role: 1 balancer, 2 host (towards balancers and the controller), 3 host (towards another host),
-//!              4 controller
+//! bytes 0-7    "VIREOFAB"
+//! bytes 8-9    newest version that the sender supports, big-endian
+//! bytes 10-11  oldest version that the sender supports
+//! byte 12      role of the sender: 1 balancer, 2 host (towards balancers and the controller),
+//!              3 host (towards another host), 4 controller
 //! ```
 //!
-//! Both go on in the newest version that both speak; if there is none, the connection ends with a sentence. What follows
-//! are *frames*: four octets of length, big-endian, then one message ([`message`], [`membership`]). Several frames leave in one write. Messages are
-//! enumerations in postcard's encoding, where a variant is a number: a later version adds variants and never moves or
-//! changes one that is there, and sends new ones only to who speaks that version. So a cluster is upgraded host by host.
+//! Both sides continue in the newest common version. Without one, the connection ends with an error
+//! message. *Frames* follow: a length of four bytes, big-endian, then one message ([`message`],
+//! [`membership`]). One write may contain several frames. Messages are enumerations in postcard
+//! encoding, where a variant is a number. A later version adds variants and never moves or changes
+//! an existing one. It sends new ones only to peers that support that version. A cluster can
+//! therefore be upgraded host by host.
 //!
-//! Nothing here trusts its peer: lengths are bounded before memory is taken, and what does not decode ends the
-//! connection. With [`crate::identity::TlsConfig`] all of this goes over TLS, in which each side shows the other a certificate of its role before
-//! either greets; without it the fabric belongs on a network of the operator's.
+//! The fabric trusts no peer: lengths are checked before memory is allocated, and a message that
+//! cannot be decoded ends the connection. With [`crate::identity::TlsConfig`] all connections use
+//! TLS, and each side presents a certificate of its role before either greets. Without TLS the
+//! fabric must run on a trusted network.
 
 #[cfg(test)]
 #[path = "../../../vireo/src/pki/authority.rs"]
@@ -34,60 +38,57 @@ use serde::{Deserialize, Serialize};
 pub(crate) use tls::Security;
 pub use tls::TlsPeerError;
 
-/// The version that this release speaks.
+/// Newest protocol version of this release.
 pub const VERSION: u16 = 9;
-/// The oldest version that this release speaks.
+/// Oldest protocol version that this release supports.
 pub const OLDEST: u16 = 9;
-/// Octets of a greeting.
+/// Length of a greeting in bytes.
 pub const GREETING: usize = 13;
 const MAGIC: [u8; 8] = *b"VIREOFAB";
-/// The first octets of TLS: an alert, or a handshake (RFC 8446 5.1).
+/// First bytes of TLS: an alert or a handshake (RFC 8446 5.1).
 const TLS: [u8; 2] = [21, 22];
 
-/// Who speaks.
+/// Role of a peer on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// A balancer.
     Balancer,
-    /// A host, to a balancer or the controller.
+    /// Host towards a balancer or the controller.
     Host,
-    /// A host, to another.
+    /// Host towards another host.
     Peer,
-    /// The controller.
     Controller,
 }
 
-/// What each side says first.
+/// First message of each side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// The newest version that it speaks.
+    /// Newest version that the sender supports.
     pub newest: u16,
-    /// The oldest.
+    /// Oldest version that the sender supports.
     pub oldest: u16,
-    /// Its role.
     pub role: Role,
 }
 
-/// Why a peer is not talked to.
+/// Reason to refuse a peer after its greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GreetingError {
-    /// It is something else.
+    /// The peer does not use the fabric protocol.
     #[error(
         "whoever is there does not speak Vireo's fabric; check cluster.controller, cluster.balancer and cluster.listen"
     )]
     Stranger,
-    /// It speaks TLS.
+    /// The peer uses TLS, and this member does not.
     #[error("it speaks TLS, and this member without: set cluster.tls here as there, or for no member")]
     Tls,
-    /// No common version.
+    /// The peer's oldest and newest versions have no overlap with this release's.
     #[error("it speaks versions {0} to {1} of the fabric, this release {OLDEST} to {VERSION}: upgrade the older first")]
     Version(u16, u16),
-    /// Not what its certificate is for.
+    /// The peer's certificate is for another role.
     #[error(
         "it greets as {0:?}, and its certificate is for something else: issue one for that role (`vireo pki issue`)"
     )]
     Certificate(Role),
-    /// Not whom this connection is for.
+    /// The peer has another role than this connection expects.
     #[error(
         "it has another role than was expected here; check cluster.controller, cluster.balancer and cluster.listen"
     )]
@@ -95,12 +96,12 @@ pub enum GreetingError {
 }
 
 impl Greeting {
-    /// This release's.
+    /// Creates the greeting of this release for a role.
     pub fn of(role: Role) -> Self {
         Greeting { newest: VERSION, oldest: OLDEST, role }
     }
 
-    /// Its octets.
+    /// Encodes the greeting.
     pub fn encode(&self) -> [u8; GREETING] {
         let mut octets = [0; GREETING];
         octets[..8].copy_from_slice(&MAGIC);
@@ -115,11 +116,11 @@ impl Greeting {
         octets
     }
 
-    /// Of its octets.
+    /// Decodes a greeting.
     ///
     /// # Errors
     ///
-    /// When they are none.
+    /// Returns an error if the bytes are not a greeting.
     pub fn decode(octets: &[u8; GREETING]) -> Result<Self, GreetingError> {
         let [m0, m1, m2, m3, m4, m5, m6, m7, n0, n1, o0, o1, role] = *octets;
         if [m0, m1, m2, m3, m4, m5, m6, m7] != MAGIC {
@@ -135,11 +136,11 @@ impl Greeting {
         Ok(Greeting { newest: u16::from_be_bytes([n0, n1]), oldest: u16::from_be_bytes([o0, o1]), role })
     }
 
-    /// The version that both sides go on in.
+    /// Returns the version that both sides use.
     ///
     /// # Errors
     ///
-    /// When there is none, or the peer has another role than it should.
+    /// Returns an error if there is no common version or the peer's role is not expected.
     pub fn agree(&self, expected: &[Role]) -> Result<u16, GreetingError> {
         if !expected.contains(&self.role) {
             return Err(GreetingError::Role);

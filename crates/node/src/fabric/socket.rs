@@ -1,38 +1,39 @@
-//! What the octets of a connection go over: TCP as it is, or TLS in it. Nothing here waits.
+//! Non-blocking transport of a connection: TCP, or TLS over TCP.
 
 use super::tls::TlsPeerError;
 use rustls::Connection;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// The first octet of the fabric's greeting, with which no TLS record begins.
+/// First byte of the fabric's greeting; no TLS record starts with it.
 const PLAIN: u8 = super::MAGIC[0];
-/// An alert of TLS (RFC 8446 6.2): a fatal `handshake_failure`. Who speaks without TLS sees by it what is wanted.
+/// TLS alert (RFC 8446 6.2): a fatal `handshake_failure`. It shows a peer without TLS what is
+/// required.
 const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 40];
-/// Octets of a record and what can come with it at most: with so much room nothing is left in TLS, of which no socket would
-/// tell.
+/// Maximum bytes of a record and of data that may arrive with it. With this much room no data
+/// remains in TLS, for which the socket would not become readable.
 const ROOM: usize = 24 << 10;
 
-/// Either.
+/// Socket with or without TLS.
 #[derive(Debug)]
 pub(super) enum Socket {
     Plain(TcpStream),
     Tls(Box<Secured>),
 }
 
-/// A connection with TLS.
+/// TLS connection over a TCP socket.
 #[derive(Debug)]
 pub(super) struct Secured {
     connection: Connection,
     tcp: TcpStream,
-    /// Something came that may be TLS.
+    /// True if the first byte was received and may be TLS.
     begun: bool,
-    /// What ends it, once all that came before is taken.
+    /// Error that ends the connection once all data before it is consumed.
     over: Option<io::Error>,
 }
 
 impl Socket {
-    /// A connection that does not block, with TLS or without.
+    /// Creates a socket that does not block, with or without TLS.
     pub(super) fn new(tcp: TcpStream, connection: Option<Connection>) -> Self {
         match connection {
             None => Socket::Plain(tcp),
@@ -40,7 +41,8 @@ impl Socket {
         }
     }
 
-    /// Whether another process can go on with it: TLS is in this one.
+    /// Returns true if another process can continue the connection: TLS state exists only in this
+    /// process.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self, Socket::Plain(_))
     }
@@ -52,7 +54,7 @@ impl Socket {
         }
     }
 
-    /// TLS, if it has it.
+    /// Returns the TLS connection, if there is one.
     pub(super) fn connection(&self) -> Option<&Connection> {
         match self {
             Socket::Plain(_) => None,
@@ -60,7 +62,7 @@ impl Socket {
         }
     }
 
-    /// Whether octets are in it that the other end was not sent.
+    /// Returns true if the connection holds bytes that were not sent.
     pub(super) fn is_waiting(&self) -> bool {
         match self {
             Socket::Plain(_) => false,
@@ -68,7 +70,8 @@ impl Socket {
         }
     }
 
-    /// Whether it takes something as soon as the other end does: not before each side knows who the other is.
+    /// Returns true if the connection accepts data. A TLS connection does not before both peers are
+    /// authenticated.
     pub(super) fn is_open(&self) -> bool {
         match self {
             Socket::Plain(_) => true,
@@ -76,7 +79,7 @@ impl Socket {
         }
     }
 
-    /// Whether something is in it that the other end of its socket would not tell of: why it is over.
+    /// Returns true if an error is pending that the socket would not signal.
     pub(super) fn is_over(&self) -> bool {
         match self {
             Socket::Plain(_) => false,
@@ -84,7 +87,7 @@ impl Socket {
         }
     }
 
-    /// What is in it leaves, as far as there is room.
+    /// Sends pending TLS data as far as the socket accepts it.
     pub(super) fn push(&mut self) -> io::Result<()> {
         match self {
             Socket::Plain(_) => Ok(()),
@@ -106,7 +109,7 @@ impl Secured {
         Ok(())
     }
 
-    /// Looks at the first octet that comes. Whether there is one.
+    /// Checks the first byte. Returns false at the end of the stream.
     fn begins(&mut self) -> io::Result<bool> {
         if !self.begun {
             let mut first = [0];
@@ -114,7 +117,7 @@ impl Secured {
                 return Ok(false);
             }
             if first[0] == PLAIN {
-                // Taken, so that it is not a reset that the other end gets.
+                // Read, so that the peer does not receive a reset.
                 let _ = self.tcp.read(&mut [0; 4096]);
                 let _ = self.tcp.write(&ALERT);
                 return Err(io::Error::other(TlsPeerError::Plain));
@@ -124,26 +127,26 @@ impl Secured {
         Ok(true)
     }
 
-    /// What TLS has ready.
+    /// Reads decrypted data.
     fn take(&mut self, to: &mut [u8]) -> usize {
         let mut taken = 0;
         while taken < to.len() {
             match self.connection.reader().read(&mut to[taken..]) {
                 Ok(octets) if octets > 0 => taken += octets,
-                // Nothing more now, or for ever: the connection itself says which.
+                // No more data for the moment, or the end: the connection itself reports which.
                 _ => break,
             }
         }
         taken
     }
 
-    /// Takes a piece of what came. Whether there was one; false at the end.
+    /// Receives one piece of TLS data. Returns false at the end of the stream.
     fn piece(&mut self) -> io::Result<bool> {
         if self.connection.read_tls(&mut self.tcp)? == 0 {
             return Ok(false);
         }
         let processed = self.connection.process_new_packets();
-        // Answers, or the alert that says what is wrong.
+        // Sends answers, or the alert with the error.
         let pushed = self.push();
         processed.map_err(|error| io::Error::other(TlsPeerError::Tls(error)))?;
         pushed.map(|()| true)
@@ -151,7 +154,7 @@ impl Secured {
 }
 
 impl Read for Secured {
-    /// As of a socket that does not block; into room for [`ROOM`] octets at least.
+    /// Reads as from a non-blocking socket, into a buffer of at least [`ROOM`] bytes.
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         if let Some(error) = self.over.take() {
             return Err(error);
@@ -168,7 +171,7 @@ impl Read for Secured {
             match self.piece() {
                 Ok(true) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The end is there the next time, too.
+                // The next read returns the end again.
                 Ok(false) => return Ok(read),
                 Err(error) if read == 0 => return Err(error),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(read),
@@ -184,7 +187,7 @@ impl Read for Secured {
 impl Write for Secured {
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
         self.push()?;
-        // One piece at a time is in it, so that what is not sent is bounded.
+        // TLS holds one piece at a time, so that unsent data is bounded.
         if self.connection.is_handshaking() || self.connection.wants_write() {
             return Err(io::ErrorKind::WouldBlock.into());
         }

@@ -1,4 +1,4 @@
-//! One connection of the fabric: greetings, then frames both ways, without waiting.
+//! One non-blocking connection of the fabric: greetings, then frames in both directions.
 
 use super::frame::{FrameError, FrameReader, FrameWriter};
 use super::socket::Socket;
@@ -11,7 +11,7 @@ use std::io::Error;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A connection.
+/// Connection of the fabric with its buffers.
 #[derive(Debug)]
 pub(crate) struct Stream {
     socket: Socket,
@@ -19,19 +19,19 @@ pub(crate) struct Stream {
     security: Security,
     inbox: FrameReader,
     outbox: FrameWriter,
-    /// Who it may be; `None` once it has greeted.
+    /// Permitted roles of the peer; `None` once it has greeted.
     expected: Option<&'static [Role]>,
-    /// Who it is.
+    /// Role of the peer.
     role: Option<Role>,
-    /// Whether something came since this was last asked.
+    /// True if data was received since the last query.
     heard: bool,
-    /// Whether it is waited for room in it.
+    /// True if epoll waits for room in the socket.
     waits: bool,
-    /// Whether there is something to read, where it is said when there is; else it is looked each time.
+    /// Readability, if the caller reports it; `None`: each call reads.
     readable: Option<bool>,
 }
 
-/// What another process needs to go on with a connection, beside its socket.
+/// State that another process needs, beside the socket, to continue a connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StreamSnapshot {
     role: Option<Role>,
@@ -42,13 +42,14 @@ pub(crate) struct StreamSnapshot {
 }
 
 impl Stream {
-    /// What another process needs to go on with it: `None` with TLS, whose keys are nobody else's.
+    /// Returns the state for another process; `None` with TLS, whose keys cannot be passed on.
     pub(crate) fn carry(&self) -> Option<StreamSnapshot> {
         let (inbox, outbox) = (self.inbox.rest().to_vec(), self.outbox.rest().to_vec());
         self.socket.is_plain().then_some(StreamSnapshot { role: self.role, inbox, outbox })
     }
 
-    /// Goes on with a connection of another process, which was plain. Who has not greeted yet is one of `expected`.
+    /// Continues a connection of another process without TLS. A peer that has not greeted must have
+    /// one of the `expected` roles.
     pub(crate) fn resume(
         socket: TcpStream,
         security: &Security,
@@ -72,7 +73,8 @@ impl Stream {
         })
     }
 
-    /// A connection that was taken, this side of it having a role and expecting one of some others.
+    /// Wraps an accepted connection; `own` is the role of this side, `expected` the permitted roles
+    /// of the peer.
     pub(crate) fn accepted(
         socket: TcpStream,
         security: &Security,
@@ -84,7 +86,7 @@ impl Stream {
         Stream::new(socket, peer, (security, tls), (own, expected))
     }
 
-    /// A connection that is being made: what is put into it leaves when it is there.
+    /// Starts a connection: messages are sent once it is established.
     pub(crate) fn connect(
         address: SocketAddr,
         security: &Security,
@@ -109,7 +111,7 @@ impl Stream {
         (own, expected): (Role, &'static [Role]),
     ) -> std::io::Result<Self> {
         socket.set_nonblocking(true)?;
-        // Frames are gathered here; what is written is to leave.
+        // Frames are buffered here; written data must leave immediately.
         socket.set_nodelay(true)?;
         let mut outbox = FrameWriter::default();
         outbox.raw(&Greeting::of(own).encode());
@@ -127,12 +129,12 @@ impl Stream {
         })
     }
 
-    /// Who the other end is, once it has greeted.
+    /// Returns the role of the peer, once it has greeted.
     pub(crate) fn role(&self) -> Option<Role> {
         self.role
     }
 
-    /// The other end.
+    /// Returns the address of the peer.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
@@ -141,27 +143,27 @@ impl Stream {
         self.socket.tcp().as_fd()
     }
 
-    /// Puts a message into what is to be sent; how many octets.
+    /// Appends a message to the output and returns its length in bytes.
     pub(crate) fn put(&mut self, message: &impl Serialize) -> usize {
         self.outbox.put(message).unwrap_or(0)
     }
 
-    /// The same for messages that are frames already.
+    /// Appends messages that are already frames.
     pub(crate) fn frames(&mut self, frames: &FrameWriter) {
         self.outbox.raw(frames.rest());
     }
 
-    /// Octets that wait to be sent: about as many, where they are encrypted.
+    /// Returns the number of unsent bytes, approximately with TLS.
     pub(crate) fn unsent(&self) -> usize {
         self.outbox.len() + usize::from(self.socket.is_waiting())
     }
 
-    /// Whether something would be sent if there were room.
+    /// Returns true if data would be sent if the socket had room.
     pub(crate) fn wants_room(&self) -> bool {
         self.socket.is_waiting() || self.socket.is_open() && !self.outbox.is_empty()
     }
 
-    /// Sends what the connection takes.
+    /// Sends as much as the socket accepts.
     pub(crate) fn flush(&mut self) -> Result<(), FrameError> {
         self.socket.push()?;
         if self.outbox.is_empty() {
@@ -170,7 +172,8 @@ impl Stream {
         Ok(self.outbox.drain(&mut self.socket)?)
     }
 
-    /// Sends what the connection takes; who waits for this one by a token is told of room in it while something is left.
+    /// Sends as much as the socket accepts. While data remains, the epoll registration with this
+    /// token also waits for room.
     pub(crate) fn flush_at(&mut self, epoll: &OwnedFd, token: u64) -> Result<(), FrameError> {
         self.flush()?;
         let waits = self.wants_room();
@@ -182,19 +185,20 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether there is something to read (or an end to see). Who says so once says so each time: in between nothing is read.
+    /// Reports whether the socket is readable (data or end). A caller that reports it once must
+    /// always do so: reads are skipped otherwise.
     pub(crate) fn tell_readable(&mut self, readable: bool) {
         self.readable = Some(readable);
     }
 
-    /// Reads a piece, if there is one; how many octets.
+    /// Reads once, if data may be there; returns the number of bytes.
     pub(crate) fn fill(&mut self) -> Result<usize, FrameError> {
         if self.readable == Some(false) {
             return Ok(0);
         }
         let filled = self.inbox.fill(&mut self.socket);
         if self.readable.is_some() {
-            // Less than there was room for is all.
+            // A read that does not fill the buffer has returned all data.
             self.readable = Some(self.inbox.is_full() || self.socket.is_over());
         }
         if let Err(error @ FrameError::Insecure(_)) = &filled {
@@ -205,14 +209,14 @@ impl Stream {
         Ok(read)
     }
 
-    /// The next frame.
+    /// Returns the next frame.
     pub(crate) fn frame(&mut self) -> Result<Option<&[u8]>, FrameError> {
         if let Some(expected) = self.expected {
             match self.greeted(expected) {
                 Ok(None) => return Ok(None),
                 Ok(role) => (self.expected, self.role) = (None, role),
                 Err(error) => {
-                    // So that the other end sees whom it speaks to, too.
+                    // The peer must receive this greeting too, to see the roles.
                     let _ = self.flush();
                     let error = error.into();
                     self.security.refuses(self.peer, &error);
@@ -223,13 +227,13 @@ impl Stream {
         self.inbox.frame()
     }
 
-    /// Who greets, once somebody has.
+    /// Returns the role of the peer, once its greeting is complete.
     fn greeted(&mut self, expected: &[Role]) -> Result<Option<Role>, GreetingError> {
         if self.inbox.first().is_some_and(|first| TLS.contains(&first)) {
             return Err(GreetingError::Tls);
         }
         let Some(octets) = self.inbox.raw::<GREETING>() else { return Ok(None) };
-        // One version is all there is so far: nothing depends on which it is.
+        // Only one version exists, so nothing depends on it.
         let greeting = Greeting::decode(&octets)?;
         greeting.agree(expected)?;
         if !self.security.may_be(self.socket.connection(), greeting.role) {
@@ -238,7 +242,7 @@ impl Stream {
         Ok(Some(greeting.role))
     }
 
-    /// Whether something came since this was last asked.
+    /// Returns true if data was received since the last call.
     pub(crate) fn was_heard(&mut self) -> bool {
         std::mem::take(&mut self.heard)
     }

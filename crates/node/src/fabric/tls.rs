@@ -1,5 +1,5 @@
-//! TLS of the fabric: each member shows a certificate of its role, and takes those of the roles that it expects
-//! ([`crate::identity`]).
+//! TLS of the fabric: each member presents a certificate of its role and accepts those of the
+//! expected roles ([`crate::identity`]).
 
 use super::{FrameError, Role};
 use crate::identity::{self, CertificateRole, CertificateRoles, Identity, TlsConfig, TlsError};
@@ -8,24 +8,24 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long nothing more is said of an address that is not talked to: it tries again and again.
+/// Minimum time between two log lines about the same refused address, which retries continuously.
 const SAID_FOR: Duration = Duration::from_secs(60);
-/// Addresses of which it is known when something was said.
+/// Maximum number of addresses with a recent log line.
 const ADDRESSES: usize = 64;
 
-/// Why a connection is not secure.
+/// Reason why a connection is not secure.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsPeerError {
-    /// The other side has no TLS.
+    /// The peer does not use TLS.
     #[error("it speaks without TLS, and this member with it: set cluster.tls there too, or for no member")]
     Plain,
-    /// TLS.
+    /// Error of the TLS library.
     #[error("{}", identity::told("cluster.tls", .0))]
     Tls(Error),
 }
 
 impl Role {
-    /// What a member of this role shows.
+    /// Returns the certificate role that a member of this role presents.
     const fn certificate(self) -> CertificateRole {
         match self {
             Role::Controller => CertificateRole::Controller,
@@ -35,12 +35,12 @@ impl Role {
     }
 }
 
-/// The certificates that members of some roles show.
+/// Returns the certificate roles of members with these roles.
 fn certificates(roles: &[Role]) -> CertificateRoles {
     CertificateRoles::of(&roles.iter().map(|role| role.certificate()).collect::<Vec<_>>())
 }
 
-/// What secures connections, if anything does; and of which peers was said that they are not talked to.
+/// Security of connections, if TLS is configured, and the refused peers with a recent log line.
 #[derive(Clone, Default)]
 pub(crate) struct Security {
     tls: Option<Arc<Tls>>,
@@ -49,22 +49,22 @@ pub(crate) struct Security {
 
 impl std::fmt::Debug for Security {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // A key is nobody's business.
+        // Keys must not appear in logs.
         f.debug_struct("Security").field("tls", &self.tls.is_some()).finish_non_exhaustive()
     }
 }
 
-/// Roles that there are connections to, or of: each for itself, and hosts and balancers, whom a controller takes.
+/// Sets of peer roles: each role alone, and hosts with balancers, which a controller accepts.
 const PEERS: [&[Role]; 4] = [&[Role::Controller], &[Role::Balancer], &[Role::Host], &[Role::Host, Role::Balancer]];
 
 struct Tls {
     identity: Identity,
-    /// By the roles of [`PEERS`].
+    /// One element per set of roles in [`PEERS`].
     sides: Vec<(CertificateRoles, Arc<ClientConfig>, Arc<ServerConfig>)>,
 }
 
 impl Tls {
-    /// What a connection with peers of these roles is made with.
+    /// Returns the TLS configuration for peers of these roles.
     fn with(&self, expected: &[Role]) -> Result<&(CertificateRoles, Arc<ClientConfig>, Arc<ServerConfig>), Error> {
         let expected = certificates(expected);
         let side = self.sides.iter().find(|(roles, ..)| *roles == expected);
@@ -73,11 +73,13 @@ impl Tls {
 }
 
 impl Security {
-    /// By the files of a member that has these roles; without a configuration nothing secures.
+    /// Loads the files of a member with these roles. Without a configuration, connections are not
+    /// secured.
     ///
     /// # Errors
     ///
-    /// [`TlsError`]: a file is not there, does not fit the others, or is of another role.
+    /// Returns a [`TlsError`] if a file is missing, does not match the others, or is for another
+    /// role.
     pub(crate) fn load(config: Option<&TlsConfig>, own: &[Role]) -> Result<Self, TlsError> {
         let Some(config) = config else { return Ok(Security::default()) };
         let identity = config.load("cluster.tls", certificates(own))?;
@@ -89,21 +91,22 @@ impl Security {
         Ok(Security { tls: Some(Arc::new(Tls { identity, sides })), said: Arc::default() })
     }
 
-    /// The side that makes a connection to a peer of these roles; `None` where nothing secures.
+    /// Creates the connecting side for a peer of these roles; `None` without TLS.
     pub(super) fn connecting(&self, expected: &[Role]) -> Result<Option<Connection>, Error> {
         let Some(tls) = &self.tls else { return Ok(None) };
         let (_, client, _) = tls.with(expected)?;
         Ok(Some(ClientConnection::new(Arc::clone(client), identity::any_name())?.into()))
     }
 
-    /// The side that is asked for one.
+    /// Creates the accepting side for a peer of these roles; `None` without TLS.
     pub(super) fn accepting(&self, expected: &[Role]) -> Result<Option<Connection>, Error> {
         let Some(tls) = &self.tls else { return Ok(None) };
         let (_, _, server) = tls.with(expected)?;
         Ok(Some(ServerConnection::new(Arc::clone(server))?.into()))
     }
 
-    /// Returns true if the peer of a connection may greet as this role: its certificate has it, or nothing secures.
+    /// Returns true if the peer may greet with this role: its certificate contains it, or TLS is
+    /// off.
     pub(super) fn may_be(&self, connection: Option<&Connection>, role: Role) -> bool {
         let Some(tls) = &self.tls else { return true };
         let shown = connection.and_then(|connection| connection.peer_certificates()?.first());
@@ -111,7 +114,7 @@ impl Security {
         roles.contains(CertificateRoles::of(&[role.certificate()]))
     }
 
-    /// Says of a peer that it is not talked to, now and then.
+    /// Logs that a peer is refused, at a limited rate.
     pub(super) fn refuses(&self, peer: Option<SocketAddr>, why: &FrameError) {
         if peer.is_none_or(|peer| self.is_news(peer.ip(), Instant::now())) {
             tracing::warn!(?peer, %why, "somebody is not talked to over the fabric");
@@ -119,7 +122,7 @@ impl Security {
     }
 
     fn is_news(&self, address: IpAddr, now: Instant) -> bool {
-        // Poisoned by nobody: what is done under the lock does not panic.
+        // Never poisoned: the code under the lock does not panic.
         let Ok(mut said) = self.said.lock() else { return false };
         said.retain(|(_, at)| now.duration_since(*at) < SAID_FOR);
         let is_new = said.len() < ADDRESSES && !said.iter().any(|(known, _)| *known == address);

@@ -1,10 +1,13 @@
-//! Which of the addresses that UEs have taken along to other hosts are still theirs.
+//! Audit of UE addresses borrowed from this host's pool partition.
 //!
-//! A host to which a UE has brought an address of another's part tells that one when the UE has no more use for it. If it dies
-//! before that, or the balancer dies that passes it on, or the UE is lost with its host, nobody tells. So when a host or a
-//! balancer has gone, each host asks all others which addresses of its part they have, and those that nobody has are free.
-//! All say so of one epoch, and of a moment at which no UEs are on their way to or from them: as long as the epoch lasts, UEs
-//! stay where they are, so that none is counted nowhere. One that ends too early is begun again.
+//! A UE that migrates keeps its address. Its new host reports the address to the lender when the UE
+//! releases it. The report is lost if the new host dies first, if the forwarding balancer dies, or
+//! if the UE is lost with its host. After the loss of a host or balancer, each host therefore asks
+//! all others which addresses of its partition they use. Addresses that no host uses are free.
+//!
+//! All answers refer to one epoch, and to a moment at which no UE migrates to or from the answering
+//! host. UEs keep their hosts during an epoch, so no UE is missed. An audit whose epoch ends too
+//! early starts again.
 
 use super::Host;
 use super::cluster::Cluster;
@@ -14,38 +17,39 @@ use crate::fabric::message::ToReplica;
 use rustc_hash::{FxHashMap, FxHashSet};
 use vireo_core::balance::HostId;
 
-/// Addresses in one message.
+/// Addresses per message.
 const PIECE: usize = 8192;
 
-/// A number of a table.
+/// Table and number in it.
 pub(super) type Number = (u8, u32);
 
-/// What is asked and answered.
+/// State of the audit: this host's own, and the requests of others.
 #[derive(Debug, Default)]
 pub(super) struct AddressAudit {
-    /// Somebody has gone since the last one began.
+    /// True if a member was lost since the last audit began.
     due: bool,
-    /// The one that is under way: its epoch, who has not answered all, and what others have.
+    /// The current audit: epoch, hosts without a complete answer, and numbers in use at other
+    /// hosts.
     epoch: u64,
     waits: FxHashSet<HostId>,
     had: FxHashSet<Number>,
-    /// Who asks, and of which epoch.
+    /// Requests of other hosts with their epochs.
     questions: FxHashMap<HostId, u64>,
 }
 
 impl AddressAudit {
-    /// A new epoch, by which somebody may have gone.
+    /// Applies a new epoch. `gone` is true if a member was lost with it.
     pub(super) fn adopt(&mut self, gone: bool) {
         self.due |= gone || !self.waits.is_empty();
         self.waits.clear();
     }
 
-    /// Whether one is to be begun.
+    /// Returns true if an audit must begin.
     pub(super) fn is_due(&self) -> bool {
         self.due
     }
 
-    /// Others are asked; without others it is over at once.
+    /// Begins an audit among these other hosts. Returns an empty result if there are none.
     pub(super) fn begin(&mut self, epoch: u64, others: impl IntoIterator<Item = HostId>) -> Option<FxHashSet<Number>> {
         (self.due, self.epoch) = (false, epoch);
         self.waits = others.into_iter().collect();
@@ -53,13 +57,13 @@ impl AddressAudit {
         self.waits.is_empty().then(FxHashSet::default)
     }
 
-    /// Nobody has to be asked.
+    /// Cancels the audit: no host has to be asked.
     pub(super) fn is_over(&mut self) {
         self.due = false;
     }
 
-    /// A host has these numbers of a table of an epoch, which may be the last that it has. All that others have, if that is
-    /// known now.
+    /// Records numbers of a table that a host uses in an epoch; `last` ends its answer. Returns all
+    /// numbers in use when every host has answered.
     pub(super) fn has(
         &mut self,
         (from, epoch): (HostId, u64),
@@ -75,36 +79,38 @@ impl AddressAudit {
         over.then(|| std::mem::take(&mut self.had))
     }
 
-    /// A host asks what this one has of its part in an epoch.
+    /// Records the request of a host for an epoch.
     pub(super) fn asked(&mut self, from: HostId, epoch: u64) {
         self.questions.insert(from, epoch);
     }
 
-    /// Whom to answer in this epoch. Those who are ahead wait, those who are behind will ask again.
+    /// Returns the hosts to answer in this epoch. Requests of later epochs wait. Hosts in an
+    /// earlier epoch will ask again.
     fn answers(&mut self, epoch: u64) -> Vec<HostId> {
         let now = self.questions.extract_if(|_, asked| *asked <= epoch);
         now.filter(|(_, asked)| *asked == epoch).map(|(from, _)| from).collect()
     }
 }
 
-/// What the controller is told of parts of the address pools whose hosts are gone.
+/// State of the reports to the controller about pool partitions of lost hosts.
 #[derive(Debug, Default)]
 pub(super) struct GoneParts {
-    /// Those of which no UE here has an address: to look for one takes long.
+    /// Partitions of which no local UE has an address. Cached, because the search is expensive.
     unused: FxHashSet<u16>,
-    /// Those of which the controller was told, of an epoch, that UEs here have some.
+    /// The last report: epoch and partitions in use by local UEs.
     told: Option<(u64, Vec<u16>)>,
 }
 
 impl GoneParts {
-    /// A UE has come from another host with addresses of these parts.
+    /// Marks partitions as possibly used: a UE came from another host with addresses of them.
     pub(super) fn come(&mut self, parts: impl Iterator<Item = u16>) {
         parts.for_each(|part| _ = self.unused.remove(&part));
     }
 
-    /// Returns the used ones of these parts if the controller is to be told. `has` tells whether UEs here have addresses of one.
+    /// Returns the used ones of these partitions if the controller needs a report. `has` returns
+    /// true if local UEs have addresses of a partition.
     fn news(&mut self, epoch: u64, gone: &[u16], has: impl Fn(u16) -> bool) -> Option<Vec<u16>> {
-        // Nobody gives numbers of such a part, so without UEs that come it stays unused.
+        // No host allocates from such a partition. It stays unused unless UEs migrate here.
         let is_unused = |part: &&u16| self.unused.contains(*part) || !has(**part);
         let (unused, used): (Vec<u16>, Vec<u16>) = gone.iter().partition(is_unused);
         self.unused = unused.into_iter().collect();
@@ -114,7 +120,7 @@ impl GoneParts {
 }
 
 impl Host {
-    /// What other hosts have said beside copies, and what is to be asked and answered of addresses.
+    /// Processes messages of other hosts besides copies, and runs the audit.
     pub(super) fn count_addresses(&mut self) {
         let Some(cluster) = self.cluster.as_mut() else { return };
         let (mut all, mut others) = (None, Vec::new());
@@ -149,8 +155,8 @@ impl Host {
 }
 
 impl Host {
-    /// Tells the controller of which parts, whose hosts are gone, UEs have addresses here: the last host that does so lets the part
-    /// be given again.
+    /// Reports to the controller the partitions of lost hosts from which local UEs have addresses.
+    /// The controller assigns a partition again when no host reports it.
     pub(super) fn tell_parts(&mut self) {
         let Some(cluster) = self.cluster.as_mut() else { return };
         let Some(epoch) = cluster.primary.settled() else { return };
@@ -162,7 +168,7 @@ impl Host {
 }
 
 impl Cluster {
-    /// Asks all others what they have of this host's part.
+    /// Requests from all other hosts the numbers that they use of this host's partition.
     fn count(&mut self, epoch: u64) -> Option<FxHashSet<Number>> {
         let own = self.primary.own();
         let others: Vec<HostId> = self.primary.hosts().iter().copied().filter(|host| *host != own).collect();
@@ -173,7 +179,7 @@ impl Cluster {
         self.census.begin(epoch, others)
     }
 
-    /// Says what this host has of another's part, in pieces.
+    /// Sends the numbers that this host uses of another host's partition, in pieces.
     fn answer(&mut self, to: HostId, epoch: u64, mut pieces: Vec<(u8, Vec<u32>)>) {
         if pieces.is_empty() {
             pieces.push((0, Vec::new()));

@@ -1,4 +1,4 @@
-//! What a host is made of, before it is there.
+//! Configuration and unstarted parts of a host.
 
 use super::{HostError, HostSender, INPUTS, Membership, RegionUsage, WORKERS, queue};
 use crate::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
@@ -9,44 +9,43 @@ use vireo_core::config::CoreConfig;
 use vireo_core::ran::admission::Allow;
 use vireo_store::region::Region;
 
-/// What a host is made with.
+/// Configuration of a host.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
-    /// What decisions depend on.
+    /// Configuration of the steps.
     pub core: CoreConfig,
-    /// The slices, as their NFs see them; in the order of `core.slices`.
+    /// Slices for the NFs, in the order of `core.slices`.
     pub slices: Vec<SliceRuntime>,
-    /// The workers and their NFs.
+    /// Worker processes and their NFs.
     pub pools: PoolsConfig,
-    /// The state region.
     pub state: StateConfig,
-    /// What is shed when there is too much work.
+    /// Limits for load shedding.
     pub overload: OverloadConfig,
-    /// How a worker process is started.
+    /// Command that starts a worker process.
     pub program: supervisor::Program,
-    /// Which RAN nodes may come from where; empty = any.
+    /// Allowed source addresses of RAN nodes; empty = any.
     pub allow: Vec<Allow>,
 }
 
-/// The region of a host and the way into it: there before the host is, so that others can be given it.
+/// Region and input queue of a host. They exist before the host, so other parts can receive them.
 #[derive(Debug)]
 pub struct HostBuilder {
     pub(super) region: Region,
     pub(super) door: HostSender,
     pub(super) inputs: queue::HostReceiver,
     pub(super) plan: RegionLayout,
-    /// Of a host of a cluster: what it is there.
+    /// Only in a cluster.
     pub(super) member: Option<Membership>,
-    /// Of the AMF of a service-based chain: the way to the SMF.
+    /// Only in the AMF of SBA mode.
     pub(super) smf: Option<SmfLink>,
 }
 
 impl HostBuilder {
-    /// Makes the region.
+    /// Creates the state region and the input queue.
     ///
     /// # Errors
     ///
-    /// When its sizes do not fit or the system refuses the memory.
+    /// Returns an error if the sizes are invalid or the operating system refuses the memory.
     pub fn new(config: &HostConfig) -> Result<Self, HostError> {
         let plan = RegionLayout { nfs: config.pools.nfs_per_worker.max(1) };
         let region = Region::create(region_layout::region_config(plan, &config.state, WORKERS, &config.core))?;
@@ -54,22 +53,22 @@ impl HostBuilder {
         Ok(HostBuilder { region, door, inputs, plan, member: None, smf: None })
     }
 
-    /// The host is to be one of a cluster.
+    /// Makes the host a member of a cluster.
     pub(crate) fn join(&mut self, member: Membership) {
         self.member = Some(member);
     }
 
-    /// The host has no sessions itself.
+    /// Makes the host an AMF that manages sessions by an SMF (SBA mode).
     pub(crate) fn ask(&mut self, smf: SmfLink) {
         self.smf = Some(smf);
     }
 
-    /// The way in.
+    /// Returns the sender of the input queue.
     pub fn door(&self) -> HostSender {
         self.door.clone()
     }
 
-    /// What tells how full the region is.
+    /// Returns a reader of the region's fill level.
     pub(crate) fn gauge(&self) -> RegionUsage {
         RegionUsage::new(self.region.clone())
     }

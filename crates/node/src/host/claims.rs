@@ -1,4 +1,4 @@
-//! Whose context of a subscriber is the one: what `core::replica`'s claims decide, carried out.
+//! Claims of subscribers: applies the decisions of `core::replica`.
 
 use super::{EventMessage, Host};
 use crate::balancer::Command;
@@ -10,13 +10,14 @@ use vireo_core::schedule::kind::NfKind;
 use vireo_store::region::{Key, Slot};
 use vireo_types::{Instant, Supi};
 
-/// None yet: claims are known until the network gives a registration up that began before.
+/// Creates an empty table. A claim lasts until the network abandons a registration that began
+/// before.
 pub(super) fn claims(timers: &Timers) -> Claims {
     Claims::new(timers.registration_given_up())
 }
 
 impl Host {
-    /// The subscriber has registered: the context is theirs, and another one that was goes.
+    /// Binds a subscriber that has registered to its context. Any other context is superseded.
     pub(super) fn bind_supi(&mut self, slot: Slot, supi: Supi, at: Instant) {
         let ue = self.region.ltmsi_of(slot);
         let before = self.region.lookup(Key::Supi, supi.as_u64());
@@ -31,22 +32,22 @@ impl Host {
         }
     }
 
-    /// A registration that was never completed has come to its end: the context is the subscriber's (TS 24.501 5.5.1.2.8), unless
-    /// another one was completed since it began.
+    /// Binds a subscriber after an incomplete registration has ended (TS 24.501 5.5.1.2.8). The
+    /// context is superseded if another registration completed since this one began.
     pub(super) fn bind_supi_since(&mut self, slot: Slot, supi: Supi, began: Instant) {
         if !self.still_claims(slot, supi, began) {
             self.supersede(Some(slot), supi);
         }
     }
 
-    /// Tells the other hosts of a cluster.
+    /// Announces a claim to the other hosts of a cluster.
     fn announce_claim(&mut self, Claim { supi, ue, at }: Claim) {
         if self.cluster.is_some() {
             self.egress.send(Command::Claim { supi, ue, at });
         }
     }
 
-    /// Another context is the subscriber's now.
+    /// Supersedes the previous context of a subscriber.
     fn supersede(&mut self, old: Option<Slot>, supi: Supi) {
         if let Some(old) = old {
             self.region.unbind(old, Key::Supi, supi.as_u64());
@@ -54,8 +55,8 @@ impl Host {
         }
     }
 
-    /// The subscriber has registered at another host: the context here is superseded, unless it is that one, handed over
-    /// since.
+    /// Applies the claim of another host: the context here is superseded, unless it is the claimed
+    /// one and has migrated here since.
     pub(super) fn claimed(&mut self, claim: Claim) {
         if self.claims.on_remote_claim(claim, clock()) {
             let same = self.region.slot_of(claim.ue);
@@ -64,7 +65,8 @@ impl Host {
         }
     }
 
-    /// A subscriber's context has come here from another host, and one of its last commits may have claimed the subscriber.
+    /// Binds the subscriber of a context that came from another host. `claimed` returns the time at
+    /// which one of its last commits claimed the subscriber.
     pub(super) fn enter_supi(&mut self, slot: Slot, ue: &UeContext, claimed: impl Fn() -> Option<Instant>) {
         let Some(supi) = ue.identity.supi else { return };
         let region = &self.region;
@@ -83,15 +85,15 @@ impl Host {
         self.bind(slot, Key::Supi, supi.as_u64());
     }
 
-    /// What a dead host may have claimed for a UE that is this host's now.
+    /// Repeats a claim that a dead host may have made for a UE that this host took over.
     pub(super) fn claim_again(&mut self, slot: Slot, supi: Supi, at: Instant) {
-        // If it is not, it was told so when it was entered, or is now.
+        // Without the claim the context was superseded when it was entered, or is superseded here.
         if !self.still_claims(slot, supi, at) && self.region.lookup(Key::Supi, supi.as_u64()) == Some(slot) {
             self.supersede(Some(slot), supi);
         }
     }
 
-    /// Claims a subscriber as of an earlier time; whether nobody else has since.
+    /// Claims a subscriber as of an earlier time. Returns true if no newer claim exists.
     fn still_claims(&mut self, slot: Slot, supi: Supi, at: Instant) -> bool {
         let Some(ue) = self.region.ltmsi_of(slot) else { return true };
         let region = &self.region;
@@ -104,7 +106,7 @@ impl Host {
         true
     }
 
-    /// Another balancer passes claims on from now on.
+    /// Announces all claims again, because another balancer forwards them.
     pub(super) fn say_claims_again(&mut self) {
         let is_there = |claim: &Claim| {
             let here = self.region.lookup(Key::Supi, claim.supi.as_u64());

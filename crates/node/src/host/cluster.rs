@@ -1,10 +1,14 @@
-//! A host among others: which buckets are its own, copies of its UEs' contexts at other hosts, and the UEs of a host that
-//! is dead.
+//! Host as cluster member: bucket ownership, replication and takeover.
 //!
-//! The effects of a commit leave when the hosts that they wait for have the copy, in the order of the commits: where one host is
-//! waited for, that is the one that takes over first, and at the end of a procedure all of them (DESIGN decision 5). Who takes
-//! over goes on from the copies: it does what the last commit of a UE wanted done once more (the balancer drops what was
-//! sent), and gets the inputs that the dead host was not done with again (it drops those that a copy is the result of).
+//! The effects of a commit are sent in commit order, when the required replicas acknowledge the
+//! copy. If one replica is required, it is the first in takeover order. At the end of a procedure
+//! all replicas are required (DESIGN decision 5).
+//!
+//! A new owner continues from its replica entries:
+//!
+//! - It executes the effects of the last commit of a UE again; the balancer drops repeats.
+//! - It receives the inputs that the dead host did not complete; it drops those whose result is in
+//!   a copy.
 
 use super::address_audit::{AddressAudit, GoneParts};
 use super::database_takeover::{LoadingBuckets, newly_owned_buckets};
@@ -36,76 +40,77 @@ use vireo_core::step::Effect;
 use vireo_store::region::{Buffer, CommitRecord, Key, Slot, Snapshot};
 use vireo_types::{Bucket, Duration, Instant, Ltmsi};
 
-/// Records whose effects wait, before nothing more is taken from workers.
+/// Number of records with deferred effects at which the host stops reading the workers' rings.
 const AWAITING: usize = 16_384;
-/// Slots that are looked through in one go for a host that is to have copies.
+/// Slots scanned per call for a host that needs copies.
 const COPIED_AT_ONCE: u32 = 64;
-/// How long inputs of a dead host are known to have been carried out: longer than they are given again.
+/// Time for which completed inputs of a dead host are remembered: longer than their redelivery.
 const CARRIED: Duration = Duration::from_secs(10);
 
-/// What a host is in its cluster.
+/// Configuration and connections of a cluster member.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    /// What the balancer has said.
+    /// Reply of the controller to the join.
     pub(crate) welcome: Welcome,
-    /// Which commits are copied, and what waits for that.
+    /// Selects the commits that are copied, and the acknowledgements that effects wait for.
     pub(crate) replication: ReplicationConfig,
-    /// Of UEs whose slice is not known and of each slice: how many hosts keep copies besides the owner.
+    /// Number of replicas by slice; the first one is for UEs of unknown slice.
     pub(crate) replicas: Vec<usize>,
-    /// The connections to other hosts, and their UEs' copies.
+    /// Connections to other hosts, and the copies of their UEs.
     pub(crate) replicator: Replicator,
 }
 
-/// A record whose effects wait for copies.
+/// A commit record whose effects wait for acknowledgements.
 #[derive(Debug)]
 pub(super) struct Pending {
     slot: Slot,
     buffer: Buffer,
     outbox: Outbox,
-    /// By which associations its effects go.
+    /// Associations that the effects use.
     ways: EffectAssociations,
 }
 
-/// A host's part in its cluster.
+/// Cluster state of a host.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) member: Membership,
-    /// What other hosts have of this one's UEs, and which buckets come and go.
+    /// Acknowledgements of the replicas, and buckets that migrate.
     pub(super) primary: BucketOwner<Slot, Pending>,
     awaited: FxHashSet<u64>,
-    /// Events of this host itself for UEs that go to other hosts, that came when nothing was to be begun any more.
+    /// Local events for UEs in quiesced buckets, which migrate to other hosts.
     pub(super) late: Vec<DeferredEvent>,
-    /// Inputs for UEs that others have to hand over first.
+    /// Inputs for UEs whose previous owner has to hand them off first.
     pub(super) waiting: VecDeque<Input>,
-    /// The number of the last question of all whether the balancers have done all: this host ends when it is answered.
+    /// Number of the last barrier to all balancers. This host exits when it is answered.
     pub(super) last_sync: Option<u64>,
-    /// Whether it was.
+    /// True if the last barrier was answered.
     pub(super) has_left: bool,
-    /// UEs that were entered while a node of theirs was unknown.
+    /// UEs that were entered while one of their RAN nodes was unknown.
     pub(super) unsure: Vec<Unsure>,
-    /// UEs that come from a database.
+    /// Buckets whose UEs are loaded from a database.
     pub(super) loading: LoadingBuckets,
-    /// Inputs that a dead host has carried out.
+    /// Inputs that a dead host completed.
     carried: FxHashSet<u64>,
     carried_until: Instant,
-    /// The balancer that passes claims of subscribers on.
+    /// The balancer that forwards claims of subscribers.
     holder: Option<BalancerId>,
-    /// Addresses that UEs have taken along to other hosts.
+    /// Audit of addresses that UEs have taken to other hosts.
     pub(super) census: AddressAudit,
     balancers: Vec<BalancerId>,
-    /// How many numbers hosts were given.
+    /// Number of host IDs assigned so far.
     joined: u16,
     pub(super) parts: GoneParts,
-    /// Whether the controller was told that hosts do not take copies.
+    /// True if the controller has a report of unreachable replicas.
     complained: bool,
     reported: Instant,
-    /// When the balancers were last asked whether all has left.
+    /// Time of the last barrier to the balancers.
     asked: Instant,
-    /// CPU time of this host's processes, in microseconds, and the processors that cgroups leave them.
+    /// CPU time of this host's processes in microseconds, and the number of processors that cgroups
+    /// leave them.
     used_us: u64,
     quota: Option<f64>,
     cpu: MovingAverage,
-    /// Messages of balancers since the last report, and a second.
+    /// Inputs of balancers since the last report, and their rate per second.
     pub(super) inputs: u32,
     rate: MovingAverage,
     backlogs: Vec<MovingAverage>,
@@ -142,69 +147,71 @@ impl Cluster {
         }
     }
 
-    /// Inputs that a dead host has carried out, which may be given again for a while.
+    /// Records inputs that a dead host completed and that the balancers may redeliver for a while.
     pub(super) fn were_carried_out(&mut self, inputs: impl IntoIterator<Item = u64>, now: Instant) {
         self.carried.extend(inputs);
         self.carried_until = now + CARRIED;
     }
 
-    /// Whether it is this host that tells RAN nodes what concerns all hosts.
+    /// Returns true if this host sends the messages to RAN nodes that concern all hosts.
     pub(super) fn speaks(&self) -> bool {
         self.primary.hosts().iter().min() == Some(&self.primary.own())
     }
 
-    /// Whether a record's effects wait for copies.
+    /// Returns true if the effects of a record wait for acknowledgements.
     pub(super) fn awaits(&self, buffer: Buffer) -> bool {
         self.awaited.contains(&buffer.to_item())
     }
 
-    /// Whether no more records are to be taken.
+    /// Returns true if too many records wait for the host to read more.
     pub(super) fn is_full(&self) -> bool {
         self.primary.waiting() >= AWAITING
     }
 
-    /// Whether hosts have said that they have copies, and something waits for that; or one has handed something over.
+    /// Returns true if an acknowledgement can release effects, or a handoff has arrived.
     pub(super) fn is_news(&self) -> bool {
         let said = self.member.replicator.has_handed() || self.member.replicator.has_said();
         said || self.primary.has_released_effects(&self.member.replicator)
     }
 
-    /// Whether there is more to do of what is done a little at a time, or is looked at again and again.
+    /// Returns true if a migration or catch-up needs further calls.
     pub(super) fn is_moving(&self) -> bool {
         self.primary.is_moving(&self.member.replicator)
     }
 
-    /// Which part of the pools of addresses is a host's.
+    /// Returns the pool partition of a host.
     pub(super) fn part_of(&self, host: HostId) -> u16 {
         partition_of(host, self.member.welcome.part.1)
     }
 
-    /// Parts that hosts have had, and none of the map has.
+    /// Returns the pool partitions of former hosts that no host of the map has.
     pub(super) fn gone_parts(&self) -> impl Iterator<Item = u16> {
         let had = 0..self.member.welcome.part.1.min(self.joined);
         had.filter(|part| self.lender(*part).is_none())
     }
 
-    /// The host whose part it is, if there is one.
+    /// Returns the host that has a pool partition, if any.
     pub(super) fn lender(&self, part: u16) -> Option<HostId> {
         self.primary.hosts().iter().copied().find(|host| self.part_of(*host) == part)
     }
 
-    /// A question to the balancers, to say when all is done that was said so far.
+    /// Returns a barrier: each balancer replies when it has completed all commands sent before.
     pub(super) fn question(&self, number: u64) -> Command {
         Command::Barrier { host: self.primary.own(), number }
     }
 }
 
 impl Host {
-    /// A record whose effects leave when those who are to have a copy have it.
+    /// Copies a commit to its replicas. Its effects are emitted when the required replicas
+    /// acknowledge.
     pub(super) fn copy(&mut self, slot: Slot, buffer: Buffer, outbox: Outbox, snapshot: &Snapshot) {
         let Some(cluster) = self.cluster.as_mut() else {
             return self.emit_effects(slot, buffer, outbox, EffectAssociations::default());
         };
-        // Fixed now: whoever does it again after this host's death does it by the same.
+        // Fixed at the commit: a new owner that executes the effects again uses the same
+        // associations.
         let ways = self.nodes.ways(slot, &outbox.effects);
-        // One that goes on has a pin.
+        // A record of an unfinished procedure has a pin.
         let ended = snapshot.pin == 0 || outbox.forgets();
         let (ltmsi, input) = (outbox.ltmsi, outbox.input);
         let before = self.region.ltmsi_of(slot).filter(|before| *before != ltmsi);
@@ -227,7 +234,7 @@ impl Host {
         }
     }
 
-    /// What a host does for its cluster from time to time.
+    /// Runs the periodic cluster tasks of a host.
     pub(super) fn replicate(&mut self, now: Instant) {
         while let Some(cluster) = self.cluster.as_mut()
             && let Some(pending) = cluster.primary.next_released(&cluster.member.replicator)
@@ -264,7 +271,7 @@ impl Host {
         cluster.member.replicator.flush();
     }
 
-    /// Sends some UEs to hosts that are to have copies from now on.
+    /// Sends some UEs to replicas that lack their copies.
     fn catch_up(&mut self) {
         let Some(cluster) = self.cluster.as_mut() else { return };
         let Some((to, from)) = cluster.primary.next_lagging_replica(&cluster.member.replicator) else { return };
@@ -284,7 +291,7 @@ impl Host {
         cluster.ask_for_others(to, whole);
     }
 
-    /// Tells the balancer how loaded this host is.
+    /// Reports load and unreachable replicas to the balancers and the controller.
     fn report(&mut self, now: Instant, since: Duration) {
         let Some(cluster) = self.cluster.as_mut() else { return };
         cluster.reported = now;
@@ -296,7 +303,7 @@ impl Host {
         }
         let used =
             process::cpu_us() + self.rings.iter().filter_map(|worker| process::cpu_us_of(worker.pid)).sum::<u64>();
-        // A worker that is gone takes its time along.
+        // The CPU time of an exited worker is missing from the sum.
         let worked = used.saturating_sub(std::mem::replace(&mut cluster.used_us, used));
         let processors = cluster.quota.unwrap_or(f64::INFINITY).min(self.pools.processors() as f64);
         cluster.cpu.take((worked as f64 / (since.as_micros() as f64 * processors).max(1.0)).min(1.0));
@@ -324,7 +331,7 @@ impl Host {
         self.egress.send(Command::Report { cpu, rate, pools });
     }
 
-    /// The input that is being dealt with has caused all that it is going to.
+    /// Acknowledges the current input: it has no further consequences.
     pub(super) fn done(&mut self) {
         let number = std::mem::take(&mut self.input);
         if number != 0 {
@@ -332,7 +339,8 @@ impl Host {
         }
     }
 
-    /// Whether a host that is dead has carried the input out: a copy that was taken over is the result of it.
+    /// Returns true if a dead host completed the current input: a copy that was taken over contains
+    /// its result.
     pub(super) fn was_carried_out(&mut self) -> bool {
         let carried = self.cluster.as_ref().is_some_and(|cluster| cluster.carried.contains(&self.input));
         if carried {
@@ -341,7 +349,7 @@ impl Host {
         carried
     }
 
-    /// A new epoch: other hosts have died or joined, or buckets go from host to host.
+    /// Applies the cluster map of a new epoch.
     pub(super) fn adopt(&mut self, map: ClusterMap) {
         let loads = self.loads();
         let Some(cluster) = self.cluster.as_mut() else { return };
@@ -350,9 +358,9 @@ impl Host {
         }
         let own = cluster.primary.own();
         let epoch = map.buckets.epoch();
-        // All that is said from here on is by it.
+        // All later commands belong to this epoch.
         self.egress.send(Command::Epoch { epoch });
-        // From here on a dead host's copies are refused, and its UEs are this host's.
+        // After this call copies of a dead host are refused, and its UEs belong to this host.
         let taken = cluster.member.replicator.adopt(&map);
         let begins = cluster.primary.map().is_none();
         let gained = if loads { newly_owned_buckets(cluster, &map.buckets) } else { FxHashSet::default() };
@@ -369,7 +377,7 @@ impl Host {
         let question = question.map(|number| cluster.question(number));
         let late = std::mem::take(&mut cluster.late);
         if !passes_on {
-            // The one before may have died with what it was told.
+            // The previous forwarder may have died with unsent claims.
             self.say_claims_again();
         }
         question.into_iter().for_each(|asks| self.egress.send(asks));
@@ -393,14 +401,14 @@ impl Host {
         );
     }
 
-    /// Goes on with UEs that are this host's from now on.
+    /// Enters UEs that this host owns since this epoch.
     pub(super) fn enter_taken(&mut self, mut taken: TakeoverSet) {
         let Some(cluster) = self.cluster.as_mut() else { return };
         let mut awaited = std::mem::take(&mut taken.awaited);
         awaited.extend(&cluster.loading.buckets);
         cluster.primary.entered(awaited);
         self.take_over_ues(taken, false);
-        // Workers give numbers in these buckets once those that are given are known.
+        // Workers allocate numbers in these buckets only after all numbers in use are known.
         self.tell_own();
         if let Some(cluster) = self.cluster.as_mut() {
             cluster.primary.rescan();
@@ -408,7 +416,7 @@ impl Host {
         self.release_waiting();
     }
 
-    /// Records that wait for a host that is gone wait for the one that takes over in its place.
+    /// Makes records that wait for a lost replica wait for its successor.
     fn wait_for_others(&mut self) {
         let Some(cluster) = self.cluster.as_mut() else { return };
         let Cluster { primary, member: Membership { replicator, .. }, .. } = &mut **cluster;
@@ -431,8 +439,8 @@ impl Host {
         primary.reassign_acks(read, &mut |to, copy| _ = replicator.send_copy(to, copy));
     }
 
-    /// Goes on with the UEs of a dead host, and with those that others have handed over. Unless it is `sure` what nodes there are,
-    /// UEs of nodes that are unknown are kept back.
+    /// Takes over the UEs of a dead host and those that other hosts handed off. Unless `sure`, it
+    /// defers UEs whose RAN nodes are unknown.
     pub(super) fn take_over_ues(&mut self, taken: TakeoverSet, sure: bool) {
         let began = std::time::Instant::now();
         let now = clock();
@@ -467,7 +475,8 @@ impl Host {
         }
     }
 
-    /// Enters a UE of another host, whose copy may lag behind what that host has had sent. Where it is.
+    /// Enters a UE of another host from a copy that may lag behind its sent messages. Returns its
+    /// slot.
     pub(super) fn take_over_context(
         &mut self,
         ltmsi: Ltmsi,
@@ -485,7 +494,7 @@ impl Host {
         self.enter_context(ltmsi, &ue, &octets, || claimed(shadow, now), now)
     }
 
-    /// Enters a UE of another host, of which the region is to have these octets. Where it is.
+    /// Enters a UE of another host with this encoded context. Returns its slot.
     pub(super) fn enter_context(
         &mut self,
         ltmsi: Ltmsi,
@@ -495,7 +504,7 @@ impl Host {
         now: Instant,
     ) -> Option<Slot> {
         if self.region.slot_of(ltmsi).is_some() {
-            // It would take that one's place.
+            // Inserting the UE would displace the other one.
             tracing::error!(%ltmsi, "a UE was not taken over: another one here has its number; please report it");
             return None;
         }
@@ -544,7 +553,8 @@ impl Host {
         Some(slot)
     }
 
-    /// What the last commits of a UE wanted done may not have been: it is done again, under the same names.
+    /// Executes effects of a UE's last commits again, with the same keys, unless they are known to
+    /// be sent.
     fn do_again(&mut self, slot: Option<Slot>, shadow: &ReplicaEntry, now: Instant) {
         for UnsentOutbox { outbox, ways, sent } in shadow.unsent_outboxes(now) {
             match Outbox::decode(outbox) {
@@ -562,7 +572,7 @@ impl Host {
     pub(super) fn do_one_again(&mut self, slot: Option<Slot>, outbox: Outbox, ways: EffectAssociations) {
         let Outbox { at, ltmsi, key, seids, effects, .. } = outbox;
         if let Some(slot) = slot {
-            // What follows goes there, too.
+            // Later messages to the UE use the same association.
             ways.into_iter().flatten().for_each(|(node, by)| self.nodes.goes_by(node, by, slot));
         }
         let mut seids = seids.into_iter();
@@ -586,19 +596,19 @@ impl Host {
                         self.claim_again(slot, supi, at);
                     }
                 }
-                // All that is in the context, or in the tables by it.
+                // The other effects are part of the context or of the tables derived from it.
                 _ => {}
             }
         }
     }
 }
 
-/// When a copy's last commits have claimed its subscriber, if they have.
+/// Returns the time at which a copy's last commits claimed its subscriber, if they did.
 fn claimed(shadow: &ReplicaEntry, now: Instant) -> Option<Instant> {
     shadow.unsent_outboxes(now).filter_map(|undone| Outbox::decode(undone.outbox)?.claims()).max()
 }
 
-/// A UE that rests, or nearly so, as it is copied to a host that lacks it.
+/// Returns the commit that copies a UE at rest, or nearly so, to a replica that lacks it.
 pub(super) fn as_it_is<'a>(slot: Slot, ltmsi: Ltmsi, context: &'a [u8], outbox: &'a [u8]) -> Commit<'a, Slot> {
     Commit { slot, ltmsi, before: None, input: 0, context, outbox, ways: EffectAssociations::default() }
 }

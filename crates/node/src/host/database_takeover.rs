@@ -1,6 +1,8 @@
-//! UEs of a host that is gone, where contexts are in a database: whoever has its buckets by the next map claims their records, on
-//! a thread beside its own, and enters them as it would enter copies. What comes for these UEs meanwhile waits, as it does for UEs
-//! that are handed over. Whoever begins does so with what there is of its buckets, so that the only AMF may be started again.
+//! Takeover of UEs of a dead host whose contexts are in a database.
+//!
+//! The new owner of the buckets claims their records on a separate thread, and enters them like
+//! replica entries. Inputs for these UEs wait meanwhile, as in a migration. A host that starts also
+//! claims the existing records of its buckets, so the only AMF may be restarted.
 
 use super::cluster::Cluster;
 use super::{Host, Input};
@@ -30,30 +32,30 @@ use vireo_store::records::RecordError;
 use vireo_store::region::{Key, Region, Slot};
 use vireo_types::{Bucket, Instant, Ltmsi, Supi};
 
-/// After a failure of the database.
+/// Interval of the retries after a database error.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// What a thread has loaded.
+/// UEs that a thread has loaded.
 #[derive(Debug)]
 pub struct LoadedBuckets {
     buckets: FxHashSet<Bucket>,
     ues: Vec<ClaimedUe>,
 }
 
-/// What is being loaded.
+/// Buckets that are being loaded.
 #[derive(Debug, Default)]
 pub(super) struct LoadingBuckets {
-    /// Buckets whose UEs are to come.
+    /// Buckets whose UEs are not loaded yet.
     pub(super) buckets: FxHashSet<Bucket>,
-    /// The number of the question that a host begins with: when it is answered, it knows the RAN nodes. Until then what was loaded
-    /// waits: a UE whose node is not known is disconnected.
+    /// Number of the barrier of a starting host. Its reply means that the host knows the RAN nodes.
+    /// Until then loaded UEs wait: a UE whose RAN node is unknown would become idle.
     question: Option<u64>,
     waiting: Vec<LoadedBuckets>,
-    /// Threads go on as long as it is there.
+    /// The loading threads run while this exists.
     alive: Arc<()>,
 }
 
-/// Buckets that are a host's by a map and were not by the one before.
+/// Returns the buckets that this host owns in the next map and not in the present one.
 pub(super) fn newly_owned_buckets(cluster: &Cluster, next: &BucketMap) -> FxHashSet<Bucket> {
     let (own, before) = (cluster.primary.own(), cluster.primary.map());
     let had = |bucket: Bucket| before.is_some_and(|before| before.owners(bucket).owner() == Some(own));
@@ -62,12 +64,12 @@ pub(super) fn newly_owned_buckets(cluster: &Cluster, next: &BucketMap) -> FxHash
 }
 
 impl Host {
-    /// Whether another host's UEs come from a database.
+    /// Returns true if the UEs of dead hosts are loaded from a database.
     pub(super) fn loads(&self) -> bool {
         matches!(self.location, Location::Central(_))
     }
 
-    /// Has the UEs of these buckets loaded, by the first map that this host has or by a later one.
+    /// Starts to load the UEs of these buckets. `begins` is true for the first map of this host.
     pub(super) fn load(&mut self, buckets: FxHashSet<Bucket>, begins: bool) {
         let (Some(cluster), Location::Central(config)) = (self.cluster.as_mut(), &self.location) else { return };
         if buckets.is_empty() {
@@ -83,7 +85,7 @@ impl Host {
         let (door, region) = (self.door.clone(), self.region.clone());
         let thread = std::thread::Builder::new().name("contexts".into()).spawn(move || {
             if let Some(ues) = claim(&config, &region, &buckets, &alive) {
-                // The host is gone when it stops.
+                // The host has exited if the send fails.
                 let _ = door.send_urgent(Input::DatabaseLoaded(Box::new(LoadedBuckets { buckets, ues })));
             }
         });
@@ -92,13 +94,13 @@ impl Host {
         }
     }
 
-    /// Whether an SMF's word about a subscriber waits: its UE may be about to come.
+    /// Returns true if an SMF's message about a subscriber waits: the UE may be loading.
     pub(super) fn is_to_come(&self, supi: Supi) -> bool {
         let coming = self.cluster.as_ref().is_some_and(|cluster| !cluster.loading.buckets.is_empty());
         coming && self.region.lookup(Key::Supi, supi.as_u64()).is_none()
     }
 
-    /// The balancers have said what there is: what was loaded is entered.
+    /// Enters loaded UEs after the balancers have sent all RAN nodes.
     pub(super) fn introduced(&mut self, question: u64) {
         let Some(cluster) = self.cluster.as_mut() else { return };
         if cluster.loading.question.take_if(|number| *number == question).is_some() {
@@ -107,7 +109,7 @@ impl Host {
         }
     }
 
-    /// Goes on with UEs that were loaded.
+    /// Enters loaded UEs and executes their pending effects.
     pub(super) fn enter_stored(&mut self, loaded: LoadedBuckets) {
         let (began, now) = (std::time::Instant::now(), clock());
         let Some(cluster) = self.cluster.as_mut() else { return };
@@ -121,7 +123,7 @@ impl Host {
         let awaited = cluster.primary.coming().iter().copied().filter(|bucket| !buckets.contains(bucket)).collect();
         cluster.primary.entered(awaited);
         cluster.primary.sorts_again();
-        // Who begins hears of RAN nodes first: a UE without its node is disconnected.
+        // A starting host first processes RAN nodes: a UE without its RAN node would become idle.
         let nodes = if cluster.primary.coming().is_empty() { introductions(&mut cluster.waiting) } else { Vec::new() };
         nodes.into_iter().for_each(|input| self.input(input));
         let count = ues.len();
@@ -140,7 +142,8 @@ impl Host {
         }
     }
 
-    /// Enters a UE, and does again what may not have been done; its last host has done something at `newest` last.
+    /// Enters a UE and executes effects that may not have been sent. `newest` is the time of the
+    /// last step of its previous host.
     fn enter_one(&mut self, (id, newest): (u64, Instant), stored: UeRecord, now: Instant) {
         let UeRecord { course, context, .. } = stored;
         let (mut slot, mut ltmsi) = (None, Ltmsi::default());
@@ -172,21 +175,22 @@ impl Host {
         }
     }
 
-    /// Does again what a step has wanted done: of the last one also what it has asked, and of one whose effects have left long ago
-    /// nothing else. Questions to the SMF are known by themselves.
+    /// Executes the effects of a step again. Subscriber requests are repeated only for the last
+    /// step, and are all that is repeated if the effects were sent long ago. Requests to the SMF
+    /// are stored separately.
     fn do_stored_again(&mut self, slot: Option<Slot>, mut outbox: Outbox, (last, left): (bool, bool)) {
         let asks = |effect: &Effect| matches!(effect, Effect::Authenticate(_));
         if left {
             outbox.effects.retain(|effect| last && asks(effect));
         } else if !last {
-            // What follows keeps its name.
+            // The position of an effect is part of its key, so later effects keep theirs.
             outbox.effects.iter_mut().filter(|effect| asks(effect)).for_each(|effect| *effect = Effect::Forget);
         }
         self.do_one_again(slot, outbox, EffectAssociations::default());
     }
 }
 
-/// When each host that is gone has done something last, and the inputs that its UEs' steps were by.
+/// Returns the time of the last step of each previous host, and the inputs of its UEs' steps.
 fn last_of(ues: &[ClaimedUe]) -> (FxHashMap<u64, Instant>, Vec<u64>) {
     let (mut newest, mut inputs) = (FxHashMap::<u64, Instant>::default(), Vec::new());
     for ClaimedUe { before, stored, .. } in ues {
@@ -199,13 +203,13 @@ fn last_of(ues: &[ClaimedUe]) -> (FxHashMap<u64, Instant>, Vec<u64>) {
     (newest, inputs)
 }
 
-/// When a UE's last steps have claimed its subscriber, if they have.
+/// Returns the time at which a UE's last steps claimed its subscriber, if they did.
 fn claimed(wanted: &[PendingOutbox], newest: Instant) -> Option<Instant> {
     let recent = wanted.iter().filter(|wanted| newest.since(wanted.at) <= DONE_AGAIN);
     recent.filter_map(|wanted| Outbox::decode(&wanted.outbox)?.claims()).max()
 }
 
-/// Whether that is how a host that joins hears of RAN nodes that there are.
+/// Returns true if the input is one that informs a joining host of existing RAN nodes.
 pub(super) fn introduces(input: &Input) -> bool {
     match input {
         Input::Up { .. } | Input::Node(_) => true,
@@ -214,7 +218,8 @@ pub(super) fn introduces(input: &Input) -> bool {
     }
 }
 
-/// Takes out what a host that joins hears of RAN nodes: that comes before all that they want.
+/// Removes and returns the inputs that inform a joining host of RAN nodes. They precede all
+/// messages of these nodes.
 fn introductions(waiting: &mut VecDeque<Input>) -> Vec<Input> {
     let ends = |input: &Input| matches!(input, Input::Down { .. } | Input::BalancerGone(_));
     let end = waiting.iter().position(ends).unwrap_or(waiting.len());
@@ -223,7 +228,7 @@ fn introductions(waiting: &mut VecDeque<Input>) -> Vec<Input> {
     nodes
 }
 
-/// Takes the records of buckets for this host, as long as it is there.
+/// Claims the records of buckets for this host, until the host exits.
 fn claim(
     config: &ContextDatabaseConfig,
     region: &Region,
@@ -248,7 +253,7 @@ fn claim(
 fn claim_of(claim: &mut BucketClaim<'_>, region: &Region, buckets: &FxHashSet<Bucket>) -> Result<(), RecordError> {
     let mut records = claim.way()?;
     let done = claim.go(&mut *records, |bucket| buckets.contains(&bucket));
-    // As workers count what they ask.
+    // Counted in the same words as the operations of workers.
     let asked = records.operations();
     let counts = [
         (StateOperation::Read, asked.reads),

@@ -1,5 +1,7 @@
-//! The egress: carries out what workers have committed, once. A record's effects leave in the order of commits; the
-//! record is marked then, so that it is never asked for them again, whoever offers it (DESIGN decision 4).
+//! Egress: executes the effects of commits, once each.
+//!
+//! Effects are sent in commit order. The commit record is then marked as sent, so its effects are
+//! not executed again, whoever offers the record (DESIGN decision 4).
 
 use super::{BATCH, EventMessage, Host, nodes};
 use crate::balancer::Command;
@@ -19,16 +21,16 @@ use vireo_store::Version;
 use vireo_store::region::{Buffer, InsertError, Key, Packet, Slot, next_version};
 use vireo_types::Ltmsi;
 
-/// Inputs handed back that are remembered.
+/// Number of returned inputs that are remembered.
 const REMEMBERED: usize = 1024;
 
-/// In what order records leave. A UE's come from one worker after another, each in a ring of its own: that of the later
-/// one may be looked at first.
+/// Order in which commit records are emitted. The records of a UE come from several workers, each
+/// with its own ring, and the host may read the later one first.
 #[derive(Debug, Default)]
 pub(super) struct CommitOrder {
-    /// The version of the last record of each slot that left, or of its having none any more.
+    /// Version of the last emitted record by slot, or of the removal of its context.
     last: Vec<Version>,
-    /// Records that came before their predecessors.
+    /// Records read before their predecessors.
     early: Vec<Buffer>,
 }
 
@@ -41,14 +43,14 @@ impl CommitOrder {
         &mut self.last[at]
     }
 
-    /// Whether the record of this version may leave: what was before it has left.
+    /// Returns true if all records before this version were emitted.
     fn is_next(&mut self, slot: Slot, version: Version) -> bool {
         next_version(*self.last(slot)) == version
     }
 }
 
 impl Host {
-    /// Takes what workers have committed and handed back. Whether there was something.
+    /// Reads the rings of all workers. Returns true if a ring had an item.
     pub(super) fn committed(&mut self) -> bool {
         (self.arrived, self.input) = (clock(), 0);
         if self.cluster.as_ref().is_some_and(|cluster| cluster.is_full()) {
@@ -58,7 +60,8 @@ impl Host {
         for at in 0..self.rings.len() {
             busy |= self.take_from(at);
         }
-        // A worker says of a record before anybody gets the UE, so the record before an early one is in a ring.
+        // A worker reports a record before another worker gets the UE. The predecessor of an early
+        // record is therefore in a ring.
         let mut before = usize::MAX;
         while (1..before).contains(&self.order.early.len()) {
             let early = std::mem::take(&mut self.order.early);
@@ -71,7 +74,7 @@ impl Host {
         busy
     }
 
-    /// Takes some of what one worker has committed and handed back. Whether there was something.
+    /// Reads up to `BATCH` items of each ring of one worker. Returns true if a ring had an item.
     pub(super) fn take_from(&mut self, at: usize) -> bool {
         let mut busy = false;
         self.faults.worker = Some(self.rings[at].number);
@@ -91,7 +94,8 @@ impl Host {
         busy
     }
 
-    /// There are no records before these: what is wrong with that must not hold the UEs up.
+    /// Emits early records whose predecessors are missing. This is a bug, but it must not block the
+    /// UEs.
     fn emit_anyway(&mut self) {
         let mut early: Vec<_> = std::mem::take(&mut self.order.early)
             .into_iter()
@@ -105,7 +109,7 @@ impl Host {
         }
     }
 
-    /// Carries the effects of a record out, if that was not done, and not before those of the record before it.
+    /// Emits the effects of a record after those of its predecessor, unless they were emitted.
     pub(super) fn emit(&mut self, buffer: Buffer) {
         let mut snapshot = std::mem::take(&mut self.snapshot);
         let copied = self.cluster.as_ref().is_some_and(|cluster| cluster.primary.copies());
@@ -113,7 +117,7 @@ impl Host {
         if self.region.read_record(buffer, &mut snapshot, whole) && !snapshot.sent {
             match (Outbox::decode(&snapshot.outbox), self.region.place_of_buffer(buffer)) {
                 (Some(_), Some((slot, version))) if !self.order.is_next(slot, version) => {
-                    // One that waits for copies is not offered for the first time.
+                    // A record that waits for replicas was offered before.
                     if !self.cluster.as_ref().is_some_and(|cluster| cluster.awaits(buffer)) {
                         self.order.early.push(buffer);
                     }
@@ -140,7 +144,7 @@ impl Host {
         self.snapshot = snapshot;
     }
 
-    /// Carries a record's effects out, once, by these associations as far as they are up.
+    /// Executes the effects of a record, once, by these associations as far as they are up.
     pub(super) fn emit_effects(&mut self, slot: Slot, buffer: Buffer, outbox: Outbox, ways: EffectAssociations) {
         let forgets = outbox.forgets();
         self.act(slot, outbox, ways);
@@ -150,7 +154,7 @@ impl Host {
         }
     }
 
-    /// The context of a slot is gone: the slot is free, unless the UE has come back to it meanwhile.
+    /// Frees the slot of a removed context, unless the UE has returned to it meanwhile.
     fn take_out(&mut self, slot: Slot, tombstone: Option<Buffer>) {
         self.ids.settle_taken(slot, |_, _, _| false);
         let mut now = std::mem::take(&mut self.snapshot);
@@ -168,7 +172,7 @@ impl Host {
         self.snapshot = now;
     }
 
-    /// An event that a worker has no UE for, or what a stateful worker wants done.
+    /// Processes a returned packet: an event without its UE, or the outbox of a stateful worker.
     fn handed_back(&mut self, packet: Packet) {
         let mut octets = Vec::new();
         if let Some(sequence) = self.region.read_packet(packet, &mut octets) {
@@ -203,18 +207,19 @@ impl Host {
         }
     }
 
-    /// Deals with an event that is not for the UE that it was posted to.
+    /// Redelivers an event that was posted to the wrong UE.
     fn redeliver(&mut self, octets: &[u8]) {
         let decoded = event_message::EventMessage::decode(octets);
         (self.input, self.bucket) = (decoded.as_ref().map_or(0, |(_, input, _)| *input), None);
-        // Parcels name the node.
+        // Event messages name the RAN node.
         match decoded.map(|(_, _, parcel)| parcel) {
             Some(EventMessage::Initial { assoc: node, pdu, .. }) => match vireo_core::n2::peek(pdu) {
                 Err(fault) => self.fault_of(node, &fault),
                 Ok(view) => match vireo_core::n2::ue_message(pdu) {
                     Err(fault) => self.fault_of(node, &fault),
                     Ok(_) => {
-                        // By that bucket it came here, and comes if it has to be given again.
+                        // The balancer routed the message by this bucket, and does so on
+                        // redelivery.
                         self.bucket = self.named(&view, pdu).ok().flatten().map(|tmsi| self.ids.bucket_of(tmsi));
                         self.create_ue((None, node), pdu, &view);
                     }
@@ -237,11 +242,11 @@ impl Host {
         }
     }
 
-    /// Carries out what a step wants done, in order.
+    /// Executes the effects of a step in order.
     fn act(&mut self, slot: Slot, outbox: Outbox, ways: EffectAssociations) {
         let Outbox { at, ltmsi, key, input, before, after, settled, seids, effects, notes, .. } = outbox;
         let travels = self.travels.take();
-        // The answer to a question that takes along what is to be committed is when the input was carried out.
+        // If the SMF commits for the AMF, the input is complete when the SMF's response arrives.
         let asks = effects.iter().any(|effect| matches!(effect, Effect::SmfRequest { .. }));
         let later = asks && travels.as_ref().is_some_and(|travels| travels.part.is_some());
         let (asked, input) = if later { (input, 0) } else { (0, input) };
@@ -277,7 +282,7 @@ impl Host {
                 Effect::BindSupi(supi) => self.bind_supi(slot, supi, at),
                 Effect::BindSupiSince(supi, began) => self.bind_supi_since(slot, supi, began),
                 Effect::FreeAddress(dnn, address) => {
-                    // Of another host's part: that one may give it to others again.
+                    // The lender of a foreign address may allocate it again.
                     let part = self.ids.give_back(slot, &dnn, &address);
                     if let Some(to) = part.and_then(|part| self.cluster.as_ref()?.lender(part)) {
                         self.egress.send(Command::ReturnAddress { to, of: Box::new((dnn, address)) });
@@ -298,18 +303,19 @@ impl Host {
         }
     }
 
-    /// Whether the SMF commits to the records of UEs.
+    /// Returns true if the SMF commits to the records of UEs.
     pub(super) fn smf_commits(&self) -> bool {
         matches!(&self.location, Location::Central(config) if config.records.is_shared())
     }
 
-    /// What a UE's questions to the SMF take along, where that commits to its record.
+    /// Returns the commit that a UE's requests to the SMF delegate, if the SMF commits to its
+    /// record.
     fn travels(&self, context: &[u8]) -> Option<DelegatedCommit> {
         let elsewhere = DatabaseRef::of(context).filter(|_| self.smf_commits())?;
         Some(DelegatedCommit { record: elsewhere.id, part: DatabaseRef::part(context).map(<[u8]>::to_vec) })
     }
 
-    /// Asks the SMF, by the name of the effect.
+    /// Sends a request to the SMF with the key of the effect.
     pub(super) fn ask_smf(
         &self,
         (ltmsi, key): (Ltmsi, u64),
@@ -323,7 +329,7 @@ impl Host {
         }
     }
 
-    /// An SMF is told what becomes of what it had for a UE.
+    /// Sends the result of an N1N2 transfer to the SMF.
     pub(super) fn transferred(&self, token: u64, result: N1N2TransferResult, carried: Option<&PiggybackedSmContext>) {
         if let Some(smf) = &self.smf {
             smf.transferred(token, result, carried);
@@ -349,12 +355,12 @@ impl Host {
         }
     }
 
-    /// Leads an identifier to a UE.
+    /// Binds an identifier to a UE in the directory.
     pub(super) fn bind(&mut self, slot: Slot, key: Key, value: u64) {
         match self.region.bind(slot, key, value) {
             Ok(()) => {}
             Err(InsertError::Taken(_)) => {
-                // Of two UEs with one 5G-TMSI the second is not found by it, and says who it is.
+                // The second UE with the same 5G-TMSI is not found by it and identifies itself.
                 tracing::debug!(?key, "an identifier is another UE's");
             }
             Err(error) => tracing::error!(%error, ?key, "an identifier does not lead to its UE"),
@@ -367,7 +373,7 @@ mod tests {
     use super::*;
     use vireo_store::region::{CommitRecord, Region, RegionConfig, Snapshot};
 
-    /// Two workers carry out a UE's steps in turn; the host takes the UE out and the slot is used again.
+    /// Two workers run the steps of a UE in turn; the host removes the UE and the slot is reused.
     #[test]
     fn a_record_waits_for_the_one_before_it() {
         let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();

@@ -1,4 +1,4 @@
-//! UEs that become this host's while their RAN nodes are unknown: what `core::replica` decides of them, carried out.
+//! Entry of UEs whose RAN nodes are unknown, as `core::replica` decides.
 
 use super::Host;
 use super::cluster::Cluster;
@@ -9,7 +9,7 @@ use vireo_core::replica::{Origin, ReplicaEntry};
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Ltmsi};
 
-/// A UE that was entered while one of its nodes was unknown.
+/// A UE that was entered while one of its RAN nodes was unknown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unsure {
     slot: Slot,
@@ -18,25 +18,25 @@ pub(super) struct Unsure {
 }
 
 impl Host {
-    /// Returns true if a UE is connected by a node that is not known here.
+    /// Returns true if the UE is connected by a RAN node that is unknown here.
     pub(super) fn is_of_unknown_node(&self, ue: &UeContext) -> bool {
         ue.associations().any(|node| self.nodes.get(node).is_none())
     }
 
-    /// Keeps a UE back until the balancers have sent all that they know of nodes.
+    /// Defers the entry of a UE until the balancers have sent all RAN nodes that they know.
     pub(super) fn keep_back(&mut self, ltmsi: Ltmsi, shadow: ReplicaEntry, origin: Origin) {
         if let Some(cluster) = self.cluster.as_mut() {
             cluster.primary.keep_back(ltmsi, shadow, origin);
         }
     }
 
-    /// Asks all balancers for what they know of nodes, if that is to be asked.
+    /// Asks all balancers for their RAN nodes, if this is due.
     pub(super) fn ask_for_nodes(&mut self) {
         let number = self.cluster.as_mut().and_then(|cluster| cluster.primary.asks_for_nodes());
         number.into_iter().for_each(|number| self.egress.send(Command::Introduce { number }));
     }
 
-    /// All balancers have sent what they knew of nodes: UEs that were kept back for that are gone on with.
+    /// Enters the deferred UEs: all balancers have sent their RAN nodes.
     pub(super) fn knows_nodes(&mut self, question: u64) {
         let taken = self.cluster.as_mut().and_then(|cluster| cluster.primary.introduced(question));
         let Some(taken) = taken.filter(|taken| !taken.ues.is_empty() || !taken.handed.is_empty()) else { return };
@@ -50,7 +50,7 @@ impl Host {
         self.release_waiting();
     }
 
-    /// A UE of another host has been entered.
+    /// Updates the tables after the entry of a UE of another host.
     pub(super) fn has_entered(&mut self, slot: Slot, ltmsi: Ltmsi, summary: Summary) {
         self.connected(slot, None, Some(summary));
         let unknown = summary.associations().into_iter().flatten().filter(|node| self.nodes.get(*node).is_none());
@@ -60,8 +60,8 @@ impl Host {
         }
     }
 
-    /// All that was known of nodes has been dealt with: UEs of nodes that are unknown still are idle. While something that nodes
-    /// have sent waits, nothing is sure.
+    /// Makes UEs idle whose RAN nodes are still unknown after all reports were processed. Does
+    /// nothing while messages of RAN nodes wait.
     pub(super) fn disconnect_unsure(&mut self) {
         let Some(Cluster { unsure, waiting, .. }) = self.cluster.as_deref_mut() else { return };
         if !waiting.is_empty() || unsure.is_empty() {

@@ -1,4 +1,4 @@
-//! Why a host does not start.
+//! Errors that prevent the start of a host.
 
 use super::keep::KeepError;
 use crate::worker::context_database::ContextDatabaseError;
@@ -6,33 +6,27 @@ use std::time::Duration;
 use vireo_store::records::ShmError;
 use vireo_store::region::{JoinError, RegionError};
 
-/// Why a host does not start.
+/// Error that prevents the start of a host.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// The region.
     #[error(transparent)]
     Region(#[from] RegionError),
-    /// The host's own place in it.
+    /// The host cannot join its region.
     #[error(transparent)]
     Join(#[from] JoinError),
-    /// What workers are told.
+    /// The configuration of the workers is too long to be published.
     #[error("the workers cannot be told the configuration: {0}; make it shorter")]
     Instructions(String),
-    /// The supervisor.
+    /// The supervisor does not start.
     #[error("the worker processes cannot be watched: {0}")]
     Crew(std::io::Error),
-    /// Too many are needed.
+    /// The slices need more worker processes than a host can have.
     #[error("the slices need more worker processes than a host has: raise pools.nfs-per-worker or lower pools.idle")]
     Workers,
-    /// A worker.
+    /// A worker exits during the start.
     #[error("worker process {worker} does not start: {error}")]
-    Worker {
-        /// Which.
-        worker: u8,
-        /// Why.
-        error: String,
-    },
-    /// All of them.
+    Worker { worker: u8, error: String },
+    /// The first workers are not ready in time.
     #[error("the worker processes are not ready after {0:?}; is the machine overloaded?")]
     Late(Duration),
     /// The file of contexts that outlive the core.

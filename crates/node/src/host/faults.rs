@@ -1,8 +1,11 @@
-//! Faults of the state region: what its words say and no worker writes by right, because one is broken or obeys a stranger.
+//! Faults of the state region: words with values that no correct worker writes.
 //!
-//! The host goes on. It passes over what cannot be, loses the UEs whose records cannot be read, counts and logs that, and
-//! replaces workers: the one that handed over a record that does not decode, else all of them, since anybody may have written what
-//! is found in the region. Before a worker starts, what it begins with is put right.
+//! A broken or hostile worker may have written them. The host continues:
+//!
+//! - It skips impossible values, drops UEs whose records cannot be read, and counts and logs both.
+//! - It replaces workers: the one that reported a record that does not decode, else all of them,
+//!   since any worker may have written the value.
+//! - Before a worker starts, the host restores the words that it starts with.
 
 use super::{Host, WORKERS};
 use crate::clock::{self, clock};
@@ -12,22 +15,22 @@ use std::sync::atomic::Ordering;
 use vireo_store::region::{Buffer, Slot};
 use vireo_types::{Duration, Instant};
 
-/// How often all workers are replaced at most, where faults do not end: what was damaged is found bit by bit.
+/// Minimum interval between replacements of all workers. Damage is found bit by bit.
 const REPLACED_EVERY: Duration = Duration::from_secs(10);
 
-/// What is known of faults.
+/// State of the fault handling.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    /// The worker whose records are looked at.
+    /// The worker whose records are being read.
     pub(super) worker: Option<u8>,
-    /// Faults that were dealt with.
+    /// Number of faults handled so far.
     seen: u64,
-    /// When all workers were replaced.
+    /// Time of the last replacement of all workers.
     replaced: Option<Instant>,
 }
 
 impl Host {
-    /// Looks whether the region was found at fault since this was called last.
+    /// Handles the faults of the region since the last call.
     pub(super) fn look_for_faults(&mut self, now: Instant) {
         let count = self.region.faults() - self.faults.seen;
         if count > 0 {
@@ -39,7 +42,7 @@ impl Host {
 
     fn replace_all(&mut self, now: Instant, count: u64) {
         let lately = self.faults.replaced.is_some_and(|at| now.since(at) < REPLACED_EVERY);
-        // A stateful worker would take its UEs along.
+        // The death of a stateful worker would lose its UEs.
         if lately || self.private.is_some() {
             return tracing::error!(count, "state region has words that no worker writes");
         }
@@ -52,7 +55,8 @@ impl Host {
         self.rings.iter().for_each(|worker| self.crew.kill(worker.number));
     }
 
-    /// A record has effects that do not decode: it is done with, its UE is lost, and its worker is replaced.
+    /// Handles a record whose effects do not decode: marks it as sent, drops its UE and replaces
+    /// its worker.
     pub(super) fn broken_record(&mut self, buffer: Buffer) {
         self.account.metrics.fault(Fault::StateRegion);
         let slot = self.region.slot_of_buffer(buffer);
@@ -68,7 +72,7 @@ impl Host {
         }
     }
 
-    /// Takes UEs out whose records cannot be read, of these slots.
+    /// Removes the UEs in these slots whose records cannot be read.
     pub(super) fn evict_broken(&mut self, from: u32, count: u32) {
         let slots = (from..from.saturating_add(count)).filter_map(|number| self.region.slot_at(number));
         let broken: Vec<Slot> = slots.filter(|slot| self.region.is_broken(*slot)).collect();
@@ -88,7 +92,8 @@ impl Host {
         self.ids.give_back_all(|owner| slots.contains(&owner));
     }
 
-    /// Puts right what a worker finds at its start, before one of this number is started.
+    /// Restores the words that a worker reads at its start. Called before a worker of this number
+    /// starts.
     pub(super) fn restore(&mut self, number: u8) {
         let plan = self.plan;
         self.region.restore(number, plan.rings(number.min(WORKERS)));
@@ -96,8 +101,8 @@ impl Host {
         put(region_layout::BOARD_CLOCK, clock::offset());
         put(region_layout::BOARD_STOP, 0);
         put(region_layout::BOARD_SLOTS, self.slots.into());
-        // One that died at work has left word of it behind, by which its successor would seem stuck; and one of how long it had
-        // waited.
+        // A worker that died during a step leaves behind its UE in progress and its queueing time.
+        // Its successor would seem stuck.
         put(plan.nf_word(number, 0, region_layout::NF_SERVING), 0);
         (0..plan.nfs).for_each(|nf| put(plan.nf_word(number, nf, region_layout::NF_WAITED), 0));
         let alone = self.region.shared_word(region_layout::BOARD_ALONE);

@@ -1,5 +1,6 @@
-//! The forwarder: finds the UE of what arrives, puts the event into its mailbox, and gives the UE to an NF if no worker
-//! has it. Events of one UE are worked at one after the other, in their order, by whoever holds it.
+//! Forwarder: posts events to the mailboxes of UEs and assigns UEs to NFs.
+//!
+//! The events of one UE are processed one by one and in order, by the worker that holds the UE.
 
 use super::{DeferredEvent, Host, WorkerRings};
 use crate::balancer::Command;
@@ -17,26 +18,28 @@ use vireo_core::schedule::kind::NfKind;
 use vireo_store::region::{Key, LARGE_PACKET_OCTETS, PACKET_OCTETS, Posted, Slot};
 use vireo_types::{AssocId, Duration, Instant, Ltmsi, RanUeNgapId, Seid, Tmsi};
 
-/// The value of a connection in the index of RAN UE numbers: they are unique within a node (TS 38.413 9.3.3.2).
+/// Returns the key of a connection in the index of RAN UE NGAP IDs. They are unique within a RAN
+/// node (TS 38.413 9.3.3.2).
 pub(super) fn ran_key(node: AssocId, ran_id: RanUeNgapId) -> u64 {
     u64::from(node.0) << 32 | u64::from(ran_id.0)
 }
 
-/// Whether an event found its place.
+/// Result of posting an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PostResult {
-    /// It is in the UE's mailbox, or needs none.
+    /// The event is in the UE's mailbox, or was dropped.
     Taken,
-    /// No NF is there that could be given the UE.
+    /// No NF is available for the UE.
     NoNf,
-    /// No packet is free.
+    /// No packet buffer is free.
     NoRoom,
 }
 
-/// How long after its first message a UE's slot is looked at: it has a record by then, or nothing will come of it.
+/// Time after the first message until the slot of a UE is checked. A UE without a record by then
+/// has come to nothing.
 const COMES_TO_LIFE: Duration = Duration::from_secs(5);
 
-/// Events that may be held before nothing more is let in.
+/// Number of deferred events at which the host stops taking inputs.
 pub(super) const MOST_HELD: usize = 16_384;
 
 impl Host {
@@ -69,7 +72,8 @@ impl Host {
                 }
             },
             (Route::Initial { ran_id, .. }, Some(node)) => self.initial((assoc, node), ran_id, &view, pdu),
-            // On an association that is of no node every message is the node's affair, and at fault there.
+            // On an unbound association every message is a message of the RAN node, and faulty
+            // there.
             (Route::Ue(_) | Route::Initial { .. }, None) | (Route::Node, _) => {
                 self.node_message(assoc, pdu, answers);
                 self.done();
@@ -77,7 +81,7 @@ impl Host {
         }
     }
 
-    /// A message about a UE that there is none of.
+    /// Answers a message about an unknown UE.
     pub(super) fn unknown_ue(&mut self, assoc: AssocId, pdu: &[u8]) {
         if let Some(fault) = engine::unknown_ue(pdu) {
             self.fault(assoc, &fault);
@@ -91,15 +95,15 @@ impl Host {
         }
     }
 
-    /// A fault of a message that came by some association of a node.
+    /// Answers a faulty message that came by one of a RAN node's associations.
     pub(super) fn fault_of(&mut self, node: AssocId, fault: &Fault) {
         if let Some(assoc) = self.nodes.way(node, None) {
             self.fault(assoc, fault);
         }
     }
 
-    /// The first message of an NG connection: to the context of the UE that it names, which will see whether it is that
-    /// UE's; else to a new one.
+    /// Handles the first message of an NG connection. It goes to the context of the UE that it
+    /// names; the step verifies the identity. Without such a context the host creates a UE.
     fn initial(&mut self, (assoc, node): (AssocId, AssocId), ran_id: RanUeNgapId, view: &ShallowView, pdu: &[u8]) {
         self.forget_ran_id(node, ran_id);
         let named = match self.named(view, pdu) {
@@ -117,7 +121,7 @@ impl Host {
         }
     }
 
-    /// A RAN node that uses a RAN-UE-NGAP-ID again has forgotten the UE that had it.
+    /// A RAN node that reuses a RAN UE NGAP ID has released the UE that had it.
     pub(super) fn forget_ran_id(&mut self, node: AssocId, ran_id: RanUeNgapId) {
         if let Some(before) = self.region.lookup(Key::Ran, ran_key(node, ran_id)) {
             let input = std::mem::take(&mut self.input);
@@ -126,11 +130,11 @@ impl Host {
         }
     }
 
-    /// The 5G-TMSI of ours that a first message names.
+    /// Returns the 5G-TMSI of this AMF that a first message names.
     ///
     /// # Errors
     ///
-    /// What is wrong with it; `None` if it is no first message.
+    /// Returns the fault of the message, or `None` if it is not a first message.
     pub(super) fn named(&self, view: &ShallowView, pdu: &[u8]) -> Result<Option<Tmsi>, Option<Box<Fault>>> {
         let ours = |(set, pointer, tmsi): (u16, u8, Tmsi)| {
             (set == self.config.amf_set && pointer == self.config.amf_pointer).then_some(tmsi)
@@ -146,8 +150,8 @@ impl Host {
         }
     }
 
-    /// The first message of a UE that is not known, or has not proved to be who it says; with the association that it came
-    /// by, if that is known still, and the node.
+    /// Creates a UE for the first message of an unknown UE, or of one that has not proved its
+    /// identity. `by` is the association of the message if it still exists.
     pub(super) fn create_ue(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], view: &ShallowView) {
         let now = clock();
         if let Err(why) = self.make_room(node, view, now) {
@@ -166,7 +170,7 @@ impl Host {
         self.deliver(slot, &EventMessage::Initial { assoc: node, named: false, pdu }, view.kind);
     }
 
-    /// A slot is used from now on.
+    /// Records that a slot is in use.
     pub(super) fn used(&mut self, slot: Slot) {
         if slot.number() >= self.slots {
             self.slots = slot.number() + 1;
@@ -174,8 +178,8 @@ impl Host {
         }
     }
 
-    /// Frees the slots of UEs that came to nothing: whose first message was none, or ended its workers. One that has a
-    /// record goes by its steps.
+    /// Frees the slots of UEs without a commit: the first message was invalid, or crashed its
+    /// workers. A UE with a record ends by its steps.
     pub(super) fn free_unused_slots(&mut self, now: Instant) {
         while let Some((at, slot, ltmsi)) = self.young.front().copied() {
             if now.since(at) < COMES_TO_LIFE {
@@ -187,11 +191,11 @@ impl Host {
                 continue;
             }
             if self.held.contains_key(&slot) || !self.region.is_idle_and_empty(slot) {
-                // Its first message still waits.
+                // The first message still waits.
                 self.young.push_back((now, slot, ltmsi));
                 continue;
             }
-            // Not if there is a record.
+            // Does nothing if there is a record.
             if self.own.abandon(slot) {
                 self.half_open.leave(slot);
             }
@@ -209,20 +213,20 @@ impl Host {
         }
     }
 
-    /// A request of a UPF about a session that nobody has.
+    /// Refuses a request of a UPF about an unknown session.
     pub(super) fn unknown_session(&mut self, upf: SocketAddr, message: &[u8]) {
         self.account.fault("pfcp-unknown-session", clock(), upf);
         self.egress.send(Command::RefuseReport { upf, message: message.to_vec() });
     }
 
-    /// An event for the UE of a number; for one that is not any more, it is nothing.
+    /// Delivers an event to the UE with this LTMSI. Drops it if there is none.
     pub(super) fn deliver_to(&mut self, ltmsi: Ltmsi, parcel: &EventMessage<'_>, kind: NfKind) {
         if let Some(slot) = self.region.slot_of(ltmsi) {
             self.deliver(slot, parcel, kind);
         }
     }
 
-    /// An event for the UE of a slot.
+    /// Delivers an event to the UE of a slot.
     pub(super) fn deliver(&mut self, slot: Slot, parcel: &EventMessage<'_>, kind: NfKind) {
         let (arrived, input) = (self.arrived, self.input);
         if self.cluster.is_some() {
@@ -236,7 +240,7 @@ impl Host {
         let mut octets = std::mem::take(&mut self.scratch);
         octets.clear();
         octets = parcel.encode(arrived, input, octets);
-        // What waits already of this UE is not overtaken.
+        // No event overtakes deferred events of the same UE.
         let waits = self.held.contains_key(&slot) || self.post(slot, &octets, kind) != PostResult::Taken;
         if let Some(ltmsi) = self.region.ltmsi_of(slot).filter(|_| waits) {
             *self.held.entry(slot).or_default() += 1;
@@ -245,7 +249,7 @@ impl Host {
         self.scratch = octets;
     }
 
-    /// Posts what waits for room or for an NF. False if there is so much of it still that nothing more shall come in.
+    /// Posts deferred events. Returns false if so many remain that the host must not take inputs.
     pub(super) fn release_held(&mut self) -> bool {
         if self.follow.is_empty() {
             return true;
@@ -253,9 +257,9 @@ impl Host {
         let mut behind: FxHashSet<Slot> = FxHashSet::default();
         let mut kept = Vec::new();
         let mut room = true;
-        // Without room for one there is none for another.
+        // Without room for one event there is none for another.
         while room && let Some(held) = self.follow.pop_front() {
-            // The slot may be another UE's by now.
+            // The slot may belong to another UE.
             let same = self.region.slot_of(held.ltmsi) == Some(held.slot);
             let place = match same {
                 true if behind.contains(&held.slot) => PostResult::NoNf,
@@ -279,12 +283,12 @@ impl Host {
         room && self.follow.len() < MOST_HELD
     }
 
-    /// Posts an event.
+    /// Posts an event to the mailbox of a UE.
     fn post(&mut self, slot: Slot, octets: &[u8], kind: NfKind) -> PostResult {
         let Some(chosen) = self.nf_for(slot, kind) else { return PostResult::NoNf };
         let Some(packet) = self.own.packet(self.sequence + 1, octets) else {
             if octets.len() > LARGE_PACKET_OCTETS {
-                // There never is room for it, and nothing else would come in while it waits.
+                // No buffer can hold the event, and waiting would block all inputs.
                 self.account.fault("limit", clock(), format_args!("an event of a UE has {} octets", octets.len()));
                 return PostResult::Taken;
             }
@@ -297,7 +301,7 @@ impl Host {
         let worker = chosen.place.worker;
         let posted =
             self.region.post(&self.own, slot, packet, worker).or_else(|full| match EventMessage::decode(octets) {
-                // Nobody stays by sending much.
+                // A UE cannot avoid eviction by sending many messages.
                 Some((_, _, EventMessage::Evicted)) => self.region.post_last(&self.own, slot, packet, worker),
                 _ => Err(full),
             });
@@ -313,7 +317,8 @@ impl Host {
             }
             Ok(Posted::Queued) => {}
             Err(_) => {
-                // An honest UE has a few messages waiting; what is beyond is dropped, and nobody else pays.
+                // A well-behaved UE has a few messages waiting. Excess messages are dropped at the
+                // UE's own expense.
                 self.own.free(packet);
                 self.account.fault("limit", clock(), "a UE has too many messages waiting");
             }
@@ -321,27 +326,28 @@ impl Host {
         PostResult::Taken
     }
 
-    /// The NF that a UE's event goes to if no worker has the UE: the one that runs its procedure, else the one of the
-    /// pool that is done first.
+    /// Selects the NF for an event of a UE that no worker holds: the NF of its procedure, else the
+    /// one of the pool that is expected to finish first.
     pub(super) fn nf_for(&mut self, slot: Slot, kind: NfKind) -> Option<super::pools::NfChoice> {
         if let Some(private) = &self.private
             && let Some((place, _)) = private.get(&slot)
         {
-            // A stateful worker has its UEs for life.
+            // A stateful worker keeps its UEs for life.
             return self.pools.by_pin(super::pin(place.worker, place.nf));
         }
         let pin = self.region.pin_of(slot);
         if let Some(chosen) = self.pools.by_pin(pin) {
             return Some(chosen);
         }
-        // A slot that is nobody's by now (a stateful worker took its UE along) still has messages that need an answer.
+        // A slot without a UE (its stateful worker died) still has messages that need an answer.
         let ltmsi = self.region.ltmsi_of(slot).unwrap_or(Ltmsi::from_raw(0));
         self.pools.choose(self.ids.slice_of(ltmsi), kind, u64::from(ltmsi.get()))
     }
 
-    /// Gives a UE to an NF.
+    /// Assigns a UE to an NF.
     pub(super) fn push(&mut self, place: super::NfId, slot: Slot) {
-        // A place that is no more: its worker's end is on the way here, and takes the UE along. What waits goes first.
+        // An unknown NF id belongs to a dead worker; its takeover is pending and includes the UE.
+        // UEs that wait already go first.
         let full = self.unpushed.contains_key(&place);
         let pushed = !full && self.pools.at(place).is_some_and(|nf| nf.queue.push(u64::from(slot.number())).is_ok());
         if !pushed {
@@ -350,8 +356,8 @@ impl Host {
         call(&mut self.rings, place);
     }
 
-    /// Wakes the workers that were given something. Once for all that was taken in one go: on the same processor a worker
-    /// that is waked runs at once, and would do so for each UE.
+    /// Wakes the workers with new work, once per pass of the loop. A woken worker on the same
+    /// processor runs at once, and otherwise would do so for each UE.
     pub(super) fn wake(&mut self) {
         for worker in self.rings.iter_mut().filter(|w| w.called) {
             worker.called = false;
@@ -359,7 +365,7 @@ impl Host {
         }
     }
 
-    /// Tries again what did not fit into a queue.
+    /// Retries UEs that did not fit into a queue.
     pub(super) fn push_again(&mut self) {
         let (pools, rings) = (&self.pools, &mut self.rings);
         self.unpushed.retain(|place, slots| {
@@ -375,13 +381,13 @@ impl Host {
         });
     }
 
-    /// UEs that wait for a place in a queue.
+    /// Returns the number of UEs that wait for room in a queue.
     pub(super) fn unpushed(&self) -> usize {
         self.unpushed.values().map(VecDeque::len).sum()
     }
 }
 
-/// The worker of a place has been given something.
+/// Marks the worker of an NF for waking.
 fn call(rings: &mut [WorkerRings], place: super::NfId) {
     if let Some(worker) = rings.iter_mut().find(|w| w.number == place.worker) {
         worker.called = true;

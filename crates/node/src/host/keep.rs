@@ -1,16 +1,17 @@
-//! Contexts that outlive the core, in a file of shared memory (`state.keep`), and what a core that
-//! starts again does with them.
+//! Contexts that outlive the core in a shared-memory file, and their resumption.
 //!
-//! - At each commit, before its effects leave, the NAS COUNTs are stored in one word ([`Counts`]):
-//!   no COUNT is used twice.
-//! - What changes seldom (the perpetual part, by which the whole record is stored) is sealed and
-//!   stored a moment later, because a procedure changes it several times: at once when the host has
-//!   nothing else to do, else after [`STORED_WITHIN`]. A context whose process ends in between is
-//!   older than its COUNTs, and is dropped at the next start.
-//! - A core that starts again makes all UEs idle, and has their UPFs set their sessions up again.
-//!   RAN nodes are served when that is done ([`back`]).
+//! `state.keep` enables this. Invariants:
 //!
-//! Contexts in a database are there at each commit: [`database`] goes on with those.
+//! - Each commit stores the NAS COUNTs in one word ([`Counts`]) before its effects are sent. No
+//!   COUNT is used twice.
+//! - The perpetual part changes seldom, and several times in one procedure. After a change the
+//!   encoded context is sealed and stored when the host is idle, at the latest after
+//!   [`STORED_WITHIN`]. If the process ends in between, the stored context is older than its
+//!   COUNTs. The next start drops it.
+//! - A restarted core makes all UEs idle, and its UPFs set up their sessions again. RAN nodes are
+//!   served after that ([`back`]).
+//!
+//! Contexts in a database are current at each commit: [`database`] resumes those.
 
 mod back;
 mod database;
@@ -34,42 +35,42 @@ use vireo_store::records::{KeptContext, KeptContexts, Opened, ShmError};
 use vireo_store::region::{Region, Slot, Snapshot};
 use vireo_types::{Duration, Instant};
 
-/// After this a context is stored again that has changed.
+/// Maximum delay until a changed context is stored.
 const STORED_WITHIN: Duration = Duration::from_millis(50);
-/// Contexts that are stored in one go.
+/// Maximum number of contexts stored per call.
 const AT_ONCE: usize = 256;
-/// How long the file may be a process's that was killed and has not quite ended.
+/// Maximum time to wait for the file while a killed process that owns it has not quite ended.
 const TAKEN_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
-/// Grows with every change of what the words of the file mean.
+/// Version of the file's layout: grows with every change of the meaning of its words.
 const FORM: u64 = 1;
 
-/// The contexts of a host that are kept.
+/// File of a host's kept contexts.
 #[derive(Debug)]
 pub(super) struct Keep {
     file: KeptContexts,
-    /// By slot.
+    /// Indexed by slot number.
     entries: Vec<Entry>,
-    /// Slots whose contexts are to be stored again, by when they changed.
+    /// Slots whose contexts must be stored again, in the order of their changes.
     changed: VecDeque<(Instant, Slot)>,
-    /// Whether it was logged that there is no room.
+    /// True if the lack of room was logged.
     is_full: bool,
     snapshot: Snapshot,
 }
 
-/// What is kept of the UE of a slot.
+/// What the file has of the UE of a slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
-    /// Where its context is in the file.
+    /// Location of the context in the file.
     place: Option<u32>,
-    /// The version of the perpetual part that is there.
+    /// Version of the stored perpetual part.
     version: u32,
-    /// The slot is in [`Keep::changed`].
+    /// True if the slot is in [`Keep::changed`].
     is_changed: bool,
     is_registered: bool,
 }
 
-/// What the contexts of a configuration have in common: identifiers that would mean something else
-/// in another one.
+/// Returns a hash of the configuration that kept contexts depend on. Their identifiers have another
+/// meaning with another configuration.
 pub(super) fn mark(core: &CoreConfig) -> u64 {
     let slices: Vec<_> = core.slices.iter().map(|slice| slice.snssai).collect();
     let dnns: Vec<_> = core.dnns.iter().map(|dnn| (&dnn.name, region_layout::ranges(dnn))).collect();
@@ -81,12 +82,12 @@ pub(super) fn mark(core: &CoreConfig) -> u64 {
 }
 
 impl Keep {
-    /// The file of a host and what it has, if contexts are kept. Those of a cluster's host have
-    /// copies instead.
+    /// Opens the file of a host and reads its contexts, if contexts are kept in a file. Hosts of a
+    /// cluster have replicas instead.
     ///
     /// # Errors
     ///
-    /// As [`Keep::open`].
+    /// Returns an error as [`Keep::open`] does.
     pub(super) fn of_host(config: &HostConfig, is_member: bool) -> Result<Option<(Self, Opened)>, HostError> {
         match &config.state.keep {
             Some(KeepConfig::File(kept)) if !is_member => Keep::open(kept, config.state.ues, &config.core),
@@ -94,11 +95,11 @@ impl Keep {
         }
     }
 
-    /// The file of a configuration, and what it has.
+    /// Opens the file of a configuration and reads its contexts.
     ///
     /// # Errors
     ///
-    /// When there is none and the configuration says that there must be.
+    /// Returns an error if the file cannot be opened and the configuration requires it.
     fn open(config: &KeepFile, ues: u32, core: &CoreConfig) -> Result<Option<(Self, Opened)>, HostError> {
         let until = std::time::Instant::now() + TAKEN_WITHIN;
         let opened = loop {
@@ -131,7 +132,7 @@ impl Keep {
         &mut self.entries[at]
     }
 
-    /// A commit, before its effects leave.
+    /// Stores the COUNTs of a commit before its effects are sent.
     #[inline]
     pub(super) fn committed(&mut self, slot: Slot, is_registered: bool, context: &[u8], now: Instant) {
         let counts = if is_registered { Counts::of(context) } else { None };
@@ -158,8 +159,8 @@ impl Keep {
         }
     }
 
-    /// Stores some of what has changed: all of it in time if the host is idle, else what has
-    /// waited. Returns true if there is more.
+    /// Stores changed contexts: all if the host is idle, else those older than [`STORED_WITHIN`].
+    /// Returns true if more contexts are due.
     pub(super) fn store(&mut self, region: &Region, is_idle: bool, now: Instant) -> bool {
         for _ in 0..AT_ONCE {
             match self.changed.front() {
@@ -204,28 +205,28 @@ impl Keep {
         }
     }
 
-    /// A context that was found is that of a slot now.
+    /// Assigns a stored context to a slot.
     fn adopt(&mut self, slot: Slot, place: u32, version: u32, now: Instant) {
         *self.entry(slot) = Entry { place: Some(place), version, is_changed: false, is_registered: true };
         self.changed(slot, now);
     }
 }
 
-/// What became of the contexts of a file.
+/// Numbers of resumed and dropped contexts of a file.
 #[derive(Debug, Default)]
 struct Tally {
     resumed: usize,
     sessions: usize,
-    /// Changed since they were stored.
+    /// Changed after they were stored.
     older: usize,
     /// Of another layout, or damaged.
     unreadable: usize,
-    /// Of UEs that are not registered, or for which there is no room.
+    /// Of UEs that are not registered, or without room for them.
     void: usize,
 }
 
 impl Host {
-    /// Goes on with contexts of the core's last run.
+    /// Resumes the contexts of the previous run.
     pub(super) fn resume(&mut self, mut keep: Keep, opened: Opened) {
         let (began, now) = (std::time::Instant::now(), clock());
         let mut tally = Tally::default();
@@ -292,7 +293,7 @@ impl Host {
         true
     }
 
-    /// Stores contexts that have changed. Returns true if there is more to store at once.
+    /// Stores changed contexts. Returns true if more contexts are due.
     pub(super) fn keep_contexts(&mut self, is_idle: bool, now: Instant) -> bool {
         self.keep.as_mut().is_some_and(|keep| keep.store(&self.region, is_idle, now))
     }
@@ -306,7 +307,7 @@ mod tests {
     use vireo_types::Ltmsi;
     use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
-    /// A host's commits and its file.
+    /// Commits of a host, and its file.
     struct Bench {
         _directory: tempfile::TempDir,
         config: KeepFile,
@@ -339,7 +340,7 @@ mod tests {
             (Keep::of(file.0), file.1)
         }
 
-        /// A commit of the UE as it is.
+        /// Commits the current state of the UE.
         fn commit(&mut self, keep: &mut Keep, slot: Slot, at: u64) {
             let before = std::mem::take(&mut self.octets);
             context::encode_after(&self.ue, &before, &mut self.octets).unwrap();
@@ -356,7 +357,7 @@ mod tests {
         }
     }
 
-    /// What the next process goes on with: the COUNTs, if the context is not older.
+    /// Returns the COUNTs that the next process resumes with; `None` for older contexts.
     fn next(bench: &Bench) -> Vec<Option<(u32, u32)>> {
         let (keep, opened) = bench.open();
         drop(keep);
@@ -392,7 +393,7 @@ mod tests {
         assert!(!keep.store(&bench.region, false, Instant(0)) && keep.file.is_empty(), "a busy host waits");
         keep.store(&bench.region, false, Instant(STORED_WITHIN.0));
         assert_eq!(keep.file.len(), 1);
-        // Another key, and its COUNTs begin anew: the context before is of no use.
+        // A new key restarts its COUNTs: the older context is useless.
         bench.ue.security.as_mut().unwrap().kamf = [8; 32];
         bench.counts((0, 1));
         bench.commit(&mut keep, slot, 0);
@@ -410,7 +411,7 @@ mod tests {
         bench.ue.registration = Registration::Deregistered;
         bench.commit(&mut keep, slot, 0);
         assert!(keep.file.is_empty());
-        // It was to be stored when it deregistered.
+        // The context was due for storage when the UE deregistered.
         bench.ue.registration = Registration::Registered;
         bench.commit(&mut keep, slot, 0);
         bench.ue.registration = Registration::Deregistered;

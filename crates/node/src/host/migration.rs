@@ -1,4 +1,4 @@
-//! Buckets on their way between hosts that live, out of this one and into it: what `core::replica` decides, carried out.
+//! Migration of buckets between live hosts, as `core::replica` decides.
 
 use super::cluster::{Cluster, Membership, as_it_is};
 use super::database_takeover::introduces;
@@ -17,13 +17,17 @@ use vireo_core::step::Effect;
 use vireo_store::region::{Slot, Snapshot, next_version};
 use vireo_types::{Instant, Ltmsi};
 
-/// Inputs that wait until their UEs are here; what is beyond goes back to the balancer, and comes again.
+/// Number of inputs that wait for their UEs. Further ones return to the balancer, which sends them
+/// again.
 const WAITING: usize = 16_384;
 
 impl Host {
-    /// An input that is to be dealt with now. One for a UE that is not here yet is kept back, and so is what RAN nodes and
-    /// UPFs say of themselves while there are such UEs, with all that follows it, but not by what this host hears that there are
-    /// RAN nodes; one for a UE of another host goes back.
+    /// Returns an input that can be processed now. Otherwise:
+    ///
+    /// - An input for a UE that is still to arrive waits.
+    /// - A message of a RAN node or UPF about itself waits while such UEs exist, with all later
+    ///   inputs. The introduction of existing RAN nodes to a joining host does not wait.
+    /// - An input for a UE of another host returns to the balancer.
     pub(super) fn admit_input(&mut self, input: Input) -> Option<Input> {
         if let Input::Transfer { supi, .. } | Input::SmContextReleased { supi, .. } = &input
             && self.is_to_come(*supi)
@@ -34,7 +38,7 @@ impl Host {
         }
         let Some(cluster) = self.cluster.as_mut() else { return Some(input) };
         let (number, bucket, of_node) = match &input {
-            // UEs that come are disconnected where their node is not known.
+            // Arriving UEs become idle if their RAN node is unknown.
             input if introduces(input) => (0, None, false),
             Input::Ngap { number, view: Ok(ShallowView { route: Route::Ue(id), .. }), .. } => {
                 (*number, Some(id.ltmsi().bucket()), false)
@@ -62,7 +66,7 @@ impl Host {
         }
     }
 
-    /// What was kept back is dealt with, as far as its UEs are here now.
+    /// Processes waiting inputs, as far as their UEs are here.
     pub(super) fn release_waiting(&mut self) {
         let Some(cluster) = self.cluster.as_mut() else { return };
         cluster.primary.sorts_again();
@@ -73,14 +77,14 @@ impl Host {
         self.disconnect_unsure();
     }
 
-    /// Lets workers see of which buckets UEs get numbers here.
+    /// Publishes to the workers the buckets in which they may allocate LTMSIs.
     pub(super) fn tell_own(&self) {
         if let Some(cluster) = &self.cluster {
             region_layout::set_own(&self.region, |bucket| cluster.primary.takes(bucket));
         }
     }
 
-    /// An event that waits for its turn: where nothing is begun, until it is known who will deal with the UE.
+    /// Defers an event. In a quiesced bucket it waits until the owner of the UE is known.
     pub(super) fn hold(&mut self, held: DeferredEvent) {
         let asleep = self.cluster.as_mut().filter(|cluster| cluster.primary.is_quiesced(held.ltmsi.bucket()));
         match asleep {
@@ -92,7 +96,7 @@ impl Host {
         }
     }
 
-    /// Keeps an event of this host itself back if nothing is begun for its UE any more. Whether it was.
+    /// Defers a local event if the bucket of its UE is quiesced. Returns true if it did.
     pub(super) fn defer_if_quiesced(&mut self, held: impl FnOnce() -> DeferredEvent, ltmsi: Option<Ltmsi>) -> bool {
         let asleep =
             |cluster: &&mut Box<Cluster>| ltmsi.is_some_and(|ltmsi| cluster.primary.is_quiesced(ltmsi.bucket()));
@@ -101,7 +105,7 @@ impl Host {
         true
     }
 
-    /// This host has nothing any more that others have not: it ends when all that it has said is done.
+    /// Ends this host: all its UEs are handed off. It exits when its last barrier is answered.
     pub(super) fn leave(&mut self) {
         self.return_newcomers();
         let Some(cluster) = self.cluster.as_mut() else { return };
@@ -111,7 +115,7 @@ impl Host {
         self.egress.send(asks);
     }
 
-    /// The balancer has done all that was said before a question.
+    /// Handles the reply of the balancers to a barrier.
     pub(super) fn synced(&mut self, number: u64, whole: bool) {
         self.introduced(number);
         self.knows_nodes(number);
@@ -124,14 +128,14 @@ impl Host {
             cluster.member.replicator.tell_left();
         }
         match cluster.primary.on_barrier(number) {
-            // Nobody gets a number there any more.
+            // New UEs get no LTMSIs in the migrating buckets.
             BarrierResult::Ends => self.tell_own(),
             BarrierResult::HandsOver => self.hand_over(),
             BarrierResult::Nothing => {}
         }
     }
 
-    /// The slots of UEs of buckets that go to other hosts, or that are to be.
+    /// Returns the slots of UEs in buckets that migrate, or are about to.
     fn leaving_slots(&self) -> Vec<Slot> {
         let leaving = self.cluster.as_ref().map(|cluster| &cluster.primary).filter(|primary| primary.leaving() > 0);
         let Some(primary) = leaving else { return vec![] };
@@ -140,20 +144,21 @@ impl Host {
         slots.filter(|slot| self.region.ltmsi_of(*slot).is_some_and(leaves)).collect()
     }
 
-    /// Whether nothing is under way of a UE, and all that it has wanted done has been let go.
+    /// Returns true if a UE has no event in progress and all its effects were sent.
     fn is_done(&self, slot: Slot, record: &mut Snapshot) -> bool {
         let waits = self.held.contains_key(&slot) || !self.region.is_idle_and_empty(slot);
         !waits && (!self.region.read(slot, record) || record.sent)
     }
 
-    /// Looks whether all has ended of the UEs that go to other hosts. If so nothing is begun, and the balancer is asked.
+    /// Checks whether all migrating UEs are at rest. If so, quiesces their buckets and sends a
+    /// barrier.
     pub(super) fn end_leaving(&mut self) {
         let ending = self.cluster.as_mut().and_then(|cluster| cluster.primary.take_ending());
         let Some(mut busy) = ending else { return };
         let mut record = Snapshot::default();
         busy.retain(|slot| !self.is_done(*slot, &mut record));
         if busy.is_empty() {
-            // One that was done may have been given something since.
+            // A UE that was at rest may have received an event since.
             busy = self.leaving_slots();
             busy.retain(|slot| !self.is_done(*slot, &mut record));
         }
@@ -168,8 +173,9 @@ impl Host {
         }
     }
 
-    /// Sends the next owners of UEs what they have not: UEs that are not copied at each commit, and those that wait for an
-    /// answer of the subscriber service, which the next owner has to ask for again. Not if they are far behind.
+    /// Sends to the next owners the UEs that they lack: those that are not copied at each commit,
+    /// and those that wait for the subscriber service, whose request the next owner repeats.
+    /// Returns false if a next owner is far behind.
     fn send_last(&mut self) -> bool {
         let slots = self.leaving_slots();
         let Some(cluster) = self.cluster.as_mut() else { return false };
@@ -193,13 +199,13 @@ impl Host {
         true
     }
 
-    /// All has been done that this host's UEs have wanted done which go to other hosts: they are theirs now.
+    /// Hands the migrating UEs off to their next owners: all effects were sent.
     fn hand_over(&mut self) {
         let slots = self.leaving_slots();
         let Some(cluster) = self.cluster.as_mut() else { return };
         let Some(MigratedBuckets { epoch, to }) = cluster.primary.finish_migration() else { return };
         let Some(map) = cluster.primary.map().cloned() else { return };
-        // They are for others' UEs now.
+        // These events concern UEs that belong to other hosts.
         cluster.late.clear();
         let own = cluster.primary.own();
         let (mut kept, mut record, mut count) = (Vec::new(), Snapshot::default(), 0);
@@ -217,7 +223,7 @@ impl Host {
             }
         }
         let Some(cluster) = self.cluster.as_mut() else { return };
-        // Before the next owner begins, and sends what it changes.
+        // Before the next owner starts and sends its changes.
         let parts = kept.iter().filter_map(|(ltmsi, octets)| Some((*ltmsi, Parts::new(octets).ok()?)));
         cluster.member.replicator.keep_own(parts);
         for host in &to {
@@ -229,7 +235,7 @@ impl Host {
         tracing::info!(ues = count, ?to, epoch, "UEs were handed over");
     }
 
-    /// Takes a UE out that is another host's now.
+    /// Removes a UE that belongs to another host.
     fn release_ue(&mut self, slot: Slot, record: &Snapshot) {
         match context::decode(&record.context) {
             Ok(ue) => {
@@ -251,7 +257,7 @@ impl Host {
         }
     }
 
-    /// Takes what other hosts have handed over.
+    /// Receives UEs that other hosts have handed off.
     pub(super) fn take_handed(&mut self) {
         let Some(cluster) = self.cluster.as_ref().filter(|cluster| cluster.member.replicator.has_handed()) else {
             return;
@@ -260,7 +266,8 @@ impl Host {
         self.enter_taken(taken);
     }
 
-    /// Goes on with UEs that hosts which live have handed over, who keep a copy of each as it is now, if they are to.
+    /// Enters UEs that live hosts have handed off. The previous owner keeps a replica entry if it
+    /// is a replica.
     pub(super) fn go_on(&mut self, handed: Vec<(Option<HostId>, Ltmsi, ReplicaEntry)>, sure: bool, now: Instant) {
         let began = std::time::Instant::now();
         let mut count = handed.len();
@@ -280,7 +287,8 @@ impl Host {
             if let Some((from, primary)) = from.zip(primary).filter(|(from, p)| p.keeps_copies(*from, ltmsi.bucket())) {
                 primary.knows(from, slot, ltmsi, shadow.perpetual_version());
             }
-            // All was done but what the other host would be answered.
+            // All effects were executed except requests whose answer the previous owner would
+            // receive.
             let effects = shadow.last_outbox().and_then(Outbox::decode).map(|outbox| outbox.effects);
             for effect in effects.into_iter().flatten() {
                 if let Effect::Authenticate(request) = effect {

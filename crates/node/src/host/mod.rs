@@ -1,9 +1,19 @@
-//! The host: brings what arrives to the network functions that run the steps, and carries out what they have committed.
-//! The steps run in worker processes (`crate::worker`) over UE contexts in memory that all of them share; this thread is the
-//! forwarder (Algorithm 2 of seed 1), the egress of committed effects, and keeper of what is not one UE's: RAN nodes,
-//! timers, the directory. It never waits for a worker, and it alone enters and takes out UEs and their identifiers.
+//! Host thread: forwarder, egress and owner of per-host state.
 //!
-//! It knows nothing of sockets: messages come from and go to the balancer by bounded queues.
+//! The host passes events to the NFs that run the steps, and executes the effects of their commits.
+//! Steps run in worker processes (`crate::worker`) over UE contexts in shared memory, the state
+//! region. This thread has three tasks:
+//!
+//! - forwarder: Algorithm 2 of seed 1 (MMLite);
+//! - egress: execution of committed effects;
+//! - state that belongs to no single UE: RAN nodes, timers, the directory of identifiers.
+//!
+//! Invariants:
+//!
+//! - The host never waits for a worker.
+//! - Only the host inserts and removes UEs and their identifiers.
+//!
+//! The host uses no sockets. Bounded queues carry messages from and to the balancer.
 
 mod address_audit;
 mod builder;
@@ -86,217 +96,174 @@ use vireo_subscribers::Udm;
 use vireo_types::{AssocId, Bucket, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
 use vireo_wire::ngap::CauseMisc;
 
-/// Inputs, and records of each worker, taken in one go before other things are looked at.
+/// Maximum number of inputs, and of commit records per worker, taken in one pass of the loop.
 const BATCH: usize = 64;
-/// Inputs that may wait.
+/// Capacity of the input queue.
 const INPUTS: usize = 65_536;
-/// UEs that may wait for a place in the queue of their NF before nothing new is taken.
+/// Number of UEs waiting for a full NF queue at which the host stops taking inputs.
 const UNPUSHED: usize = 65_536;
-/// Worker processes at a time, the host's own number among them.
+/// Maximum number of concurrent worker processes. The count includes the host's own number.
 const WORKERS: u8 = 250;
 
-/// What comes to a host.
+/// Input of a host: messages of the balancer, replies, worker events and commands.
 #[derive(Debug)]
 pub enum Input {
     /// An association came up.
-    Up {
-        /// Which.
-        assoc: AssocId,
-        /// Its peer.
-        peer: SocketAddr,
-    },
-    /// An association is gone, or its peer has restarted it: what was known of it is void.
+    Up { assoc: AssocId, peer: SocketAddr },
+    /// An association ended or its peer restarted it. All state of the association is void.
     Down {
-        /// Which.
         assoc: AssocId,
-        /// Whether it is up again at once.
+        /// True if the association is up again immediately.
         restarted: bool,
     },
-    /// The peer of an association has given the sign of life that it was asked for.
-    Alive {
-        /// The association.
-        assoc: AssocId,
-    },
-    /// In a cluster: a balancer is there, at these addresses of the AMF.
+    /// The peer of an association answered a liveness probe.
+    Alive { assoc: AssocId },
+    /// Cluster: a balancer is reachable at these AMF addresses.
     Endpoints(Vec<IpAddr>),
-    /// In a cluster: a balancer is gone with its associations.
+    /// Cluster: a balancer and its associations are lost.
     BalancerGone(Box<LostBalancer>),
-    /// A message for a UE by an association that is gone with its balancer, or that ends and has not carried it.
+    /// A message for a UE that its association did not carry: the association or its balancer is
+    /// lost.
     Unsent(Box<UnackedMessage>),
-    /// An association is of a node that has set NG up on another, as other hosts know.
+    /// Cluster: an association belongs to a RAN node that was set up on another association.
     Node(Box<AssociationOwner>),
-    /// An NGAP message, looked at.
+    /// An NGAP message that the balancer has classified.
     Ngap {
-        /// Its association.
         assoc: AssocId,
-        /// Where it goes and what for.
+        /// Destination and purpose of the message, or the decoding fault.
         view: Result<ShallowView, Box<Fault>>,
-        /// The PDU.
         pdu: Vec<u8>,
-        /// When it came.
+        /// Time of reception.
         at: Instant,
-        /// The name that a cluster's balancer has given it: 0 = none.
+        /// Input number that the balancer of a cluster has assigned; 0 = none.
         number: u64,
-        /// Whether it is answered here, if it is not about a UE.
+        /// True if this host answers the message in case it concerns no UE.
         answers: bool,
-        /// Of a UE that is not known: a bucket of those hosts that shall keep it.
+        /// Unknown UE: a bucket whose owner is to create the UE.
         bucket: Option<Bucket>,
     },
-    /// The home network's answer for a UE.
-    Authentication {
-        /// The UE.
-        ltmsi: Ltmsi,
-        /// The answer.
-        answer: Box<Result<AuthenticationInfo, AuthenticationError>>,
-    },
+    /// Authentication result of the home network for a UE.
+    Authentication { ltmsi: Ltmsi, answer: Box<Result<AuthenticationInfo, AuthenticationError>> },
     /// A PFCP message for a session.
     Pfcp {
-        /// The UPF.
         upf: SocketAddr,
-        /// The session.
         seid: Seid,
-        /// Whether it is a request, which is owed an answer.
+        /// True if the message is a request and requires a response.
         request: bool,
-        /// The message.
         message: Vec<u8>,
-        /// As that of an NGAP message.
+        /// Input number as in [`Input::Ngap`].
         number: u64,
     },
-    /// A PFCP request for a session got no answer.
+    /// A PFCP request for a session received no response.
     PfcpTimeout {
-        /// The session.
         seid: Seid,
-        /// As that of an NGAP message.
+        /// Input number as in [`Input::Ngap`].
         number: u64,
     },
-    /// A UPF is associated, or is not.
+    /// A PFCP association with a UPF was set up or released.
     Upf {
-        /// The UPF.
         upf: SocketAddr,
-        /// Whether it is.
+        /// True if the PFCP association is up.
         up: bool,
     },
     /// A UPF lost its sessions.
-    UpfLost {
-        /// The UPF.
-        upf: SocketAddr,
-    },
-    /// A configuration was read again.
+    UpfLost { upf: SocketAddr },
+    /// A reloaded configuration.
     Reload(Box<Reload>),
-    /// How the host is.
-    Status {
-        /// What is asked for.
-        filter: StatusFilter,
-        /// Where the answer goes.
-        reply: Sender<Status>,
-    },
-    /// The operator wants a UE gone.
+    /// Request for the status of the host.
+    Status { filter: StatusFilter, reply: Sender<Status> },
+    /// Operator command: deregister a UE.
     Deregister {
-        /// Whose.
         supi: Supi,
-        /// Whether it shall register again.
+        /// True if the UE is to register again.
         again: bool,
-        /// Whether there was such a UE.
+        /// Receives true if the host has the UE.
         reply: Sender<bool>,
     },
-    /// The operator wants a UE's sessions at another UPF.
+    /// Operator command: relocate the sessions of a UE to another UPF.
     Relocate {
-        /// Whose.
         supi: Supi,
-        /// The UPF.
+        /// Target of the relocation.
         upf: SocketAddr,
-        /// Whether there was such a UE.
+        /// Receives true if the host has the UE.
         reply: Sender<bool>,
     },
-    /// Of a service-based chain: what has become of a question to the SMF.
+    /// SBA mode: the SMF's response to a request, or its failure.
     Smf {
-        /// The UE.
         ltmsi: Ltmsi,
-        /// What the question was known by.
+        /// Idempotency key of the request.
         key: u64,
-        /// Its session.
         number: SessionNumber,
-        /// The question.
+        /// The request that was sent.
         ask: Box<SmfRequest>,
-        /// The answer.
         answer: SmfResponse,
-        /// The SM context as it is then, if it travels.
+        /// SM context after the request, if it is piggybacked (`state.carry = "piggyback"`).
         carried: Option<Box<PiggybackedSmContext>>,
-        /// The input that is carried out by it, if a cluster's balancer has given that a number and the question was asked before.
+        /// Number of the input that this response completes; 0 unless a balancer assigned a number
+        /// and the SMF commits for the AMF.
         input: u64,
     },
-    /// Of a service-based chain: an SMF has something for a UE and its RAN node.
+    /// SBA mode: an N1N2 transfer of an SMF for a UE and its RAN node.
     Transfer {
-        /// Whose.
         supi: Supi,
-        /// By what it is known when it is asked for again; 0: by nothing.
+        /// Idempotency key of the transfer; 0 = none.
         key: u64,
-        /// That.
         transfer: Box<N1N2Transfer>,
-        /// The input that is carried out by it, as of [`Input::Smf`], where it answers a question.
+        /// Number of the completed input as in [`Input::Smf`], if the transfer answers a request.
         input: u64,
     },
-    /// Of a service-based chain: an SMF has a session no more.
+    /// SBA mode: an SMF has released an SM context.
     SmContextReleased {
-        /// Whose.
         supi: Supi,
-        /// The session.
         number: SessionNumber,
-        /// The notification that is answered.
+        /// Token of the notification, used for the response.
         token: u64,
     },
-    /// Of the worker processes.
+    /// An event of a worker process.
     WorkerEvent(WorkerEvent),
-    /// What a dead worker held is free again, its number too.
-    Reclaimed {
-        /// The worker.
-        worker: u8,
-    },
-    /// In a cluster: from here on these hosts have the buckets.
+    /// The resources of a dead worker and its worker number are free.
+    Reclaimed { worker: u8 },
+    /// Cluster: the cluster map of a new epoch.
     Map(Box<ClusterMap>),
-    /// In a cluster: UEs of a host that is gone, out of the database that has their contexts.
+    /// Cluster: UEs of a dead host, loaded from the database of contexts.
     DatabaseLoaded(Box<database_takeover::LoadedBuckets>),
-    /// In a cluster: a subscriber's context is at another host now.
+    /// Cluster: a subscriber registered at another host.
     Claimed {
-        /// Whose.
         supi: Supi,
-        /// The UE that has it.
+        /// UE whose context is the valid one.
         ue: Ltmsi,
-        /// When the subscriber registered there.
+        /// Time of the registration.
         at: Instant,
     },
-    /// In a cluster: the balancer has done all that was said before a question of this host.
+    /// Cluster: all balancers completed the commands that this host sent before a barrier.
     BarrierReply {
-        /// The number of the question.
+        /// Number of the barrier.
         number: u64,
-        /// Nothing that was said lately can have come to nobody.
+        /// True if no recent message can have been lost: no balancer connection broke lately.
         whole: bool,
     },
-    /// In a cluster: a UE that had gone to another host with addresses of this one's part has them no more.
-    Returned {
-        /// The data network and the addresses.
-        of: Box<(Dnn, SessionAddress)>,
-    },
-    /// In a cluster: other hosts are to get this one's UEs, and it is to end then.
+    /// Cluster: a UE of another host released an address of this host's pool partition.
+    Returned { of: Box<(Dnn, SessionAddress)> },
+    /// Cluster: drain this host. It migrates its UEs and then exits.
     Leave,
-    /// In a cluster: it has nothing any more that others have not.
+    /// Cluster: all UEs are handed off; this host may exit.
     LeaveGranted,
-    /// No more input follows: finish what is there and end.
+    /// End of input: complete the pending work and exit.
     Stop,
 }
 
-/// How long the first workers may take to be ready.
+/// Maximum start-up time of the first workers.
 const START_WITHIN: Duration = Duration::from_secs(20);
 
-/// A host.
+/// State of the host thread.
 #[derive(Debug)]
 pub struct Host {
-    /// Dropped before `udm`, whose threads end only when no answer of theirs waits for room here.
+    /// Dropped before `udm`: its threads end only when none of their answers waits for room here.
     inputs: queue::HostReceiver,
     door: HostSender,
     config: Arc<CoreConfig>,
     region: Region,
-    /// The host's own place in the region.
+    /// The host's own member handle of the region.
     own: Worker,
     plan: RegionLayout,
     bell: Bell,
@@ -306,7 +273,7 @@ pub struct Host {
     overload: overload::Overload,
     half_open: half_open::HalfOpen,
     crew: Supervisor,
-    /// The rings of the workers that are there.
+    /// Rings of the running workers.
     rings: Vec<WorkerRings>,
     nodes: Nodes,
     stale: stale::Budgets,
@@ -315,49 +282,50 @@ pub struct Host {
     rng: StdRng,
     account: StepMetrics,
     totals: Totals,
-    /// Which UPFs are associated.
+    /// True for UPFs with a PFCP association.
     upfs: FxHashMap<SocketAddr, bool>,
-    /// Events that wait for room, and those that steps caused for other UEs: they go through the same door.
+    /// Events that wait for room, and events that steps caused for other UEs, in order of delivery.
     follow: VecDeque<DeferredEvent>,
-    /// The UEs of `follow`, and how many events of each are there: nothing overtakes them.
+    /// Number of events in `follow` by UE. No later event of these UEs may overtake them.
     held: FxHashMap<Slot, u32>,
-    /// UEs whose worker's queue was full.
+    /// UEs that wait because the queue of their NF was full.
     unpushed: FxHashMap<NfId, VecDeque<Slot>>,
-    /// Inputs handed back by workers: a repeat after a worker's death is dropped.
+    /// Numbers of inputs returned by workers. A repeat after a worker's death is dropped.
     returned: VecDeque<u64>,
-    /// Of a stateful host: what is known of the UEs in its workers' memories.
+    /// `state.location = "memory"`: NF and summary of each UE whose context is in a worker's
+    /// memory.
     private: Option<FxHashMap<Slot, (NfId, Summary)>>,
     location: Location,
-    /// What workers are told.
+    /// Configuration that is published to the workers.
     instructions: WorkerConfig,
     order: egress::CommitOrder,
-    /// New UEs by the time of their first message.
+    /// New UEs in the order of their first message.
     young: VecDeque<(Instant, Slot, Ltmsi)>,
-    /// A UPF has lost its sessions: how far its UEs were told.
+    /// UPFs that lost their sessions, and the first slot whose UE is not notified yet.
     lost: VecDeque<(SocketAddr, u32)>,
     egress: CommandSender,
-    /// One more than the highest slot that was ever used: memory beyond is not touched.
+    /// Upper bound (exclusive) of all slots ever used. Memory beyond is never touched.
     slots: u32,
-    /// The number of the last input.
+    /// Sequence number of the last input.
     sequence: u64,
-    /// When what is being dealt with came.
+    /// Time of arrival of the current input.
     arrived: Instant,
-    /// The balancer's number of it, 0 = none, and the bucket by which it came to this host.
+    /// Balancer's number of the current input (0 = none), and the bucket that selected this host.
     input: u64,
     bucket: Option<Bucket>,
-    /// The last claims of subscribers.
+    /// Most recent claims of subscribers.
     claims: Claims,
     forgotten: EvictedClaims,
-    /// Of a host of a cluster.
+    /// Only in a cluster.
     cluster: Option<Box<Cluster>>,
-    /// Of the AMF of a service-based chain.
+    /// Only in the AMF of SBA mode.
     smf: Option<SmfLink>,
-    /// Contexts that outlive this process.
+    /// Contexts that outlive this process, in a shared-memory file or a database.
     keep: Option<Box<keep::Keep>>,
     back: keep::Back,
-    /// Of contexts in a database that outlive this process.
+    /// Only with contexts in a database that outlive this process.
     renewal: Option<keep::Renewal>,
-    /// What the questions take along of the record that is being let go.
+    /// Commit that requests to the SMF delegate, for the record whose effects are being emitted.
     travels: Option<DelegatedCommit>,
     started: std::time::Instant,
     faults: faults::Faults,
@@ -373,7 +341,7 @@ struct WorkerRings {
     committed: Receiver,
     returned: Receiver,
     bell: Bell,
-    /// It has been given something and was not waked for it yet.
+    /// True if the worker has received work and was not woken for it yet.
     called: bool,
 }
 
@@ -387,11 +355,11 @@ struct DeferredEvent {
 }
 
 impl Host {
-    /// A host without UEs, its first workers ready.
+    /// Starts a host without UEs and waits until its first workers are ready.
     ///
     /// # Errors
     ///
-    /// When a worker does not start, or the system refuses something.
+    /// Returns an error if a worker does not start or the operating system refuses a resource.
     pub fn start(
         frame: HostBuilder,
         config: HostConfig,
@@ -407,7 +375,7 @@ impl Host {
         let mut part = (0, 1);
         if let Some(member) = &member {
             (tmsi_key, part) = (member.welcome.tmsi_key, member.welcome.part);
-            // None is this host's until a map says so.
+            // This host owns no bucket before the first cluster map.
             region_layout::set_own(&region, |_| false);
         }
         let (location, stored) = records::location(&config, member.is_some(), &door, &mut rng)?;
@@ -502,7 +470,7 @@ impl Host {
                 Ok(Input::WorkerEvent(WorkerEvent::Down { worker, why: why @ ExitCause::Exited(_), .. })) => {
                     return Err(HostError::Worker { worker, error: format!("it ended: {why:?}") });
                 }
-                // One that was killed is replaced, now as ever.
+                // A worker that was killed is replaced, as at any other time.
                 Ok(input) => self.input(input),
                 Err(_) => return Err(HostError::Late(START_WITHIN)),
             }
@@ -510,7 +478,7 @@ impl Host {
         Ok(())
     }
 
-    /// Runs until [`Input::Stop`] or until nobody can send any more.
+    /// Runs until [`Input::Stop`] or until all senders are dropped.
     pub fn run(mut self) {
         let mut gauges = Instant::default();
         loop {
@@ -523,7 +491,7 @@ impl Host {
                 self.input(input);
                 busy = true;
             }
-            // What waits for room goes first.
+            // Deferred events precede new inputs.
             let room = self.release_held() && self.unpushed() < UNPUSHED;
             for _ in 0..if room { BATCH } else { 0 } {
                 match self.inputs.queue.try_recv() {
@@ -546,7 +514,7 @@ impl Host {
                 gauges = now;
                 self.gauges();
                 self.show_half_open(now);
-                // A host by itself has nobody to whom it matters.
+                // The count matters only in a cluster.
                 if self.cluster.is_some() {
                     self.forgotten.look(&mut self.claims, &self.account.metrics, now);
                 }
@@ -557,12 +525,12 @@ impl Host {
         }
     }
 
-    /// Whether something waits for room.
+    /// Returns true if events or UEs wait for room.
     fn is_held_up(&self) -> bool {
         !self.follow.is_empty() || !self.unpushed.is_empty()
     }
 
-    /// Waits for an input, a worker or the time.
+    /// Waits for an input, a worker or the next deadline.
     fn sleep(&mut self) {
         let blocked = self.is_held_up();
         let moving = self.cluster.as_ref().is_some_and(|cluster| cluster.is_moving());
@@ -570,7 +538,7 @@ impl Host {
         let now = clock();
         let due = self.timers.next().into_iter().chain(self.nodes.contests.due()).min();
         let wait = due.map_or(Duration::from_secs(1), |at| at.since(now).into());
-        // A worker that makes room rings nobody for it.
+        // A worker that makes room does not wake the host for it.
         let wait = wait.min(if again { Duration::from_micros(200) } else { self.controller.next(now) });
         let (inputs, rings) = (&self.inputs, &self.rings);
         let acknowledged = self.cluster.as_deref();
@@ -585,10 +553,10 @@ impl Host {
 
     fn finish(mut self) {
         if self.cluster.is_some() {
-            // Others go on with its UEs.
+            // Other hosts have taken over its UEs.
             return self.dismiss();
         }
-        // The contexts go with this process: the RAN lets its UEs go too, instead of finding out one by one.
+        // The contexts end with this process. NG Reset makes the RAN release all UEs at once.
         let cause = Cause::misc(CauseMisc::om_intervention);
         let ways: Vec<_> = self.nodes.iter().filter_map(|(node, _)| self.nodes.way(node, None)).collect();
         for assoc in ways {
@@ -597,7 +565,7 @@ impl Host {
         self.dismiss();
     }
 
-    /// The workers end.
+    /// Stops the workers.
     fn dismiss(mut self) {
         self.egress.flush();
         while self.keep_contexts(true, clock()) {}
@@ -630,7 +598,7 @@ impl Host {
         metrics.queue_depth(Queue::Subscribers, load.deconceal_waiting + load.database_waiting);
     }
 
-    /// Takes one input.
+    /// Processes one input.
     fn input(&mut self, input: Input) {
         let Some(input) = self.admit_input(input).and_then(|input| self.waits_for_sessions(input)) else { return };
         self.arrived = match &input {
@@ -676,7 +644,7 @@ impl Host {
             Input::UpfLost { upf } => self.lost.push_back((upf, 0)),
             Input::Reload(reload) => self.reload(&reload),
             Input::Status { filter, reply } => {
-                // Whoever asked may have given up meanwhile.
+                // The requester may have timed out.
                 let _ = reply.try_send(self.status(&filter));
             }
             Input::Deregister { supi, again, reply } => {
@@ -711,20 +679,20 @@ impl Host {
         }
     }
 
-    /// Deadlines that have passed, and what else is done from time to time.
+    /// Delivers expired deadlines and runs the periodic tasks.
     fn on_time(&mut self) {
         let now = clock();
         (self.arrived, self.input) = (now, 0);
         self.replicate(now);
         self.sweep(now);
         while let Some(slot) = self.timers.due(now) {
-            // It may have been moved further off since it was entered, or the UE may be gone.
+            // The deadline may have moved since it was scheduled, or the UE may be gone.
             match self.region.deadline_of(slot) {
                 Some(deadline) if deadline <= now => {
                     self.deliver(slot, &EventMessage::Deadline, NfKind::StateManagement);
                 }
                 Some(deadline) => self.timers.schedule(slot, deadline, now),
-                // What a worker has in its own memory, it alone can look at.
+                // Only the worker can read a context in its private memory.
                 None if self.private.as_ref().is_some_and(|private| private.contains_key(&slot)) => {
                     self.deliver(slot, &EventMessage::Deadline, NfKind::StateManagement);
                 }
@@ -739,7 +707,7 @@ impl Host {
         self.scale_nfs(now);
     }
 
-    /// Enters deadlines that have come within the horizon, a few UEs at a time.
+    /// Schedules deadlines that are within the horizon, a few UEs per call.
     fn sweep(&mut self, now: Instant) {
         let Some((from, count)) = self.timers.sweep(now, self.slots) else { return };
         self.evict_broken(from, count);
@@ -751,7 +719,7 @@ impl Host {
         }
     }
 
-    /// Tells UEs that a UPF has lost their sessions, a few at a time.
+    /// Notifies UEs whose sessions a UPF has lost, a few per call.
     fn tell_lost(&mut self) {
         const AT_A_TIME: u32 = 256;
         let Some((upf, from)) = self.lost.pop_front() else { return };

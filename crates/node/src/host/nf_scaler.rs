@@ -1,6 +1,8 @@
-//! The NF controller: which NFs there are. It puts idle NFs into pools that miss their objectives, takes out those that
-//! are not needed, keeps idle ones ready, and fills the places of workers that died (seed 1). The processes themselves
-//! are watched by [`crate::supervisor`].
+//! NF scaler: number and states of the NFs of a host (seed 1).
+//!
+//! It puts idle NFs into pools that miss their objectives, retires NFs that are not needed, keeps
+//! idle NFs ready, and replaces workers that died. [`crate::supervisor`] watches the processes
+//! themselves.
 
 use super::pools::{Purpose, State};
 use super::{Host, HostConfig, HostSender, Input};
@@ -12,38 +14,39 @@ use std::time::Duration;
 use vireo_store::region::{DeadWorker, Region, Slot};
 use vireo_types::Instant;
 
-/// How often the controller looks.
+/// Interval of the scaling decisions.
 const EVERY: vireo_types::Duration = vireo_types::Duration::from_millis(100);
-/// How often queues are looked at for the shares of the NFs.
+/// Interval of polling the queues for the shares of the NFs.
 const LOOKS: vireo_types::Duration = vireo_types::Duration(500);
-/// Looks with violations in a row before a pool gets another NF: raising its priority is tried first.
+/// Consecutive decisions with violations before a pool gets another NF. Raising its priority comes
+/// first.
 const PERSISTENT: u32 = 3;
-/// Looks without work in a row before a pool gives an NF back: 5 s.
+/// Consecutive decisions without work before a pool retires an NF: 5 s.
 const QUIET: u32 = 50;
-/// A weight is told again when it has changed by this part.
+/// Minimum relative change of a worker's weight that is applied.
 const WEIGHT_STEP: f64 = 0.2;
 
-/// What the controller remembers.
+/// State of the NF scaler.
 #[derive(Debug)]
 pub(super) struct NfScaler {
     looked: Instant,
     controlled: Instant,
     /// Worker numbers in use.
     numbers: [bool; 256],
-    /// Of each purpose: looks with violations in a row.
+    /// By purpose: consecutive decisions with violations.
     late: FxHashMap<Purpose, u32>,
-    /// Of each purpose: looks without a queue in a row.
+    /// By purpose: consecutive decisions without a queue.
     quiet: FxHashMap<Purpose, u32>,
     weights: FxHashMap<u8, f64>,
-    /// UEs of dead workers that there is no NF for, with the dead ones' numbers.
+    /// UEs of dead workers without an available NF, with the numbers of the dead workers.
     pub(super) orphans: Vec<(Slot, u8)>,
     /// Dead workers that still have such UEs.
     pub(super) dead: Vec<DeadWorker>,
-    /// UEs that workers died for: the last input that their record had consumed, and how many died.
+    /// UEs whose steps crashed workers: last consumed input, and number of crashes at it.
     pub(super) suspects: FxHashMap<Slot, (u64, u8)>,
-    /// NFs whose worker did not start: tried again.
+    /// NFs whose worker did not start; retried.
     pub(super) failed: Vec<(Purpose, bool)>,
-    /// Whether the controller itself is to be looked at again soon: something ran since.
+    /// True if the next decision is due soon, because there was work.
     worked: bool,
 }
 
@@ -66,20 +69,20 @@ impl NfScaler {
         }
     }
 
-    /// A number for a worker.
+    /// Allocates a worker number.
     pub(super) fn number(&mut self, workers: u8) -> Option<u8> {
         let free = (1..workers).find(|number| !self.numbers[usize::from(*number)])?;
         self.numbers[usize::from(free)] = true;
         Some(free)
     }
 
-    /// A worker's number may be given again.
+    /// Frees a worker number.
     pub(super) fn reclaimed(&mut self, number: u8) {
         self.numbers[usize::from(number)] = false;
         self.weights.remove(&number);
     }
 
-    /// How long the host may sleep for the controller's sake.
+    /// Returns the maximum time that the host may sleep until the next decision.
     pub(super) fn next(&self, now: Instant) -> Duration {
         let idle = Duration::from_millis(500);
         if self.worked {
@@ -90,8 +93,9 @@ impl NfScaler {
     }
 }
 
-/// What a procedure costs on this machine before any was measured, in nanoseconds: the mean of a short run of what every
-/// step does most, a context into octets and back, times what a procedure of each kind is in such units.
+/// Returns the estimated cost of a procedure on this machine, in nanoseconds, before any
+/// measurement. The unit is the mean time of encoding and decoding a context, the most frequent
+/// work of a step. Each kind of procedure is a multiple of it.
 pub(super) fn calibrated() -> impl Fn(Purpose) -> u64 {
     use vireo_core::context::{UeContext, decode, encode};
     use vireo_core::schedule::kind::NfKind;
@@ -103,7 +107,7 @@ pub(super) fn calibrated() -> impl Fn(Purpose) -> u64 {
         std::hint::black_box(octets.ok().and_then(|octets| decode(&octets).ok()));
     }
     let unit = (began.elapsed().as_nanos() as u64 / u64::from(RUNS)).max(1);
-    // Measured ratios on one machine; they are replaced by measurements of the procedures themselves as they run.
+    // Ratios measured on one machine. Measurements of the running procedures replace the estimates.
     move |purpose| {
         unit * match purpose.kind {
             Some(NfKind::Registration) | None => 150,
@@ -114,7 +118,7 @@ pub(super) fn calibrated() -> impl Fn(Purpose) -> u64 {
     }
 }
 
-/// Starts to watch over a host's worker processes.
+/// Starts the supervisor of a host's worker processes.
 pub(super) fn crew(
     region: &Region,
     config: &HostConfig,
@@ -123,7 +127,8 @@ pub(super) fn crew(
 ) -> std::io::Result<Supervisor> {
     let settings = SupervisorConfig {
         stopped_after: config.pools.stopped_after,
-        // Who waits for its database is not stuck: it loads, commits, and looks what has become of that.
+        // A worker that waits for its database is not stuck: it loads, commits, and checks the
+        // result.
         stuck_after: match config.state.location.is_database() {
             true => config.pools.stuck_after.max(crate::state::PATIENCE * 4),
             false => config.pools.stuck_after,
@@ -139,13 +144,13 @@ pub(super) fn crew(
         serving || queues.get(usize::from(worker)).is_some_and(|nfs: &Vec<_>| nfs.iter().any(|q| !q.is_empty()))
     };
     supervisor::start(region.clone(), settings, waiting, move |notice| {
-        // Without a host there is nobody to tell.
+        // The send fails only without a host.
         let _ = door.send_urgent(Input::WorkerEvent(notice));
     })
 }
 
 impl Host {
-    /// Something became of a worker process.
+    /// Handles an event of a worker process.
     pub(super) fn notice(&mut self, notice: WorkerEvent) {
         match notice {
             WorkerEvent::Up { worker, pid, took } => {
@@ -175,7 +180,7 @@ impl Host {
         }
     }
 
-    /// What the controller does from time to time.
+    /// Runs the periodic tasks of the NF scaler.
     pub(super) fn scale_nfs(&mut self, now: Instant) {
         if now.since(self.controller.looked) >= LOOKS {
             self.controller.looked = now;
@@ -200,7 +205,8 @@ impl Host {
             || self.overload.is_on();
     }
 
-    /// Pools that miss their objectives again and again get another NF; pools with more than they need give one back.
+    /// Adds an NF to pools that repeatedly miss their objectives, and retires NFs of idle
+    /// pools.
     fn scale(&mut self) {
         let mut late: FxHashMap<Purpose, u32> = FxHashMap::default();
         for (at, recent) in self.pools.take_violations() {
@@ -227,7 +233,7 @@ impl Host {
 
     fn scale_out(&mut self, purpose: Purpose) {
         let began = std::time::Instant::now();
-        // Another NF on a processor that the pool has already does no more than the one that is there.
+        // A second NF of a pool on the same processor would not help.
         let processors = self.pools.processors();
         if self.pools.count(purpose).0 >= processors {
             return;
@@ -236,7 +242,7 @@ impl Host {
         let (active, idle) = self.pools.count(purpose);
         let took = began.elapsed();
         tracing::info!(?purpose, ?place, active, ?took, "a pool has another NF: it was late again and again");
-        // Another one is kept ready, if the machine has a processor that it could use.
+        // Keeps another NF idle if the machine has a processor for it.
         if idle == 0 && active < processors {
             self.launch(&[(purpose, false)]);
         }
@@ -262,7 +268,7 @@ impl Host {
         }
     }
 
-    /// Tells the kernel what part of a processor each worker's NFs have together.
+    /// Applies the CPU weights of the workers: the total share of their NFs.
     fn weigh(&mut self) {
         for (worker, weight) in self.pools.weights(&self.region) {
             let before = self.controller.weights.get(&worker).copied().unwrap_or(0.0);

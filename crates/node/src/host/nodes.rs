@@ -1,4 +1,4 @@
-//! The RAN nodes, and which UEs are connected by each.
+//! RAN nodes and the UEs connected by each of them.
 
 mod contest;
 mod table;
@@ -23,18 +23,20 @@ use vireo_core::schedule::kind::NfKind;
 use vireo_store::region::{Key, Slot, Snapshot};
 use vireo_types::{AssocId, Ltmsi};
 
-/// UEs of a node that is gone who are told in one go, and how full queues may be before: all at once they would count as
-/// overload, and UEs of other nodes be turned away.
+/// UEs of a lost RAN node that are notified in one batch, and the queue fill level that must not be
+/// exceeded before. All at once would count as overload, and the host would reject UEs of other
+/// nodes.
 const TOLD_AT_ONCE: usize = 64;
 const CALM: f64 = 0.1;
 
-/// The association by which what is for a node goes, if one was meant.
+/// Returns the association that was selected for a RAN node, if any.
 pub(super) fn select_association(ways: EffectAssociations, node: AssocId) -> Option<AssocId> {
     ways.into_iter().flatten().find(|(of, _)| *of == node).map(|(_, by)| by)
 }
 
 impl Host {
-    /// An association is gone or void. The UEs of its node are idle if it has no other.
+    /// Handles the loss or restart of an association. If its RAN node has no other, the node's UEs
+    /// become idle.
     pub(super) fn association_lost(&mut self, assoc: AssocId, restarted: bool) {
         match self.nodes.lost(assoc, restarted) {
             AssociationLoss::Nothing => {
@@ -46,7 +48,7 @@ impl Host {
             AssociationLoss::Last(RemovedNode { node, name, ues, .. }) => {
                 tracing::info!(assoc = assoc.0, restarted, name, "a RAN node is gone");
                 if restarted {
-                    // at once: the next messages of the same association may be of the same UEs
+                    // At once: the next messages of the same association may concern the same UEs.
                     ues.into_iter().for_each(|slot| self.connection_lost(slot, node));
                 } else {
                     self.nodes.gone.push((node, ues));
@@ -58,8 +60,9 @@ impl Host {
         }
     }
 
-    /// A balancer is gone. Nodes that have an association elsewhere go on by that: they are told, since by themselves they
-    /// may take it for alive for seconds, and get what it may not have sent.
+    /// Handles the loss of a balancer. RAN nodes with associations to other balancers receive an
+    /// AMF Configuration Update: by themselves they may consider the balancer alive for seconds.
+    /// Messages that the balancer did not confirm are sent by other associations.
     pub(super) fn balancer_gone(&mut self, left: LostBalancer) {
         let LostBalancer { associations, endpoints, unsent } = left;
         let mut nodes: Vec<AssocId> = Vec::new();
@@ -81,7 +84,8 @@ impl Host {
         unsent.into_iter().for_each(|message| self.send_again(message));
     }
 
-    /// A balancer is there (again). Nodes are asked for an association with it, if they are to have several.
+    /// Asks all RAN nodes for an association with a new or recovered balancer, if `n2_endpoints`
+    /// contains its addresses.
     pub(super) fn balancer_there(&mut self, addresses: &[IpAddr]) {
         let wanted: Vec<IpAddr> =
             addresses.iter().copied().filter(|address| self.config.n2_endpoints.contains(address)).collect();
@@ -92,7 +96,7 @@ impl Host {
         }
     }
 
-    /// Sends a node an AMF Configuration Update.
+    /// Sends an AMF Configuration Update to a RAN node.
     fn update_node(&mut self, node: AssocId, pdu: &[u8]) {
         if let Some(assoc) = self.nodes.way(node, None) {
             self.nodes.asked(assoc);
@@ -100,7 +104,8 @@ impl Host {
         }
     }
 
-    /// A message for a UE that its association has not carried: another one of the node takes it, if there is one.
+    /// Sends a message that its association did not carry by another association of the RAN node,
+    /// if any.
     pub(super) fn send_again(&mut self, message: UnackedMessage) {
         let UnackedMessage { assoc: gone, ue, key, pdu } = message;
         if let Some(assoc) = self.nodes.instead_of(gone, self.region.slot_of(ue)) {
@@ -108,10 +113,10 @@ impl Host {
         }
     }
 
-    /// Tells some of the UEs whose nodes are gone.
+    /// Notifies a batch of UEs whose RAN nodes are gone.
     pub(super) fn tell_disconnected(&mut self) {
         while let Some((assoc, mut ues)) = self.nodes.gone.pop() {
-            // also what is on its way between an NF and a UPF comes back to a queue
+            // Messages in transit between an NF and a UPF return to a queue too.
             let queued = self.pools.iter().map(|nf| nf.queue.len()).max().unwrap_or(0);
             let waiting = queued + self.egress.len() + self.inputs.queue.len();
             let calm = CALM * f64::from(self.region.config().ring_cells);
@@ -119,7 +124,7 @@ impl Host {
                 return self.nodes.gone.push((assoc, ues));
             }
             for slot in ues.split_off(ues.len().saturating_sub(TOLD_AT_ONCE)) {
-                // One that has gone meanwhile needs not be told.
+                // A UE that was removed meanwhile needs no notification.
                 if self.region.ltmsi_of(slot).is_some() {
                     self.connection_lost(slot, assoc);
                 }
@@ -134,18 +139,18 @@ impl Host {
         self.deliver(slot, &EventMessage::ConnectionLost { assoc }, NfKind::StateManagement);
     }
 
-    /// A step has changed the connections of a UE.
+    /// Applies the change of a UE's connections by a step.
     pub(super) fn moved(&mut self, slot: Slot, before: Option<Summary>, after: Option<Summary>) {
         self.connected(slot, before, after);
         for assoc in after.map(|s| s.associations()).unwrap_or_default().into_iter().flatten() {
-            // The association went while the step was under way.
+            // The association was lost during the step.
             if self.nodes.get(assoc).is_none() {
                 self.connection_lost(slot, assoc);
             }
         }
     }
 
-    /// A UE has other connections than before.
+    /// Updates the tables after a change of a UE's connections.
     pub(super) fn connected(&mut self, slot: Slot, before: Option<Summary>, after: Option<Summary>) {
         let associations = |s: Option<Summary>| s.map(|s| s.associations()).unwrap_or_default();
         self.half_open.changed(&self.nodes, slot, before, after);
@@ -161,8 +166,9 @@ impl Host {
         }
     }
 
-    /// Sends what is about a UE to its node, by the association that the UE was heard by last if that one is still up.
-    /// `by` is the association of the node that was meant when the message was decided on.
+    /// Sends a message about a UE to its RAN node. Uses the association of the UE's last message if
+    /// it is still up. `by` is the association that was selected when the message was created; it
+    /// has priority.
     pub(super) fn send_about(
         &mut self,
         (slot, ue): (Option<Slot>, Ltmsi),
@@ -171,13 +177,13 @@ impl Host {
         pdu: Vec<u8>,
     ) {
         let meant = by.filter(|by| self.nodes.of(*by) == Some(node));
-        // A node that is gone has forgotten its UEs.
+        // A RAN node that is gone has released its UEs.
         if let Some(assoc) = meant.or_else(|| self.nodes.way(node, slot)) {
             self.egress.send(Command::Ngap { assoc, ue: Some(ue), key, pdu });
         }
     }
 
-    /// Tells the balancers of a node's further associations whose these are.
+    /// Reports the RAN node of its further associations to their balancers.
     fn tell_node(&mut self, node: AssocId) {
         let Some(known) = self.nodes.get(node).filter(|_| self.cluster.is_some()) else { return };
         for assoc in known.further(node) {
@@ -186,7 +192,8 @@ impl Host {
         }
     }
 
-    /// Other hosts know which node an association is of, which is up and has said so when this host was not there.
+    /// Records the RAN node of an association, as reported by a balancer. The association may
+    /// have been bound before this host joined.
     pub(super) fn node_told(&mut self, of: AssociationOwner) {
         let AssociationOwner { assoc, node, record } = of;
         if self.nodes.told(assoc, node, record) {
@@ -194,7 +201,7 @@ impl Host {
         }
     }
 
-    /// Lets the workers see which RAN nodes there are.
+    /// Publishes the list of RAN nodes to the workers.
     pub(super) fn post_nodes(&self) {
         let of = |(assoc, node): (AssocId, &Node)| {
             let areas = node.record.areas.iter().map(|a| a.tai).collect();
@@ -213,14 +220,15 @@ impl Host {
         }
     }
 
-    /// A message that is not about one UE. Of several hosts each keeps the record, and one answers.
+    /// Processes a message that concerns no single UE. In a cluster every host stores the result,
+    /// and one answers.
     pub(super) fn node_message(&mut self, assoc: AssocId, pdu: &[u8], answers: bool) {
         if !self.nodes.is_up(assoc) {
             return;
         }
         let now = clock();
         let bound = self.nodes.of(assoc);
-        // The first message of a further association says whose it is.
+        // The first message of a further association names its RAN node.
         let named = if bound.is_none() { ran::named(pdu) } else { None };
         let node = bound.or_else(|| self.nodes.find(named?));
         if let (Some(id), None) = (named, node) {
@@ -258,7 +266,7 @@ impl Host {
             }
         }
         match outcome.request {
-            // Of several hosts one has sent the update.
+            // In a cluster one host has sent the update.
             Some(RanStepRequest::Updated { failed }) if answers => self.updated(assoc, failed),
             Some(request) => self.request(assoc, record, request, answers),
             None => {}
@@ -308,7 +316,7 @@ impl Host {
         }
     }
 
-    /// A node has acknowledged an AMF Configuration Update.
+    /// Processes the acknowledgement of an AMF Configuration Update.
     fn updated(&mut self, assoc: AssocId, failed: usize) {
         let peer = self.nodes.peer(assoc);
         if self.nodes.answered(assoc) {
@@ -318,15 +326,15 @@ impl Host {
         }
     }
 
-    /// A node has set NG up. If it had before, it has restarted without its older associations noticing: they end, by the
-    /// host that answers.
+    /// Applies an NG Setup. If the RAN node was set up before, it has restarted without noticing
+    /// the loss of its older associations. The host that answers aborts them.
     fn begin(&mut self, assoc: AssocId, record: RanNode, answers: bool) {
         let peer = self.nodes.peer(assoc);
         tracing::info!(assoc = assoc.0, %peer, name = record.name, gnb = ?record.id, "NG is set up");
         for RemovedNode { node, ues, left, .. } in self.nodes.begin(assoc, record) {
             self.drop_newcomers(node);
             if node == assoc {
-                // At once: the next messages of the same number may be of the same UEs.
+                // At once: the next messages with the same number may concern the same UEs.
                 ues.into_iter().for_each(|slot| self.connection_lost(slot, node));
             } else {
                 self.nodes.gone.push((node, ues));
@@ -344,7 +352,7 @@ impl Host {
         self.tell_node(assoc);
     }
 
-    /// The UE of a connection that a partial reset names, by either number.
+    /// Returns the UE of a connection that a partial NG Reset names by either UE NGAP ID.
     fn connection_of(&self, assoc: AssocId, item: ResetItem) -> Option<Slot> {
         let slot = match item {
             ResetItem { amf_id: Some(id), .. } => self.region.slot_of(id.ltmsi())?,
@@ -357,7 +365,7 @@ impl Host {
         self.fits(slot, assoc, item).then_some(slot)
     }
 
-    /// Whether a UE has a connection of these numbers.
+    /// Returns true if the UE has a connection with these UE NGAP IDs.
     fn fits(&self, slot: Slot, assoc: AssocId, item: ResetItem) -> bool {
         let mut record = Snapshot::default();
         self.region.read(slot, &mut record);

@@ -1,4 +1,4 @@
-//! What comes for a subscriber's UE from elsewhere than its RAN node: from an SMF, and from the operator.
+//! Events of SMFs and of the operator for the UE of a subscriber.
 
 use super::Host;
 use crate::worker::event_message::EventMessage;
@@ -9,7 +9,7 @@ use vireo_store::region::Key;
 use vireo_types::Supi;
 
 impl Host {
-    /// Hands what an SMF has to the UE that it is for; the SMF is told if there is none.
+    /// Delivers an N1N2 transfer of an SMF to its UE. Reports to the SMF if the UE is unknown.
     pub(super) fn transfer(&mut self, supi: Supi, key: u64, transfer: Box<N1N2Transfer>) {
         match self.region.lookup(Key::Supi, supi.as_u64()) {
             Some(slot) => self.deliver(slot, &EventMessage::Transfer { key, transfer }, NfKind::Session),
@@ -20,7 +20,7 @@ impl Host {
         }
     }
 
-    /// Tells a UE that an SMF has a session of it no more; the SMF is told if there is none.
+    /// Reports the release of an SM context to its UE, and to the SMF whether the UE is known.
     pub(super) fn released(&mut self, supi: Supi, number: SessionNumber, token: u64) {
         let slot = self.region.lookup(Key::Supi, supi.as_u64());
         slot.into_iter()
@@ -30,7 +30,7 @@ impl Host {
         }
     }
 
-    /// Hands the operator's order to a subscriber's UE, and says whether there is one.
+    /// Delivers an operator command to a subscriber's UE. Replies whether the UE is known.
     pub(super) fn order(&mut self, supi: Supi, order: &EventMessage<'_>, kind: NfKind, reply: &Sender<bool>) {
         let slot = self.region.lookup(Key::Supi, supi.as_u64());
         let _ = reply.try_send(slot.is_some());

@@ -1,5 +1,7 @@
-//! What the host does when there is more to do than it can: it turns UEs away that have only just come, and asks the RAN
-//! nodes to keep some from it (Overload Start, TS 38.413 8.7.7). What is under way is always finished.
+//! Overload control: rejection of new UEs, and Overload Start to RAN nodes.
+//!
+//! Overload Start (TS 38.413 8.7.7) asks RAN nodes to send fewer new UEs. Procedures in progress
+//! are always completed.
 
 use super::forward::MOST_HELD;
 use super::{Host, INPUTS};
@@ -13,16 +15,16 @@ use vireo_core::ran;
 use vireo_core::schedule::shed::{Level, OverloadAction, Thresholds, relief};
 use vireo_types::{AssocId, Duration};
 
-/// How the host copes.
+/// State of the overload control.
 #[derive(Debug)]
 pub(super) struct Overload {
     config: OverloadConfig,
     pub(super) level: Level,
-    /// What RAN nodes were asked for.
+    /// Action requested from all RAN nodes.
     asked: Option<OverloadAction>,
-    /// RAN nodes that were asked because their own new UEs wait.
+    /// RAN nodes with a request of their own: their new UEs wait too long.
     crowded: FxHashMap<AssocId, OverloadAction>,
-    /// First messages that were turned away.
+    /// Number of rejected first messages.
     pub(super) refused: u64,
 }
 
@@ -31,33 +33,33 @@ impl Overload {
         Overload { config, level: Level::Normal, asked: None, crowded: FxHashMap::default(), refused: 0 }
     }
 
-    /// Whether the room must be looked at soon again.
+    /// Returns true if the fill level must be checked again soon.
     pub(super) fn is_on(&self) -> bool {
         self.asked.is_some() || self.level != Level::Normal || !self.crowded.is_empty()
     }
 
-    /// Returns a wait as a part of `overload.wait`.
+    /// Returns a waiting time as a fraction of `overload.wait`.
     pub(super) fn part_of_wait(&self, wait: Duration) -> f64 {
         wait.as_micros() as f64 / self.config.wait.as_micros().max(1) as f64
     }
 
-    /// Returns the part of `overload.wait` from which on registrations are turned away.
+    /// Returns the fraction of `overload.wait` at which registrations are rejected.
     pub(super) fn registrations(&self) -> f64 {
         self.config.registrations
     }
 }
 
 impl Host {
-    /// How near to its limits the host is, 0 to 1: by how long messages wait until a step takes them, or by the room
-    /// that is left for those that cannot be posted. The length of a queue alone says nothing: a thousand messages are
-    /// done in the time of a few that are refused and come again.
+    /// Returns the fill level of the host, 0 to 1: the greatest of the relative queueing time, the
+    /// deferred events and the input queue. Queue lengths of NFs say nothing: a thousand messages
+    /// take less time than a few that are refused and repeated.
     fn fill(&self) -> f64 {
         let of = |waiting: usize, room: usize| waiting as f64 / room as f64;
         let waits = self.overload.part_of_wait(self.pools.longest_wait());
         waits.max(of(self.follow.len(), MOST_HELD)).max(of(self.inputs.queue.len(), INPUTS)).min(1.0)
     }
 
-    /// Looks how full the room is, and turns away more or less from now on.
+    /// Updates the overload level and the requests to RAN nodes.
     pub(super) fn look_at_room(&mut self) {
         let OverloadConfig { registrations, others, start, stop, .. } = self.overload.config;
         let fill = self.fill();
@@ -69,7 +71,7 @@ impl Host {
         let asked = relief(self.overload.asked, fill, level, start, stop);
         if asked != self.overload.asked {
             let before = std::mem::replace(&mut self.overload.asked, asked);
-            // A few percent more or less are not worth a message to every node.
+            // A change of a few percent is not worth a message to every RAN node.
             let same = matches!((before, asked), (Some(b), Some(a)) if b.action == a.action && b.percent >= a.percent);
             if !same {
                 tracing::warn!(?asked, fill, "RAN nodes are told how much to keep from this core");
@@ -81,10 +83,10 @@ impl Host {
         self.relieve_of_newcomers();
     }
 
-    /// Sends Overload Start to RAN nodes whose new UEs wait too long, and Overload Stop when they do not any more.
+    /// Sends Overload Start to RAN nodes whose new UEs wait too long, and Overload Stop afterwards.
     fn relieve_of_newcomers(&mut self) {
         if self.overload.asked.is_some() {
-            // All nodes have been asked, and are sent Overload Stop.
+            // All RAN nodes have received Overload Start, and will receive Overload Stop.
             return self.overload.crowded.clear();
         }
         let OverloadConfig { start, stop, .. } = self.overload.config;
@@ -95,7 +97,7 @@ impl Host {
             let fill = self.overload.part_of_wait(wait).min(1.0);
             let before = self.overload.crowded.get(&node).copied();
             let asked = relief(before, fill, Level::Registrations, start, stop);
-            // As for all nodes, a smaller part is not worth a message.
+            // As for all RAN nodes, a smaller reduction is not worth a message.
             if asked.map(|asked| asked.percent) <= before.map(|before| before.percent)
                 && asked.is_some() == before.is_some()
             {
@@ -133,14 +135,15 @@ impl Host {
         self.egress.send(Command::Ngap { assoc, ue: None, key: 0, pdu });
     }
 
-    /// A node has set NG up: it is told what the others were.
+    /// Sends Overload Start to a newly set up RAN node if the others have received it.
     pub(super) fn tell_new_node(&mut self, assoc: AssocId) {
         if self.overload.asked.is_some() {
             self.tell_relief(assoc);
         }
     }
 
-    /// Whether the first message of a connection is let in; `known`: of a UE that has a context.
+    /// Returns true if the first message of a connection is admitted. `known`: its UE has a
+    /// context.
     pub(super) fn admits(&mut self, view: &ShallowView, known: bool) -> bool {
         let admits = self.overload.level.admits(view, known);
         self.overload.refused += u64::from(!admits);

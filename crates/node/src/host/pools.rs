@@ -1,5 +1,7 @@
-//! The pools: which NFs there are, what each is for, and which of them a procedure goes to (seed 1, Algorithm 2). An NF
-//! is one queue of a worker process; it is active (in a pool) or idle (started, ready to be put into one).
+//! NF pools: NFs of a host, their purposes, and the selection of an NF.
+//!
+//! The selection is Algorithm 2 of seed 1. An NF is one queue of a worker process. It is active (in
+//! a pool) or idle (started, and ready to be put into a pool).
 
 use crate::config::{NF_KINDS, PoolKey, PoolsConfig, SliceRuntime};
 use crate::worker::region_layout::{self, RegionLayout};
@@ -13,62 +15,61 @@ use vireo_core::schedule::shares::{NfDemand, shares};
 use vireo_store::region::{Region, Ring};
 use vireo_types::Duration;
 
-/// What an NF is for: a slice (0 = not known yet, else 1 + its position) and a kind of procedure; everything, if unified.
+/// Slice (0 = not known yet, else 1 + its position) and kind of procedure; no kind for unified NFs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Purpose {
     pub(crate) slice: usize,
     pub(crate) kind: Option<NfKind>,
 }
 
-/// Where an NF is.
+/// Worker number and index of an NF in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NfId {
     pub(crate) worker: u8,
     pub(crate) nf: u8,
 }
 
-/// How an NF is.
+/// State of an NF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Its process is being started; what it shall be then.
+    /// The worker process is starting.
     Starting {
-        /// Whether it goes into its pool at once.
+        /// True if the NF joins its pool at once.
         active: bool,
     },
-    /// Ready.
     Idle,
-    /// In its pool.
     Active,
 }
 
-/// An NF.
+/// One NF of a host.
 #[derive(Debug)]
 pub(crate) struct Nf {
     pub(crate) place: NfId,
     pub(crate) purpose: Purpose,
     pub(crate) state: State,
     pub(crate) queue: Ring,
-    /// Items in its queue, as last looked at.
+    /// Number of items in its queue at the last poll.
     waiting: u32,
-    /// How long what it does now has waited, in microseconds; 0 if nothing waits.
+    /// Queueing time of its current event in microseconds; 0 if no item waits.
     waited: u64,
-    /// `C_i`, as last computed.
+    /// `C_i` at the last computation.
     pub(crate) share: f64,
-    /// Violations that raise its priority, since they were asked for last, and ever.
+    /// Violations: those that raise its priority, those since the last query, and all.
     violations: u32,
     recent: u32,
     pub(crate) violated: u64,
-    /// What its worker had counted when it was looked at last: nanoseconds, procedures.
+    /// Counters of the worker at the last measurement: busy nanoseconds, procedures.
     seen: (u64, u64),
-    /// Nanoseconds that it had worked when weights were computed last, and whether it had since the time before.
+    /// Busy nanoseconds at the last computation of the weights, and true if they grew since the one
+    /// before.
     worked: u64,
     lately: bool,
 }
 
-/// What `T_t` is taken for before anything was measured, in nanoseconds: a procedure of a few messages.
+/// Initial value of `T_t` in nanoseconds: a procedure of a few messages.
 const FIRST_GUESS: u64 = 40_000;
 
-/// One more than the place of an NF, as a record's pin.
+/// Returns the NF pin of a commit record: 1 + NF id; 0 = none.
 pub(crate) fn pin(worker: u8, nf: u8) -> u64 {
     1 + (u64::from(worker) << 8 | u64::from(nf))
 }
@@ -78,13 +79,13 @@ fn pinned(pin: u64) -> Option<NfId> {
     Some(NfId { worker: u8::try_from(place >> 8).ok()?, nf: place as u8 })
 }
 
-/// Where a procedure goes.
+/// Result of the NF selection for a procedure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NfChoice {
     pub(crate) place: NfId,
-    /// Its position among the NFs.
+    /// Index in the list of NFs.
     pub(crate) at: usize,
-    /// Whether it would be later than its objective.
+    /// True if the procedure would miss its latency objective.
     pub(crate) violation: bool,
 }
 
@@ -95,10 +96,10 @@ pub(crate) struct Pools {
     slices: Vec<SliceRuntime>,
     plan: RegionLayout,
     nfs: Vec<Nf>,
-    /// The active ones of each purpose, and the NF of each place: made anew whenever an NF changes.
+    /// Active NFs by purpose, and NFs by id. Both are rebuilt whenever an NF changes.
     active: FxHashMap<Purpose, SmallVec<[usize; 4]>>,
     places: Vec<Option<usize>>,
-    /// `T_t` of each purpose.
+    /// `T_t` by purpose.
     times: FxHashMap<Purpose, ServiceTime>,
     turn: u64,
 }
@@ -119,7 +120,7 @@ impl Pools {
         pools
     }
 
-    /// An NF has come, gone or changed.
+    /// Rebuilds the indexes after a change of an NF.
     fn index(&mut self) {
         self.active.clear();
         self.places.clear();
@@ -139,17 +140,17 @@ impl Pools {
         usize::from(place.worker) * usize::from(self.plan.nfs) + usize::from(place.nf)
     }
 
-    /// The NF of a place.
+    /// Returns the NF with this id.
     pub(crate) fn at(&self, place: NfId) -> Option<&Nf> {
         self.nfs.get(self.places.get(self.number(place)).copied()??)
     }
 
-    /// What there are NFs for.
+    /// Returns all purposes that the configuration requires NFs for.
     pub(crate) fn purposes(&self) -> Vec<Purpose> {
         if self.config.key == PoolKey::Wildcard {
             return vec![Purpose { slice: 0, kind: None }];
         }
-        // Of a UE whose slice is not known there are first messages, and the rest.
+        // UEs of unknown slice only need NFs for first messages and for the rest.
         let first = [NfKind::Registration, NfKind::StateManagement].map(|kind| Purpose { slice: 0, kind: Some(kind) });
         let slices = (1..=self.slices.len())
             .flat_map(|slice| NfKind::ALL.iter().map(move |kind| Purpose { slice, kind: Some(*kind) }));
@@ -165,8 +166,8 @@ impl Pools {
         }
     }
 
-    /// The NFs that a host starts with, by worker: the active ones together, the idle ones in workers of their own, so
-    /// that no worker's death takes both.
+    /// Returns the NFs of the first workers. Active and idle NFs are in different workers, so that
+    /// no worker's death takes both.
     pub(crate) fn first_crew(&self) -> Vec<Vec<(Purpose, bool)>> {
         let (each, purposes) = (usize::from(self.config.nfs_per_worker.max(1)), self.purposes());
         let actives = match self.config.key {
@@ -176,7 +177,7 @@ impl Pools {
         };
         let crew = |count: usize, active: bool| -> Vec<Vec<(Purpose, bool)>> {
             let nfs: Vec<_> = purposes.iter().flat_map(|p| std::iter::repeat_n((*p, active), count)).collect();
-            // Unified NFs are there to use several processors: each has a worker of its own.
+            // Unified NFs exist to use several processors: each has its own worker.
             let each = if self.config.key == PoolKey::Wildcard { 1 } else { each };
             nfs.chunks(each).map(<[_]>::to_vec).collect()
         };
@@ -189,17 +190,17 @@ impl Pools {
         self.slices.get(slice.checked_sub(1)?)
     }
 
-    /// The slices.
+    /// Returns the slices.
     pub(crate) fn slices(&self) -> &[SliceRuntime] {
         &self.slices
     }
 
-    /// Changes what the slices are served by; not which there are.
+    /// Changes settings of the slices. The set of slices stays the same.
     pub(crate) fn update(&mut self, change: impl FnOnce(&mut [SliceRuntime])) {
         change(&mut self.slices);
     }
 
-    /// The latency objective of a purpose: slice 0's is the strictest of all, its UEs may be of any slice.
+    /// Returns the latency objective of a purpose. That of slice 0 is the strictest of all slices.
     pub(crate) fn slo(&self, purpose: Purpose) -> Duration {
         let of = |slice: &SliceRuntime| match purpose.kind {
             Some(kind) => slice.slo[kind as usize % NF_KINDS],
@@ -211,7 +212,7 @@ impl Pools {
         }
     }
 
-    /// Enters the NFs of a worker that is being started.
+    /// Adds the NFs of a worker that is starting.
     pub(crate) fn enter(&mut self, region: &Region, worker: u8, purposes: &[(Purpose, bool)]) {
         for (n, (purpose, active)) in purposes.iter().enumerate() {
             let place = NfId { worker, nf: n as u8 };
@@ -236,7 +237,7 @@ impl Pools {
         self.tell(region);
     }
 
-    /// Resets what a worker of this number has left on the board: what it was serving, and how long that had waited.
+    /// Resets the shared words of a dead worker: the UE in progress and its queueing time.
     pub(crate) fn forget_worker(&self, region: &Region, worker: u8) {
         region.shared_word(self.plan.nf_word(worker, 0, region_layout::NF_SERVING)).store(0, Ordering::Relaxed);
         for nf in 0..self.plan.nfs {
@@ -244,7 +245,7 @@ impl Pools {
         }
     }
 
-    /// A worker is there: its NFs are ready.
+    /// Makes the NFs of a started worker active or idle.
     pub(crate) fn up(&mut self, worker: u8) {
         for nf in self.nfs.iter_mut().filter(|nf| nf.place.worker == worker) {
             if let State::Starting { active } = nf.state {
@@ -254,7 +255,7 @@ impl Pools {
         self.index();
     }
 
-    /// A worker is gone: its NFs are nowhere; what they were for.
+    /// Removes the NFs of a worker. Returns their purposes; true for active ones.
     pub(crate) fn down(&mut self, worker: u8) -> Vec<(Purpose, bool)> {
         let gone = self.nfs.extract_if(.., |nf| nf.place.worker == worker);
         let gone =
@@ -267,7 +268,7 @@ impl Pools {
         self.nfs.iter()
     }
 
-    /// Puts an idle NF into its pool. Where it is; `None` if there is none.
+    /// Puts an idle NF into its pool. Returns its id, or `None` if no NF is idle.
     pub(crate) fn activate(&mut self, purpose: Purpose) -> Option<NfId> {
         let nf = self.nfs.iter_mut().find(|nf| nf.purpose == purpose && nf.state == State::Idle)?;
         nf.state = State::Active;
@@ -277,8 +278,8 @@ impl Pools {
         Some(place)
     }
 
-    /// Puts an idle NF into each pool that has none, whatever was planned for it: its worker may have died before it was
-    /// there.
+    /// Puts an idle NF into each empty pool, also one planned as idle: the planned active NF may
+    /// have died during its start.
     pub(crate) fn fill(&mut self) {
         for purpose in self.purposes() {
             if !self.active.contains_key(&purpose) {
@@ -287,7 +288,7 @@ impl Pools {
         }
     }
 
-    /// Takes an NF out of its pool, if another one is in it.
+    /// Removes an NF from its pool. Returns false if it is the only one.
     pub(crate) fn retire(&mut self, at: usize) -> bool {
         let purpose = self.nfs[at].purpose;
         let others = self.nfs.iter().filter(|nf| nf.purpose == purpose && nf.state == State::Active).count();
@@ -299,20 +300,22 @@ impl Pools {
         true
     }
 
-    /// How many NFs of a purpose are active and how many are idle or coming.
+    /// Returns the number of active NFs of a purpose, and of idle or starting ones.
     pub(crate) fn count(&self, purpose: Purpose) -> (usize, usize) {
         let of = self.nfs.iter().filter(|nf| nf.purpose == purpose);
         let active = of.clone().filter(|nf| nf.state == State::Active).count();
         (active, of.count() - active)
     }
 
-    /// Looks at the queues, computes what part of its core each NF has, and tells the workers. Only active NFs with work
-    /// count; one without has what it would have beside them.
+    /// Reads the queues, computes the CPU share of each NF and publishes it to the workers. Active
+    /// NFs with work share a core. An NF without work gets the share that it would have beside
+    /// them.
     pub(crate) fn look(&mut self, region: &Region) {
         for nf in &mut self.nfs {
             nf.waiting = nf.queue.len() as u32;
             let word = self.plan.nf_word(nf.place.worker, nf.place.nf, region_layout::NF_WAITED);
-            // Where nothing waits, what was last is no measure: its worker may have died over it.
+            // Without a queue the last value means nothing: its worker may have died during that
+            // event.
             nf.waited = if nf.waiting == 0 { 0 } else { region.shared_word(word).load(Ordering::Relaxed) };
         }
         let shares = self.shares(|nf| nf.waiting > 0);
@@ -322,7 +325,7 @@ impl Pools {
         self.tell(region);
     }
 
-    /// What part of its core each NF has beside the active ones.
+    /// Returns the share of its core that each NF has beside the active ones.
     fn shares(&self, active: impl Fn(&Nf) -> bool) -> Vec<f64> {
         let limits: Vec<f64> = std::iter::once(1.0).chain(self.slices.iter().map(|slice| slice.limit)).collect();
         let least = self.slices.iter().flat_map(|s| s.slo).min().unwrap_or(SliceRuntime::SLO);
@@ -345,7 +348,7 @@ impl Pools {
         all
     }
 
-    /// Processors that NFs run on.
+    /// Returns the number of processors that NFs run on.
     pub(crate) fn processors(&self) -> usize {
         match self.config.cores.len() {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -353,7 +356,7 @@ impl Pools {
         }
     }
 
-    /// Which core an NF's worker runs on; workers that are not pinned count as alone on one.
+    /// Returns the core of an NF's worker. An unpinned worker counts as alone on a core.
     fn core(&self, at: usize) -> usize {
         let worker = usize::from(self.nfs[at].place.worker);
         match self.config.cores.as_slice() {
@@ -362,13 +365,13 @@ impl Pools {
         }
     }
 
-    /// Whether there are numbers for so many workers, and some to replace those that die.
+    /// Returns true if this number of workers suffices for the first ones and spare ones.
     pub(crate) fn fits(&self, workers: u8) -> bool {
         const SPARE: usize = 8;
         self.first_crew().len() + SPARE <= usize::from(workers.saturating_sub(1))
     }
 
-    /// Tells the workers the shares of their NFs.
+    /// Publishes the shares of the NFs to the workers.
     fn tell(&self, region: &Region) {
         for nf in &self.nfs {
             let word = self.plan.nf_word(nf.place.worker, nf.place.nf, region_layout::NF_SHARE);
@@ -376,8 +379,8 @@ impl Pools {
         }
     }
 
-    /// What part of its core each worker's NFs have together that have worked since this was asked last. Not what waits
-    /// at the moment: the kernel is told for a long time, in which queues fill and empty many times.
+    /// Returns the total share of each worker's NFs that have worked since the last call. Current
+    /// queues are ignored: a weight lasts long, and queues fill and empty many times meanwhile.
     pub(crate) fn weights(&mut self, region: &Region) -> SmallVec<[(u8, f64); 16]> {
         for nf in &mut self.nfs {
             let word = self.plan.nf_word(nf.place.worker, nf.place.nf, region_layout::NF_BUSY);
@@ -395,7 +398,7 @@ impl Pools {
         weights
     }
 
-    /// Takes the workers' measurements over: `T_t` follows what procedures have cost.
+    /// Reads the measurements of the workers and updates `T_t`.
     pub(crate) fn measure(&mut self, region: &Region) {
         for nf in &mut self.nfs {
             let word = |word| {
@@ -413,26 +416,26 @@ impl Pools {
         }
     }
 
-    /// `T_t` of a purpose.
+    /// Returns `T_t` of a purpose.
     pub(crate) fn time(&self, purpose: Purpose) -> ServiceTime {
         self.times.get(&purpose).copied().unwrap_or(ServiceTime::new(FIRST_GUESS))
     }
 
-    /// Sets `T_t` of every purpose to what this machine was calibrated to.
+    /// Sets `T_t` of every purpose to the calibration of this machine.
     pub(crate) fn calibrate(&mut self, nanos: impl Fn(Purpose) -> u64) {
         for (purpose, time) in &mut self.times {
             *time = ServiceTime::new(nanos(*purpose));
         }
     }
 
-    /// The NF of a pin, if it is still in a pool.
+    /// Returns the NF of a pin if it is active.
     pub(crate) fn by_pin(&self, pin: u64) -> Option<NfChoice> {
         let place = pinned(pin)?;
         let at = self.places.get(self.number(place)).copied()??;
         (self.nfs[at].state == State::Active).then_some(NfChoice { place, at, violation: false })
     }
 
-    /// The NF for a procedure of this kind. `key` is one of the UE.
+    /// Selects the NF for a procedure. `key` identifies the UE.
     pub(crate) fn choose(&mut self, slice: usize, kind: NfKind, key: u64) -> Option<NfChoice> {
         let purpose = self.purpose(slice, kind);
         let of = self.active.get(&purpose)?;
@@ -454,7 +457,7 @@ impl Pools {
         Some(NfChoice { place: self.nfs[at].place, at, violation: choice.violation })
     }
 
-    /// A procedure that was sent there is late.
+    /// Counts a procedure of an NF that will miss its objective.
     pub(crate) fn record_violation(&mut self, at: usize) {
         if let Some(nf) = self.nfs.get_mut(at) {
             nf.violations = nf.violations.saturating_add(1);
@@ -463,12 +466,12 @@ impl Pools {
         }
     }
 
-    /// The violations of each active NF since they were asked for last.
+    /// Returns and resets the recent violations of each active NF.
     pub(crate) fn take_violations(&mut self) -> Vec<(usize, u32)> {
         let active = self.nfs.iter_mut().enumerate().filter(|(_, nf)| nf.state == State::Active);
         let taken = active.map(|(at, nf)| {
             if nf.recent == 0 {
-                // What helped is not needed for ever.
+                // A raised priority decays.
                 nf.violations -= nf.violations.min(nf.violations / 8 + 1);
             }
             (at, std::mem::take(&mut nf.recent))
@@ -476,7 +479,7 @@ impl Pools {
         taken.filter(|(_, recent)| *recent > 0).collect()
     }
 
-    /// How long what the latest NF does now has waited, as last looked at.
+    /// Returns the longest queueing time of all current events at the last poll.
     pub(crate) fn longest_wait(&self) -> Duration {
         Duration(self.nfs.iter().map(|nf| nf.waited).max().unwrap_or(0))
     }
@@ -503,7 +506,7 @@ mod tests {
         pools.nfs[0].queue.push(1).expect("room");
         pools.look(&region);
         assert_eq!(pools.longest_wait(), Duration(5_000_000));
-        // The worker dies over it; its successor has done nothing yet.
+        // The worker dies during the event; its successor has done nothing yet.
         let lost = pools.down(1);
         pools.enter(&region, 1, &lost);
         pools.forget_worker(&region, 1);

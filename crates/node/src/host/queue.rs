@@ -1,4 +1,4 @@
-//! The way into a host: a bounded queue, and a bell for the host that may sleep over it.
+//! Bounded input queue of the host thread. Sending wakes the thread.
 
 use super::Input;
 use crate::cluster::ProgressCounter;
@@ -6,17 +6,17 @@ use crossbeam_channel::{Receiver, SendError, SendTimeoutError, Sender, TrySendEr
 use std::time::Duration;
 use vireo_store::region::Bell;
 
-/// What puts inputs before a host. Clones lead to the same one.
+/// Sender of the host's input queue. Clones send to the same queue.
 #[derive(Clone, Debug)]
 pub struct HostSender {
     queue: Sender<Input>,
-    /// What is heard although the queue has to wait: of workers, without which nothing would go on, and the end.
+    /// Takes precedence over a full queue: worker events, which keep the host going, and the end.
     urgent: Sender<Input>,
     bell: Bell,
     turns: ProgressCounter,
 }
 
-/// The host's end.
+/// Receiving end of the host's input queue.
 #[derive(Debug)]
 pub(super) struct HostReceiver {
     pub(super) queue: Receiver<Input>,
@@ -25,7 +25,7 @@ pub(super) struct HostReceiver {
 }
 
 impl HostReceiver {
-    /// The host is at work: it does not hang.
+    /// Counts one pass of the host loop, so that the watchdog does not report a hang.
     #[inline]
     pub(super) fn turn(&self) {
         self.turns.turn();
@@ -33,74 +33,75 @@ impl HostReceiver {
 }
 
 impl HostSender {
-    /// A door with room for so many inputs, and the host's end of it.
+    /// Creates a queue with this capacity, and its receiving end.
     pub(super) fn new(capacity: usize, bell: Bell) -> (Self, HostReceiver) {
         let (queue, waiting) = bounded(capacity);
-        // A few for each worker there can be.
+        // A few for each possible worker.
         let (urgent, heard) = bounded(4096);
         let turns = ProgressCounter::default();
         let inputs = HostReceiver { queue: waiting, urgent: heard, turns: turns.clone() };
         (HostSender { queue, urgent, bell, turns }, inputs)
     }
 
-    /// Puts an input before all others.
+    /// Sends an input that precedes all others.
     ///
     /// # Errors
     ///
-    /// When there is no host.
+    /// Returns an error if the host has exited.
     pub(crate) fn send_urgent(&self, input: Input) -> Result<(), SendError<Input>> {
         self.urgent.send(input)?;
         self.bell.ring();
         Ok(())
     }
 
-    /// Puts an input in if there is room, as one of several: the host may sleep over it until [`HostSender::wake`].
+    /// Enqueues an input if there is room. The host may not notice it before [`HostSender::wake`].
     ///
     /// # Errors
     ///
-    /// Gives it back when there is none, or no host.
+    /// Returns the input if the queue is full or the host has exited.
     pub fn try_put(&self, input: Input) -> Result<(), TrySendError<Input>> {
         self.queue.try_send(input)
     }
 
-    /// Grows as long as the host does not hang, if it is waked from time to time.
+    /// Returns the progress counter: it grows while the host does not hang and is woken from time
+    /// to time.
     pub(crate) fn turns(&self) -> ProgressCounter {
         self.turns.clone()
     }
 
-    /// Wakes the host for what was put in.
+    /// Wakes the host for enqueued inputs.
     pub fn wake(&self) {
         self.bell.ring();
     }
 
-    /// Puts an input in, waiting for room.
+    /// Sends an input; blocks while the queue is full.
     ///
     /// # Errors
     ///
-    /// When there is no host.
+    /// Returns an error if the host has exited.
     pub fn send(&self, input: Input) -> Result<(), SendError<Input>> {
         self.queue.send(input)?;
         self.bell.ring();
         Ok(())
     }
 
-    /// As [`HostSender::send`], but not for ever.
+    /// Sends an input like [`HostSender::send`], with a timeout.
     ///
     /// # Errors
     ///
-    /// When there was no room all the time, or there is no host.
+    /// Returns an error if the queue stays full until the timeout, or the host has exited.
     pub fn send_timeout(&self, input: Input, at_most: Duration) -> Result<(), SendTimeoutError<Input>> {
         self.queue.send_timeout(input, at_most)?;
         self.bell.ring();
         Ok(())
     }
 
-    /// How many wait.
+    /// Returns the number of inputs in the queue.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether none waits.
+    /// Returns true if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -108,7 +109,7 @@ impl HostSender {
 
 #[cfg(test)]
 impl HostSender {
-    /// A door without a host, and what comes through it.
+    /// Creates a sender without a host, and the receiver of its inputs.
     pub(crate) fn alone() -> (Self, Receiver<Input>) {
         use crate::worker::region_layout::{self, RegionLayout};
         use vireo_store::region::{Region, RegionConfig};

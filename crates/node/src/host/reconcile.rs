@@ -1,5 +1,7 @@
-//! What dead hosts' last copies have left at one host alone, and nobody acknowledged: what `core::replica` decides
-//! ([`vireo_core::replica::Whole`]), carried out.
+//! Removal of replica entries that the owner does not confirm.
+//!
+//! Such entries come from the last copies of dead hosts, received by one host and acknowledged by
+//! none. `core::replica` decides ([`vireo_core::replica::ReconcileRequest`]).
 
 use super::Host;
 use super::cluster::{Cluster, Membership, as_it_is};
@@ -11,7 +13,7 @@ use vireo_store::region::{Slot, Snapshot};
 use vireo_types::Ltmsi;
 
 impl Cluster {
-    /// Asks a host that was sent all copies what it has of others.
+    /// Asks a replica that was sent all copies which entries it has from other hosts.
     pub(super) fn ask_for_others(&self, to: HostId, whole: Option<ReconcileRequest>) {
         let Some(ReconcileRequest { number, buckets }) = whole else { return };
         self.member.replicator.send(to, number, &ToReplica::ReconcileRequest { number, buckets });
@@ -19,15 +21,16 @@ impl Cluster {
 }
 
 impl Host {
-    /// Sends a host a UE as it is now, which it lacks. False if its last commit was not seen here yet: a copy of that is to come,
-    /// and what it wants done, and which input it has carried out, nobody would know of who had the UE as it is before.
+    /// Copies the current state of a UE to a replica that lacks it. Returns false if the host has
+    /// not read the UE's last commit yet; its copy will follow. A replica with this state and
+    /// without that copy would not know the commit's effects and input.
     pub(super) fn send_ue(&mut self, to: HostId, slot: Slot, ltmsi: Ltmsi, record: &Snapshot) -> bool {
         if !record.sent && *self.order.last(slot) != record.version() {
             return false;
         }
         let Some(cluster) = self.cluster.as_mut() else { return true };
         let Cluster { primary, member: Membership { replicator, .. }, .. } = &mut **cluster;
-        // The number of the context: that of the slot is the one before as long as effects wait.
+        // The LTMSI in the context: the slot keeps the previous one while effects wait.
         let now = Outbox::decode(&record.outbox).map_or(ltmsi, |outbox| outbox.ltmsi);
         let before = Some(ltmsi).filter(|before| *before != now);
         let commit = Commit { before, ..as_it_is(slot, now, &record.context, &[]) };
@@ -35,7 +38,8 @@ impl Host {
         true
     }
 
-    /// A host has these of this one's UEs by others' copies. What is here it is sent once more; of what is not, nobody was told.
+    /// Handles a replica's list of this host's UEs that it has from other hosts. Existing UEs are
+    /// copied again. Entries of other UEs are removed: none of their effects were sent.
     pub(super) fn has_others(&mut self, from: HostId, question: u64, ues: &[Ltmsi]) {
         let (mut record, mut gone) = (Snapshot::default(), Vec::new());
         for ltmsi in ues {
@@ -46,12 +50,12 @@ impl Host {
             if !cluster.primary.owns(ltmsi.bucket()) {
                 continue;
             }
-            // A number that only leads to a UE is no longer its own.
+            // An alias is not the LTMSI of a UE.
             let is_its_own = |slot: &Slot| self.region.ltmsi_of(*slot) == Some(*ltmsi);
             match self.region.slot_of(*ltmsi).filter(is_its_own) {
                 Some(slot) if self.region.read(slot, &mut record) => {
                     cluster.primary.resend_full(from, slot);
-                    // One that was not seen yet is copied when it is.
+                    // A UE whose last commit was not read is copied when it is.
                     self.send_ue(from, slot, *ltmsi, &record);
                 }
                 _ => gone.push(*ltmsi),

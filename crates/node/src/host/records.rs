@@ -1,4 +1,4 @@
-//! Where a host has its contexts.
+//! Location of a host's contexts.
 
 use super::keep::{self, Kept};
 use super::{HostConfig, HostError, HostSender};
@@ -9,12 +9,12 @@ use crate::worker::context_database::{self, ContextDatabaseConfig};
 use rand::RngCore;
 use rand::rngs::StdRng;
 
-/// Where they are by a configuration, of a host that others share its records with or not, and those of its last life, if
-/// they outlive it there.
+/// Returns the location of the contexts, and the kept contexts of the previous run if they outlive
+/// it in a database. `shared` is true if the host shares its records with others.
 ///
 /// # Errors
 ///
-/// When the database cannot be used.
+/// Returns an error if the database cannot be used.
 pub(super) fn location(
     config: &HostConfig,
     shared: bool,
@@ -32,7 +32,7 @@ pub(super) fn location(
         kept = keep::take(state, &records, owner, (&config.core, door))?;
         match &kept {
             Some(kept) => records.key.clone_from(&kept.records.key),
-            // Nobody goes on with what it leaves there, as others of its cluster do.
+            // No other host continues with these records, unlike in a cluster.
             None => records.key.push_str(&format!("-{owner:016x}")),
         }
     }

@@ -1,11 +1,11 @@
-//! How full the state region is, by looking at all that is in use: on a thread that has time, never on the host's.
+//! Fill level of the state region, by a scan on a thread other than the host's.
 
 use crate::metrics::{Metrics, StateFunction, StateOperation, Transaction, Usage};
 use crate::worker::region_layout;
 use std::sync::atomic::Ordering;
 use vireo_store::region::{Region, TABLES};
 
-/// Who looks.
+/// Reader of the region's fill level.
 #[derive(Debug)]
 pub(crate) struct RegionUsage(Region);
 
@@ -14,7 +14,8 @@ impl RegionUsage {
         RegionUsage(region)
     }
 
-    /// Takes what is in use now into the metrics. While UEs are served, the figures are not of one moment.
+    /// Updates the metrics of the region. The values do not belong to one moment while UEs are
+    /// served.
     pub(crate) fn read(&self, metrics: &Metrics) {
         let region = &self.0;
         // Memory that no UE ever used is not touched.
@@ -32,7 +33,7 @@ impl RegionUsage {
         self.count(metrics);
     }
 
-    /// Takes what workers have asked a database, which costs nothing to look at.
+    /// Updates the metrics of the workers' database operations, which cost nothing to read.
     pub(crate) fn count(&self, metrics: &Metrics) {
         let region = &self.0;
         for (transaction, operation) in

@@ -1,11 +1,12 @@
-//! A configuration that was read again: what of it the host and its workers take while they run.
+//! Application of a reloaded configuration by a running host and its workers.
 
 use super::Host;
 use crate::reload::Reload;
 use std::sync::Arc;
 
 impl Host {
-    /// Takes it; the workers are told by the bulletin that they were instructed by.
+    /// Applies the configuration, and publishes it to the workers in the value of their start-up
+    /// configuration.
     pub(super) fn reload(&mut self, reload: &Reload) {
         self.nodes.set_allow(reload.n2_allow.clone());
         self.pools.update(|slices| reload.update_objectives(slices));
@@ -13,7 +14,7 @@ impl Host {
         reload.update_dnns(&mut self.instructions.core);
         self.instructions.log_level = Some(reload.log_level.clone());
         self.config = Arc::new(self.instructions.core.clone());
-        // Records and claims of the database are read anew.
+        // Cached subscriber records and claims are read again.
         self.udm.forget_records();
         if let Err(error) = self.instructions.publish(&self.region) {
             tracing::error!(%error, "workers keep the configuration that they have");

@@ -1,6 +1,8 @@
-//! What UEs have waited for, by slice and kind of procedure, against the latency objectives: of the last seconds, and how
-//! often an objective was missed since the start. A procedure lasts from the step of its first message to that of its
-//! last, with what RAN, UE and UPF take in between; what its first message waited for before is not in it.
+//! Procedure latencies by slice and kind, compared with the latency objectives.
+//!
+//! The tracker has the latencies of the last seconds, and the violations since the start. The
+//! latency of a procedure extends from the step of its first message to that of its last. It
+//! includes the times of RAN, UE and UPF in between. It excludes the queueing of the first message.
 
 use crate::api::LatencyStatus;
 use crate::config::{NF_KINDS, SliceRuntime};
@@ -8,19 +10,19 @@ use hdrhistogram::Histogram;
 use vireo_core::schedule::kind::NfKind;
 use vireo_types::{Duration, Instant};
 
-/// What is told of are the procedures of the last whole window and of the one that goes on: 5 to 10 s.
+/// Length of a window. Status shows the last complete window and the current one: 5 to 10 s.
 const WINDOW: Duration = Duration::from_secs(5);
-/// Longer ones count as this: a minute, in microseconds.
+/// Longer latencies count as this value, in microseconds: one minute.
 const LONGEST_US: u64 = 60_000_000;
-/// Significant decimal digits of a quantile: a histogram has 10 kB.
+/// Significant decimal digits of a quantile. A histogram then has 10 kB.
 const DIGITS: u8 = 2;
 
-/// Procedures of one kind and slice.
+/// Latencies of one kind of procedure in one slice.
 #[derive(Debug)]
 struct LatencySeries {
-    /// This window's latencies, and the last one's.
+    /// Latencies of the current window and of the last one.
     latencies: [Histogram<u32>; 2],
-    /// How many of them missed the objective.
+    /// Violations in the same windows.
     missed: [u64; 2],
     ended: u64,
     missed_ever: u64,
@@ -32,7 +34,7 @@ impl LatencySeries {
         Some(LatencySeries { latencies: [histogram()?, histogram()?], missed: [0; 2], ended: 0, missed_ever: 0 })
     }
 
-    /// The window that went on is the last one.
+    /// Makes the current window the last one.
     fn turn(&mut self) {
         self.latencies.swap(0, 1);
         self.missed.swap(0, 1);
@@ -41,16 +43,16 @@ impl LatencySeries {
     }
 }
 
-/// All of a host's.
+/// Latencies of all slices and kinds of a host.
 #[derive(Debug)]
 pub(super) struct SloTracker {
-    /// Names of the slices; the first is of UEs whose slice is not known.
+    /// Names of the slices. The first one is for UEs of unknown slice.
     names: Vec<String>,
     /// Latency objectives in microseconds.
     objectives: Vec<[u64; NF_KINDS]>,
-    /// By slice and kind; there once there was a procedure.
+    /// By slice and kind; `None` before the first procedure.
     series: Vec<[Option<Box<LatencySeries>>; NF_KINDS]>,
-    /// When the window began.
+    /// Start of the current window.
     began: Instant,
 }
 
@@ -64,12 +66,12 @@ impl SloTracker {
         }
     }
 
-    /// Counts by these objectives from now on.
+    /// Replaces the objectives for procedures that end later.
     pub(super) fn set_objectives(&mut self, slices: &[SliceRuntime]) {
         self.objectives = objectives(slices);
     }
 
-    /// A procedure of a UE of a slice has ended. Slice 0 = not known, else 1 + its position.
+    /// Records the end of a procedure. Slice 0 = unknown, else 1 + its position.
     pub(super) fn record(&mut self, slice: usize, kind: NfKind, now: Instant, latency: Duration) {
         self.turn(now);
         let Some(objective) = self.objectives.get(slice).map(|all| all[kind.index()]) else { return };
@@ -90,7 +92,7 @@ impl SloTracker {
         if passed < WINDOW {
             return;
         }
-        // Of a window that nothing happened in, nothing is left of the one before it.
+        // After a window without procedures, nothing of the window before it remains.
         let turns = if passed.as_micros() < 2 * WINDOW.as_micros() { 1 } else { 2 };
         for series in self.series.iter_mut().flatten().flatten() {
             (0..turns).for_each(|_| series.turn());
@@ -98,14 +100,14 @@ impl SloTracker {
         self.began = now;
     }
 
-    /// What there is to say of each kind of procedure of each slice that there was one of.
+    /// Returns the status of each slice and kind that had a procedure.
     pub(super) fn status(&mut self, now: Instant) -> Vec<LatencyStatus> {
         self.turn(now);
         let mut all = Vec::new();
         for (slice, kinds) in self.series.iter().enumerate() {
             for (series, kind) in kinds.iter().zip(NfKind::ALL).filter_map(|(s, kind)| Some((s.as_deref()?, kind))) {
                 let mut latencies = series.latencies[0].clone();
-                // Of the same bounds: nothing is out of them.
+                // Histograms with the same bounds: no value is out of range.
                 let _ = latencies.add(&series.latencies[1]);
                 all.push(LatencyStatus {
                     slice: self.names[slice].clone(),
@@ -124,10 +126,10 @@ impl SloTracker {
     }
 }
 
-/// Those of UEs whose slice is not known, and of each slice.
+/// Returns the objectives of UEs of unknown slice, followed by those of each slice.
 fn objectives(slices: &[SliceRuntime]) -> Vec<[u64; NF_KINDS]> {
     let of = |slice: &SliceRuntime| slice.slo.map(Duration::as_micros);
-    // Whose slice is not known may be of any: the strictest counts.
+    // An unknown slice may be any slice: the strictest objective counts.
     let strictest = |kind: usize| slices.iter().map(|s| s.slo[kind]).min().unwrap_or(SliceRuntime::SLO).as_micros();
     let unknown = std::array::from_fn(strictest);
     std::iter::once(unknown).chain(slices.iter().map(of)).collect()
@@ -159,7 +161,7 @@ mod tests {
         assert_eq!((of.slice.as_str(), of.kind.as_str(), of.slo_us), ("b", "handover", 20_000));
         assert_eq!((of.count, of.violations, of.total, of.total_violations), (3, 1, 3, 1));
         assert!(of.p50_us.abs_diff(20_000) < 300 && of.p99_us.abs_diff(21_000) < 300, "{of:?}");
-        // In the next window they are still told, in the one after no more.
+        // The next window still shows them; the one after it does not.
         attained.record(2, NfKind::Handover, at(106_000), Duration::from_millis(1));
         assert_eq!(attained.status(at(106_000))[1].count, 4);
         let last = attained.status(at(111_500)).swap_remove(1);

@@ -1,7 +1,8 @@
-//! Budget of UE Context Release Commands for connections that RAN nodes have and contexts have not.
+//! Budget of UE Context Release Commands for unknown connections.
 //!
-//! Such a command answers a message of the node that gets it, so a node that sends many of them is what it is bounded by:
-//! each node has a budget of its own, and one that has used its up takes nothing from others.
+//! An unknown connection is one that the RAN node has and the UE context lacks. The command answers
+//! a message of the RAN node that receives it. A RAN node that sends many such messages is limited
+//! by its own budget, and does not affect others.
 
 use super::Host;
 use crate::balancer::Command;
@@ -11,23 +12,24 @@ use vireo_core::n2;
 use vireo_store::region::Slot;
 use vireo_types::{AmfUeNgapId, AssocId, Instant, Ltmsi, RanUeNgapId};
 
-/// Commands to one node in a second, in the long run and at once: all UEs of a large cell come back within seconds.
+/// Commands to one RAN node: sustained rate per second, and burst. All UEs of a large cell return
+/// within seconds.
 const PER_SECOND: u64 = 1000;
 
-/// What each node has left.
+/// Budget of each RAN node.
 #[derive(Debug, Default)]
 pub(super) struct Budgets(FxHashMap<AssocId, Budget>);
 
-/// Commands that one node may be sent now.
+/// Number of commands that a RAN node may be sent now.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     left: u64,
-    /// Up to when `left` was counted.
+    /// Time of the last update of `left`.
     at: Instant,
 }
 
 impl Budgets {
-    /// Returns true if the node may be sent one more.
+    /// Returns true if the RAN node may be sent one more command.
     fn take(&mut self, node: AssocId, now: Instant) -> bool {
         let Budget { left, at } = self.0.entry(node).or_insert(Budget { left: PER_SECOND, at: now });
         let earned = now.since(*at).as_micros() / (1_000_000 / PER_SECOND);
@@ -39,14 +41,14 @@ impl Budgets {
         may
     }
 
-    /// Forgets nodes that are gone.
+    /// Removes RAN nodes that are gone.
     pub(super) fn retain(&mut self, is_there: impl Fn(AssocId) -> bool) {
         self.0.retain(|node, _| is_there(*node));
     }
 }
 
 impl Host {
-    /// Has a node release a connection that the UE's context has not, if the node's budget allows it.
+    /// Sends a RAN node the release of a connection that the UE's context lacks, within its budget.
     pub(super) fn release_stale(
         &mut self,
         (slot, ue): (Slot, Ltmsi),
@@ -79,7 +81,7 @@ mod tests {
         assert_eq!(sent(&mut budgets, 2, now), PER_SECOND);
         now = Instant(now.0 + 10_500);
         assert_eq!(sent(&mut budgets, 1, now), 10);
-        // Asked all the time it earns what it does by the second.
+        // Continuous requests earn the rate per second.
         let earned = (1..=1000).filter(|n| budgets.take(AssocId(1), Instant(now.0 + n * 1000))).count();
         assert_eq!(earned, 1000);
         budgets.retain(|node| node == AssocId(1));

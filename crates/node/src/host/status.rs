@@ -1,4 +1,4 @@
-//! What the host says of itself to the status interface.
+//! Status of the host for the status interface.
 
 use super::nodes::Node;
 use super::pools::{Nf, State};
@@ -16,7 +16,7 @@ use vireo_types::Snssai;
 impl Host {
     pub(super) fn status(&mut self, filter: &StatusFilter) -> Status {
         let filter = filter.clone().bounded();
-        // In the order of their slots, so that pages do not overlap.
+        // In the order of the slots, so that pages do not overlap.
         let mut record = Snapshot::default();
         let page: Vec<_> = self
             .region

@@ -1,4 +1,4 @@
-//! Counting: what steps note, and how many UEs are in which state.
+//! Counters of the notes of steps and of UE states.
 
 use super::slo_tracker::SloTracker;
 use crate::config::SliceRuntime;
@@ -16,12 +16,12 @@ pub(super) struct Totals {
     pub(super) connected: usize,
     pub(super) sessions: usize,
     pub(super) contexts: usize,
-    /// Contexts of UEs that have not proved who they are.
+    /// Contexts of UEs that have not been authenticated.
     pub(super) unknown: usize,
 }
 
 impl Totals {
-    /// A context went from one state to another; `None` = there is none.
+    /// Applies the change of a context; `None` = no context.
     pub(super) fn change(&mut self, before: Option<Summary>, after: Option<Summary>) {
         for (summary, add) in [(before, false), (after, true)] {
             let Some(s) = summary else { continue };
@@ -37,11 +37,11 @@ impl Totals {
     }
 }
 
-/// Counts notes and writes the log line of a fault.
+/// Counts notes and logs faults.
 #[derive(Debug)]
 pub(super) struct StepMetrics {
     pub(super) metrics: Arc<Metrics>,
-    /// What UEs have waited for, by slice and kind of procedure.
+    /// Procedure latencies by slice and kind.
     pub(super) attained: SloTracker,
 }
 
@@ -50,12 +50,12 @@ impl StepMetrics {
         StepMetrics { metrics, attained: SloTracker::new(slices) }
     }
 
-    /// Measures by these objectives from now on.
+    /// Replaces the latency objectives.
     pub(super) fn set_objectives(&mut self, slices: &[SliceRuntime]) {
         self.attained.set_objectives(slices);
     }
 
-    /// A note of a step at `now` over a UE of a slice: 0 = not known yet, else 1 + its position.
+    /// Counts a note of a step at `now`. Slice 0 = unknown, else 1 + its position.
     pub(super) fn note(&mut self, note: &Note, now: Instant, slice: usize, whom: impl std::fmt::Display) {
         let procedures = &self.metrics.procedures;
         match note {
@@ -90,7 +90,7 @@ impl StepMetrics {
         }
     }
 
-    /// Counts a fault and logs it.
+    /// Counts and logs a fault.
     pub(super) fn fault(&self, word: &str, _at: Instant, peer: impl std::fmt::Display) {
         self.metrics.fault(kind(word));
         tracing::warn!(fault = word, %peer, "a message was at fault");
@@ -115,7 +115,7 @@ fn procedure(kind: Kind) -> Option<Procedure> {
     })
 }
 
-/// The kind of NF that a procedure has its latency objective from. Releases have none of their own.
+/// Returns the kind of NF whose latency objective applies. Releases have no objective of their own.
 fn nf_kind(kind: Kind) -> Option<NfKind> {
     Some(match kind {
         Kind::Registration => NfKind::Registration,
@@ -126,12 +126,12 @@ fn nf_kind(kind: Kind) -> Option<NfKind> {
         Kind::PathSwitch | Kind::Handover => NfKind::Handover,
         Kind::Paging => NfKind::Paging,
         Kind::Release => NfKind::StateManagement,
-        // Most of it is waiting until nothing is on its way any more.
+        // Most of their time is waiting until no packets are in transit.
         Kind::Activation | Kind::Relocation => return None,
     })
 }
 
-/// The counter of a fault's word.
+/// Returns the counter of a fault.
 fn kind(word: &str) -> Fault {
     match word {
         "transfer-syntax-error" => Fault::NgapTransferSyntax,

@@ -1,5 +1,8 @@
-//! What follows the death of a worker: its UEs go to NFs of other workers, each event that it had begun is carried out
-//! again or was carried out, and its place is filled. It is reaped before, so nothing of it can wake (DESIGN decision 3).
+//! Takeover of the UEs of a dead worker by NFs of other workers.
+//!
+//! Each event that the dead worker had begun is executed again, unless its commit is in the region.
+//! A new worker fills the slot. The dead worker was reaped before, so none of its operations can
+//! still take effect (DESIGN decision 3).
 
 use super::{Host, Input};
 use crate::clock::clock;
@@ -10,20 +13,21 @@ use std::sync::atomic::Ordering;
 use vireo_core::schedule::kind::NfKind;
 use vireo_store::region::{DeadWorker, Slot};
 
-/// Workers that an event of a UE has ended before it is passed over.
+/// Crashed workers per event of a UE, before the event is skipped.
 const FATAL: u8 = 4;
-/// How long UEs are served one by one after the death of a worker that had several in hand.
+/// Time in which UEs are served one by one, after the crash of a worker with a batch in progress.
 pub(super) const ALONE: vireo_types::Duration = vireo_types::Duration(10_000_000);
-/// UEs that are suspected at a time.
+/// Maximum number of UEs with a crash count.
 const SUSPECTS: usize = 1024;
 
 impl Host {
-    /// A worker is dead and reaped.
+    /// Takes over the UEs of a dead and reaped worker.
     pub(super) fn take_over(&mut self, dead: DeadWorker) {
         let number = dead.number();
-        // What it committed and said leaves first, in its order. The others go on, and are not waited for.
+        // Records that the dead worker reported are emitted first, in their order. The other
+        // workers continue and are not waited for.
         if let Some(at) = self.rings.iter().position(|worker| worker.number == number) {
-            // One that is dead puts nothing in: more than there is room for is what no worker writes.
+            // A dead worker posts nothing. More items than the ring has cells cannot occur.
             for _ in 0..=self.region.config().ring_cells as usize / super::BATCH {
                 if !self.take_from(at) {
                     break;
@@ -32,7 +36,7 @@ impl Host {
         }
         let lost = self.pools.down(number);
         self.rings.retain(|worker| worker.number != number);
-        // Its pools go on with idle NFs of other workers, at once.
+        // Idle NFs of other workers join the pools at once.
         for (purpose, active) in &lost {
             if *active && self.pools.activate(*purpose).is_none() {
                 tracing::warn!(?purpose, "no idle NF is left for what a dead worker did: its UEs wait for a new one");
@@ -42,8 +46,8 @@ impl Host {
             self.forget_private(number);
         }
         let (begun, slots) = self.ues_of_worker(&dead);
-        // It may have been at work for one of several, or for all of them: then they are served one by one for a while, and it is
-        // seen whether one of them ends the next worker.
+        // The worker may have run one UE of a batch, or the whole batch. In the second case UEs are
+        // served one by one for a while, to find out whether one of them crashes the next worker.
         let serving =
             self.region.shared_word(self.plan.nf_word(number, 0, region_layout::NF_SERVING)).load(Ordering::Relaxed);
         match begun.iter().find(|slot| region_layout::serving(**slot) == serving) {
@@ -64,8 +68,8 @@ impl Host {
         active && self.pools.count(purpose).0 == 0
     }
 
-    /// A worker died while it worked for this UE. By itself that says nothing; again and again at the same event, it says
-    /// that the event is what kills, and it must not take all workers along.
+    /// Counts a crash during the step of this UE. One crash proves nothing. Repeated crashes at the
+    /// same event show that the event is the cause, and it must not crash all workers.
     fn note_crash(&mut self, slot: Slot) {
         let consumed = self.region.consumed_of(slot);
         let deaths = match self.controller.suspects.get(&slot) {
@@ -89,7 +93,8 @@ impl Host {
         }
     }
 
-    /// The UEs that a worker had: those it was at work for, and all that it was given and has not acknowledged.
+    /// Returns the UEs of a worker: those in progress, and all that were assigned and not
+    /// acknowledged.
     fn ues_of_worker(&mut self, dead: &DeadWorker) -> (Vec<Slot>, Vec<Slot>) {
         let (mut at_work, mut slots) = (Vec::new(), Vec::new());
         for nf in 0..self.plan.nfs {
@@ -107,9 +112,10 @@ impl Host {
         (at_work, slots)
     }
 
-    /// Gives a UE of a dead worker to another.
+    /// Assigns a UE of a dead worker to another worker.
     fn take_over_ue(&mut self, slot: Slot, dead: &DeadWorker) {
-        // It may have died between its commit and the word about it: this is the only place that could still say so.
+        // The worker may have died between its commit and the report of it. Only this check finds
+        // such a record.
         let mut record = std::mem::take(&mut self.snapshot);
         let unsent = self.region.read(slot, &mut record) && !record.sent;
         let buffer = record.buffer().filter(|_| unsent);
@@ -118,7 +124,7 @@ impl Host {
             self.emit(buffer);
         }
         let Some(chosen) = self.nf_for(slot, NfKind::StateManagement) else {
-            // No NF of its pool is there: it is pushed when one is.
+            // The pool has no NF; the UE is pushed when one starts.
             self.controller.orphans.push((slot, dead.number()));
             return;
         };
@@ -127,7 +133,7 @@ impl Host {
         }
     }
 
-    /// Gives the UEs that no NF was there for to those that are there now.
+    /// Assigns the UEs that had no NF to available NFs.
     pub(super) fn adopt_orphans(&mut self) {
         let orphans = std::mem::take(&mut self.controller.orphans);
         for (slot, number) in orphans {
@@ -143,7 +149,8 @@ impl Host {
         }
     }
 
-    /// Frees what a dead worker held, on a thread of its own: that looks at all that it ever had.
+    /// Frees the resources of a dead worker on a separate thread: it scans everything the worker
+    /// ever held.
     fn reclaim(&mut self, dead: DeadWorker) {
         if !self.controller.orphans.is_empty() {
             return self.controller.dead.push(dead);
@@ -151,7 +158,7 @@ impl Host {
         let (region, door, worker) = (self.region.clone(), self.door.clone(), dead.number());
         let thread = std::thread::Builder::new().name("reclaim".into()).spawn(move || {
             region.reclaim(dead);
-            // Without a host there is nobody to tell.
+            // The send fails only without a host.
             let _ = door.send_urgent(Input::Reclaimed { worker });
         });
         if let Err(error) = thread {
@@ -159,7 +166,7 @@ impl Host {
         }
     }
 
-    /// A stateful worker has taken its UEs' contexts with it.
+    /// Removes UEs whose contexts were in the private memory of a dead worker.
     fn forget_private(&mut self, number: u8) {
         let Some(private) = &mut self.private else { return };
         let gone: Vec<(Slot, Summary)> = private
@@ -179,9 +186,9 @@ impl Host {
         }
     }
 
-    /// Starts workers with these NFs, in each as many as a worker has.
+    /// Starts workers for these NFs, each with `nfs-per-worker` NFs.
     pub(super) fn launch(&mut self, purposes: &[(super::pools::Purpose, bool)]) {
-        // Unified NFs are there to use several processors: each has a worker of its own.
+        // Unified NFs exist to use several processors: each has its own worker.
         let unified = purposes.iter().any(|(purpose, _)| purpose.kind.is_none());
         let each = if unified { 1 } else { usize::from(self.plan.nfs) };
         for purposes in purposes.chunks(each) {
@@ -196,12 +203,13 @@ impl Host {
         };
         self.restore(number);
         self.pools.enter(&self.region, number, purposes);
-        // One that died at work has left word of it behind, by which its successor would seem stuck or late.
+        // A worker that died during a step leaves its NF words behind. Its successor would seem
+        // stuck or late.
         self.pools.forget_worker(&self.region, number);
         self.crew.launch(number);
     }
 
-    /// A worker is there.
+    /// Registers a worker that is ready.
     pub(super) fn arrived(&mut self, number: u8, pid: u32) {
         let bell = self.plan.bell(&self.region, number);
         self.rings.push(super::WorkerRings {

@@ -1,4 +1,4 @@
-//! When which UE is due: deadlines live in the contexts, this only finds the near ones.
+//! Queue of near deadlines. The deadlines themselves are stored in the UE contexts.
 
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -6,25 +6,26 @@ use std::collections::BinaryHeap;
 use vireo_store::region::Slot;
 use vireo_types::{Duration, Instant};
 
-/// How far ahead deadlines are entered. Those beyond (an idle UE's, an hour off) are found by a sweep over the contexts
-/// twice within that time, so that a UE that comes and goes leaves no entries behind.
+/// Deadlines within this time are scheduled. A sweep over the contexts finds later ones (an idle
+/// UE's, an hour ahead) twice within that time. A short-lived UE thus leaves no entries behind.
 const HORIZON: Duration = Duration::from_secs(60);
-/// Slots that are looked through in one go.
+/// Minimum number of slots per sweep.
 const SWEPT_AT_ONCE: u32 = 256;
 
 /// A queue of due times within the horizon.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Instant, Slot)>>,
-    /// The earliest entry of each UE; others of it are void.
+    /// The earliest entry of each UE; its other entries are void.
     entered: FxHashMap<Slot, Instant>,
     swept: Instant,
-    /// The slot that the sweep goes on with.
+    /// First slot of the next sweep.
     cursor: u32,
 }
 
 impl Timers {
-    /// A UE has a deadline. One that is only moved further off is not entered again: the earlier entry leads on.
+    /// Schedules the deadline of a UE. A deadline that only moved later is not added again: the
+    /// earlier entry leads to a check.
     pub(super) fn schedule(&mut self, slot: Slot, deadline: Instant, now: Instant) {
         if deadline > now + HORIZON || self.entered.get(&slot).is_some_and(|at| *at <= deadline) {
             return;
@@ -33,7 +34,7 @@ impl Timers {
         self.heap.push(Reverse((deadline, slot)));
     }
 
-    /// The next UE whose entry is due; its deadline may have been moved since.
+    /// Returns the next UE with a due entry. Its deadline may have moved since.
     pub(super) fn due(&mut self, now: Instant) -> Option<Slot> {
         while let Some(Reverse((at, slot))) = self.heap.peek().copied() {
             if at > now {
@@ -48,18 +49,18 @@ impl Timers {
         None
     }
 
-    /// When the next entry is due.
+    /// Returns the due time of the next entry.
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Which of `count` slots are to be looked through now, so that all are within half the horizon: the first, and how
-    /// many.
+    /// Returns the first slot and the number of slots to sweep. All `count` slots are swept within
+    /// half the horizon.
     pub(super) fn sweep(&mut self, now: Instant, count: u32) -> Option<(u32, u32)> {
         let half = HORIZON.as_micros() / 2;
         let passed = now.since(self.swept).as_micros().min(half);
         let due = (u64::from(count) * passed).div_ceil(half) as u32;
-        // A few at a time: nothing else waits for long, and nothing is done for one alone.
+        // Small batches delay nothing else; single slots are not worth a call.
         if due < SWEPT_AT_ONCE.min(count) || count == 0 {
             return None;
         }

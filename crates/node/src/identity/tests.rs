@@ -1,4 +1,4 @@
-//! Files of a process, and what their certificates are for.
+//! Tests of TLS files and certificate roles.
 
 use super::*;
 use crate::cluster::ClusterConfig;
@@ -27,7 +27,7 @@ fn files_that_are_not_good_are_named_by_their_keys() {
     let nothing = directory.path().join("nothing");
     assert!(says(&config(&nothing, &good.key)).starts_with("cluster.tls.certificate: "));
     assert!(says(&config(&good.certificate, &nothing)).starts_with("cluster.tls.key: "));
-    // Files that hold something else.
+    // Each path names a file of the other kind.
     assert!(says(&config(&good.key, &good.key)).contains("has no certificate in PEM"));
     assert!(says(&config(&good.certificate, &good.certificate)).starts_with("cluster.tls.key: "));
     let theirs = other.member(directory.path(), "other", &[&host]).unwrap();
@@ -52,7 +52,7 @@ fn own_certificate_of_another_role_is_refused() {
     assert!(error.contains("is for smf in cluster") && error.contains("this process is host"), "{error}");
     let error = load("half", &[&both[0]], &[Balancer, Controller], NAME).unwrap_err();
     assert!(error.contains("this process is controller, balancer"), "{error}");
-    // One of another cluster, and one of none: host names are no roles.
+    // A certificate of another cluster, and one with host names only, which are not roles.
     assert!(load("far", &[&smf], &[Smf], "elsewhere").unwrap_err().contains("is for no role in cluster elsewhere"));
     assert!(load("named", &["smf", "127.0.0.1"], &[Smf], NAME).unwrap_err().contains("is for no role"));
     for odd in ["vireo://fabric.vireo.test/smfx", "vireo://fabric.vireo.test/smf/x", "https://fabric.vireo.test/smf"] {

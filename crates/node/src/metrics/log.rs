@@ -1,10 +1,10 @@
-//! Log lines that were not written, of this process and its workers.
+//! Metric of dropped log lines, of this process and its workers.
 
 use vireo_logging::counts::{self, Counts};
 
 const NAME: &str = "vireo_log_lines_dropped_total";
 
-/// `vireo_log_lines_dropped_total{reason}` in the Prometheus text format.
+/// Returns `vireo_log_lines_dropped_total{reason}` in the Prometheus text format.
 pub(super) fn text() -> String {
     let Counts { dropped, suppressed } = counts::all();
     format!(

@@ -1,11 +1,12 @@
-//! What the kernel says of this process and of its workers.
+//! Resource usage of this process and its workers, from the kernel.
 
 use std::fmt::Write;
 
-/// `USER_HZ`: what `/proc` counts CPU time in, 100 on every Linux architecture Vireo is built for.
+/// `USER_HZ`, the unit of CPU time in `/proc`: 100 on every Linux architecture that Vireo supports.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// CPU time and resident memory in the Prometheus text format; `None` where `/proc` does not tell them.
+/// Returns CPU time and resident memory in the Prometheus text format, or `None` if `/proc` lacks
+/// them.
 pub(super) fn text() -> Option<String> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -20,27 +21,28 @@ pub(super) fn text() -> Option<String> {
     Some(text)
 }
 
-/// User and system time of `/proc/PID/stat`: fields 14 and 15, counted behind the name, which may contain anything.
+/// Returns user and system time of `/proc/PID/stat`: fields 14 and 15. They are counted after the
+/// name, which may contain any character.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
     let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     Some((ticks(14)? + ticks(15)?) as f64 / TICKS_PER_SECOND)
 }
 
-/// CPU time of all threads of this process, in microseconds.
+/// Returns the CPU time of all threads of this process, in microseconds.
 pub(crate) fn cpu_us() -> u64 {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     used.tv_sec.cast_unsigned() * 1_000_000 + used.tv_nsec.cast_unsigned() / 1000
 }
 
-/// CPU time of another process, in microseconds, if there is one. What a single-threaded one has had is known to the
-/// nanosecond.
+/// Returns the CPU time of another process in microseconds, if it exists. For a single-threaded
+/// process the kernel's value is exact to the nanosecond.
 pub(crate) fn cpu_us_of(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     Some(text.split_whitespace().next()?.parse::<u64>().ok()? / 1000)
 }
 
-/// `VmRSS` of `/proc/PID/status`, which is in units of 1,024 octets.
+/// Returns `VmRSS` of `/proc/PID/status` in bytes; the file has units of 1,024 bytes.
 fn resident_bytes(status: &str) -> Option<f64> {
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
     Some(line.split_whitespace().next()?.parse::<f64>().ok()? * 1024.0)

@@ -2,52 +2,51 @@ use std::net::{IpAddr, SocketAddr};
 use vireo_types::{Duration, Network};
 use vireo_wire::pfcp::{CpFunctionFeatures, NodeId, RecoveryTimeStamp};
 
-/// How the control plane's N4 endpoint behaves.
+/// Configuration of the control plane's N4 endpoint.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The address of this endpoint: that of the F-SEIDs of sessions that it sets up.
+    /// Address of this endpoint, which the F-SEIDs of its sessions contain.
     pub address: IpAddr,
-    /// The control plane's Node ID.
     pub node_id: NodeId,
-    /// The user plane functions, each once.
+    /// Addresses of the UPFs, without duplicates.
     pub upfs: Vec<SocketAddr>,
-    /// Where datagrams are read from; empty: from anywhere. The UPFs are among them.
+    /// Permitted source networks of datagrams; empty: any. They must include the UPFs.
     pub allow: Vec<Network>,
-    /// The addresses of UEs, which are no UPF's: what comes from there is ignored.
+    /// Address pools of UEs. The endpoint ignores datagrams from these addresses.
     pub ue_pools: Vec<Network>,
-    /// When the control plane started. One value for the whole cluster and for the life of its sessions, so that no UPF
-    /// thinks that its control plane restarted (DESIGN decision 1).
+    /// Recovery Time Stamp. It is the same in the whole cluster and for the lifetime of its
+    /// sessions, so that no UPF detects a restart (DESIGN decision 1).
     pub recovery_time_stamp: RecoveryTimeStamp,
-    /// Whether there may be other endpoints of this Node ID: then the sequence number of a request that has a name follows
-    /// from that, so that a UPF knows it again whichever endpoint it comes from.
+    /// True if other endpoints may have this Node ID. The sequence number of a request with a key
+    /// then derives from the key, so that a UPF recognises repeats from any endpoint.
     pub shared: bool,
-    /// Where sequence numbers begin (24 bits). Random: a UPF would take a number that was in use a moment ago, before a
-    /// crash of this process, for a repeat.
+    /// First sequence number (24 bits). It must be random: after a crash a UPF would take a reused
+    /// number for a repeat.
     pub first_sequence: u32,
-    /// What the control plane can.
     pub features: CpFunctionFeatures,
-    /// T1 (TS 29.244 6.4): how long a response is waited for.
+    /// T1 (TS 29.244 6.4): time to wait for a response.
     pub t1: Duration,
-    /// N1: how often a request is sent again.
+    /// N1: number of repeats of a request.
     pub n1: u8,
-    /// How often a UPF is asked for a sign of life.
+    /// Interval of Heartbeat Requests to a UPF.
     pub heartbeat_interval: Duration,
-    /// How often a Heartbeat Request is sent again before the UPF counts as down.
+    /// Number of repeats of a Heartbeat Request before the UPF counts as down.
     pub heartbeat_n1: u8,
-    /// How long after a failed attempt the next one begins to reach a UPF; doubled each time.
+    /// Time from a failed attempt to reach a UPF until the next one; doubled each time.
     pub retry_first: Duration,
-    /// The longest time between attempts.
+    /// Maximum time between attempts.
     pub retry_longest: Duration,
-    /// Requests that wait for a response, over all UPFs.
+    /// Maximum number of unanswered requests to all UPFs.
     pub outstanding: usize,
-    /// Requests of UPFs whose response is kept for repeats, over all UPFs.
+    /// Maximum number of stored responses to requests of all UPFs.
     pub replies: usize,
-    /// How long a response is kept for repeats: more than the peers' T1 times N1.
+    /// Lifetime of stored responses: more than the peers' T1 times N1.
     pub reply_memory: Duration,
 }
 
 impl Config {
-    /// The defaults of TS 29.244 and of this implementation; the Node ID is the address.
+    /// Creates a configuration with the defaults of TS 29.244 and of Vireo. The Node ID is the
+    /// address.
     pub fn new(
         address: IpAddr,
         upfs: Vec<SocketAddr>,

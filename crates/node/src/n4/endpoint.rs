@@ -8,23 +8,25 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use vireo_types::{Instant, Seid};
 use vireo_wire::pfcp::Error;
 
-/// Batches of datagrams taken by one [`Endpoint::poll`], so that timers are never starved.
+/// Maximum number of batches per [`Endpoint::poll`], so that timers are never starved.
 const BATCHES: usize = 8;
 
-/// [`N4`] with a UDP socket: a shell that the node's loop polls. It never blocks; a datagram that the socket does not
-/// take is lost as if on the network, and repeated as such. Requests to a UPF of the same process do not go there.
+/// [`N4`] with a UDP socket, polled by the node's loop.
+///
+/// It never blocks. A datagram that the socket refuses is lost as on the network, and its request
+/// is repeated. Requests to a UPF of the same process bypass the socket.
 #[derive(Debug)]
 pub struct Endpoint {
     socket: UdpSocket,
-    /// Where answers go.
+    /// The local address, for responses.
     address: SocketAddr,
     direct: Option<InProcessN4>,
     n4: N4,
     inbox: DatagramReceiver,
     outbox: DatagramSender,
-    /// What the UPF of this process answered and is not looked at yet.
+    /// Responses of the UPF of this process that are not processed yet.
     answers: VecDeque<Vec<u8>>,
-    /// Of [`Counters::unlisted`], those that were asked for.
+    /// Part of [`Counters::unlisted`] that [`Endpoint::take_unlisted`] has returned.
     unlisted: u64,
 }
 
@@ -53,13 +55,14 @@ impl Sink for N4Output<'_> {
 }
 
 impl Endpoint {
-    /// Opens the socket at `address`; its port is 8805 unless the peers know better. `direct` leads to the UPF of this
-    /// process, if there is one and requests to it need not be on the network.
+    /// Opens the socket at `address`, with port 8805 unless the peers are configured otherwise.
+    /// `direct` gives access to the UPF of this process, if requests to it may bypass the network.
     pub fn bind(address: SocketAddr, config: Config, direct: Option<InProcessN4>) -> io::Result<Self> {
         Endpoint::over(crate::udp::bind(address)?, N4::new(config), direct)
     }
 
-    /// Goes on with the socket and the state of another process; no UPF of this one is known to it.
+    /// Resumes an endpoint with the socket and the snapshot of another process, without a UPF of
+    /// this process.
     pub(crate) fn resume(socket: UdpSocket, config: Config, carried: N4Snapshot) -> io::Result<Self> {
         Endpoint::over(socket, N4::resume(config, carried), None)
     }
@@ -78,12 +81,12 @@ impl Endpoint {
         Ok(Endpoint { socket, address, direct, n4, inbox, outbox, answers: VecDeque::new(), unlisted: 0 })
     }
 
-    /// Where this end can be reached.
+    /// Returns the local address of the endpoint.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The state without the socket.
+    /// Returns the state without the socket.
     pub fn n4(&self) -> &N4 {
         &self.n4
     }
@@ -98,24 +101,28 @@ impl Endpoint {
         self.n4.take_ue()
     }
 
-    /// What was counted since the start.
+    /// Returns the counters since the start.
     pub fn counters(&self) -> Counters {
         self.n4.counters()
     }
 
-    /// Datagrams of addresses that may not send any, since this was called last.
+    /// Returns the number of datagrams from addresses that are not permitted, since the last call.
     pub fn take_unlisted(&mut self) -> u64 {
         let all = self.n4.counters().unlisted;
         all - std::mem::replace(&mut self.unlisted, all)
     }
 
-    /// Datagrams that the socket did not take.
+    /// Returns the number of datagrams that the socket refused.
     pub fn unsent(&self) -> u64 {
         self.outbox.unsent()
     }
 
-    /// Takes what has arrived, within bounds, and does what is due. Says when to come again at the latest; at once if
-    /// there may be more datagrams.
+    /// Receives a bounded number of datagrams and runs all due actions. Returns when it must be
+    /// called again: at once if more datagrams may be waiting.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the socket fails.
     pub fn poll(&mut self, now: Instant, events: &mut dyn FnMut(Event<'_>)) -> io::Result<Option<Instant>> {
         let more = self.receive(now, events)?;
         let next = self.with(now, events, |n4, wire| n4.on_time(now, wire));
@@ -123,7 +130,7 @@ impl Endpoint {
         Ok(if more { Some(now) } else { next })
     }
 
-    /// Takes what has arrived; says whether there may be more.
+    /// Receives a bounded number of datagrams. Returns true if more may be waiting.
     fn receive(&mut self, now: Instant, events: &mut dyn FnMut(Event<'_>)) -> io::Result<bool> {
         for _ in 0..BATCHES {
             match self.inbox.receive(&self.socket) {
@@ -136,7 +143,7 @@ impl Endpoint {
                         return Ok(false);
                     }
                 }
-                // an ICMP error of an earlier datagram, or a signal
+                // ICMP error of an earlier datagram, or a signal
                 Err(error) if transient(error.kind()) => {}
                 Err(error) => return Err(error),
             }
@@ -144,12 +151,12 @@ impl Endpoint {
         Ok(true)
     }
 
-    /// Sends what [`Endpoint::submit`] left to be sent with others.
+    /// Sends the datagrams that are queued for a batch.
     pub fn flush(&mut self) {
         self.outbox.flush(&self.socket);
     }
 
-    /// See [`N4::submit`]; what is sent leaves by [`Endpoint::flush`] at the latest.
+    /// See [`N4::submit`]; messages leave by [`Endpoint::flush`] at the latest.
     pub fn submit(
         &mut self,
         now: Instant,
@@ -194,7 +201,7 @@ impl Endpoint {
         self.hands(events).0.act(now, act)
     }
 
-    /// What is acted with, and what has arrived.
+    /// Splits the endpoint into the state with its output, and the received datagrams.
     fn hands<'a>(&'a mut self, events: &'a mut dyn FnMut(Event<'_>)) -> (EndpointContext<'a>, &'a DatagramReceiver) {
         let Endpoint { socket, address, direct, n4, inbox, outbox, answers, .. } = self;
         let wire = N4Output { socket, address: *address, direct: direct.as_ref(), answers, outbox, events };
@@ -202,14 +209,14 @@ impl Endpoint {
     }
 }
 
-/// The state, and where what it wants goes.
+/// The state and its output.
 struct EndpointContext<'a> {
     n4: &'a mut N4,
     wire: N4Output<'a>,
 }
 
 impl EndpointContext<'_> {
-    /// Does something with the state, and then what the UPF of this process answered to that.
+    /// Runs an action on the state, and then processes the responses of the UPF of this process.
     fn act<R>(&mut self, now: Instant, mut act: impl FnMut(&mut N4, &mut N4Output<'_>) -> R) -> R {
         let result = act(self.n4, &mut self.wire);
         while let Some(answer) = self.wire.answers.pop_front() {

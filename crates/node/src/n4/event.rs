@@ -2,137 +2,134 @@ use std::net::{IpAddr, SocketAddr};
 use vireo_types::{Duration, Seid};
 use vireo_wire::pfcp::{Cause, HeaderError, UpFunctionFeatures};
 
-/// Where the endpoint's wishes go.
+/// Output of the endpoint.
 pub trait Sink {
-    /// A datagram to send.
+    /// Sends a datagram.
     fn send(&mut self, to: SocketAddr, octets: &[u8]);
 
-    /// Something the rest of the control plane must know.
+    /// Reports an event to the control plane.
     fn event(&mut self, event: Event<'_>);
 }
 
-/// What the rest of the control plane must know.
+/// An event of the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// A message for a session: the response to its request, or a report of the UPF that must be answered.
+    /// A message for a session: the response to its request, or a report of the UPF that must be
+    /// answered.
     Deliver {
-        /// The UPF, by the address of the configuration.
+        /// Configured address of the UPF.
         upf: SocketAddr,
-        /// The session: of a response that under which the request was submitted, whatever the UPF wrote.
+        /// SEID of the control plane. For a response it is the submitted one, whatever the UPF
+        /// sent.
         seid: Seid,
-        /// Whether it is a request.
+        /// True for a request of the UPF.
         request: bool,
-        /// The message.
         message: &'a [u8],
     },
-    /// A session's request had no answer, after all repeats or because the UPF restarted. Whether the UPF did what was
-    /// asked is not known.
+    /// A session's request has no response, after all repeats or because the UPF restarted. Whether
+    /// the UPF has executed it is unknown.
     Timeout {
-        /// The UPF.
+        /// Configured address of the UPF.
         upf: SocketAddr,
-        /// The session.
+        /// SEID of the control plane.
         seid: Seid,
-        /// The caller's name for the request.
+        /// The key of the submitted request.
         key: Option<u64>,
     },
-    /// Sessions can be set up, from now on or again.
+    /// The UPF accepts sessions, for the first time or again.
     UpfUp {
-        /// The UPF.
+        /// Configured address of the UPF.
         upf: SocketAddr,
-        /// What it can.
         features: UpFunctionFeatures,
     },
-    /// An attempt to have an association failed; there will be another.
+    /// An association setup failed; the endpoint retries.
     SetupFailed {
-        /// The UPF.
+        /// Configured address of the UPF.
         upf: SocketAddr,
-        /// What the UPF said, or what is wrong with its response; `None` if it did not answer.
+        /// Cause in the response, or the error of the response; `None` if there was none.
         cause: Option<Cause>,
-        /// How long until the next attempt.
+        /// Time until the next attempt.
         retry_in: Duration,
     },
-    /// The UPF does not answer, or ended the association (then its sessions are gone).
+    /// The UPF does not answer, or has released the association with its sessions.
     UpfDown {
-        /// The UPF.
+        /// Configured address of the UPF.
         upf: SocketAddr,
-        /// Whether it still has its sessions, as far as is known.
+        /// True if the UPF presumably still has its sessions.
         sessions_kept: bool,
     },
-    /// The UPF restarted: its sessions are gone. [`Event::UpfUp`] follows when it can have new ones.
+    /// The UPF restarted: its sessions are gone. [`Event::UpfUp`] follows when it accepts new ones.
     UpfRestarted {
-        /// The UPF.
+        /// Configured address of the UPF.
         upf: SocketAddr,
     },
-    /// The UPF wants its sessions moved away: the association is released after that time.
+    /// The UPF requests that its sessions be relocated. It releases the association afterwards.
     UpfReleasing {
-        /// The UPF.
+        /// Configured address of the UPF.
         upf: SocketAddr,
-        /// How long it waits.
+        /// Time until the release.
         within: Duration,
     },
-    /// The UPF says that a GTP-U peer (a RAN node) answers no more, or again.
+    /// The UPF reports that a GTP-U peer (a RAN node) fails or responds again.
     GtpuPath {
-        /// The UPF.
+        /// Configured address of the UPF.
         upf: SocketAddr,
-        /// The GTP-U peer.
         peer: IpAddr,
-        /// Whether it answers.
+        /// True if the peer responds.
         works: bool,
     },
 }
 
-/// What became of a submitted message.
+/// Result of submitting a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submitted {
-    /// It was sent.
     Sent,
-    /// Nothing was sent: a request of the same key waits for its response already, or the association is being taken over,
-    /// and the request leaves when it is.
+    /// Nothing was sent yet. A request of the same key is unanswered, or the association is being
+    /// taken over.
     Waiting,
 }
 
-/// Why a request was not sent. For the session it is as if the UPF had not answered.
+/// Reason why a request was not sent. The session must handle it like a missing response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
-    /// No UPF of the configuration.
+    /// The UPF is not configured.
     #[error("no UPF at {0} is configured")]
     UnknownUpf(SocketAddr),
     /// The UPF is down or was never reached.
     #[error("there is no PFCP association with the UPF at {0}; check that it runs and allows this Node ID")]
     NoAssociation(SocketAddr),
-    /// Too many requests wait.
+    /// Too many requests are unanswered.
     #[error("too many PFCP requests wait for a response; raise n4.outstanding or add UPFs")]
     Full,
-    /// The octets are no message.
+    /// The octets are not a PFCP message.
     #[error("the message to send is no PFCP message: {0}")]
     Malformed(HeaderError),
 }
 
-/// Counts since the start, and how many requests wait now.
+/// Counters since the start, and the present number of unanswered requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Datagrams received.
     pub received: u64,
-    /// Datagrams sent, repeats too.
+    /// Datagrams sent, including repeats.
     pub sent: u64,
-    /// Requests sent again because there was no response in time.
+    /// Requests repeated because no response arrived in time.
     pub repeated: u64,
-    /// Requests given up.
+    /// Requests without response after all repeats.
     pub timeouts: u64,
-    /// Requests of UPFs that were repeats.
+    /// Repeated requests of UPFs.
     pub duplicates: u64,
-    /// Responses that no request waits for: late, repeated or never asked for.
+    /// Responses without a pending request: late, repeated or unsolicited.
     pub unexpected: u64,
-    /// Datagrams that are no message, or none that a control plane takes.
+    /// Datagrams that are not PFCP, or not for a control plane.
     pub garbage: u64,
-    /// Messages of addresses that are no configured UPF, or of one without an association.
+    /// Messages from addresses of no configured UPF, or of one without an association.
     pub strangers: u64,
-    /// Datagrams of addresses that may not send any.
+    /// Datagrams from addresses that are not permitted.
     pub unlisted: u64,
     /// Datagrams from addresses of UEs.
     pub from_ues: u64,
-    /// Submits whose key was waiting already.
+    /// Submissions whose key had an unanswered request.
     pub resubmitted: u64,
-    /// Requests that wait for a response now.
+    /// Requests that are unanswered at present.
     pub outstanding: u64,
 }

@@ -1,20 +1,25 @@
-//! The control plane's N4 endpoint (TS 29.244 clauses 6 and 7): associations, sequence numbers and repeats.
+//! N4 endpoint of the control plane (TS 29.244 6 and 7).
 //!
-//! [`N4`] is pure: time and datagrams are arguments, what it wants goes to a [`Sink`]; [`Endpoint`] is the thin shell
-//! with a UDP socket. It knows UPFs, associations and which request a response answers; it does not know sessions: a
-//! session's message is octets under a SEID.
+//! It handles associations, sequence numbers and repeats.
 //!
-//! - A UPF that does not answer heartbeats is *down* ([`Event::UpfDown`]): its sessions are still there when it answers
-//!   again with the same recovery time stamp. With another one, or when it knows no association any more, it has
-//!   *restarted* ([`Event::UpfRestarted`]): its sessions are gone, and an association is set up anew.
-//! - A request keeps its sequence number over all repeats, also over those of the caller: a second
-//!   [`N4::submit`] of the same key sends nothing while the first waits, and goes out under the first one's number if
-//!   that was answered a short time ago, so that the UPF takes it for the repeat it is.
-//! - A session that comes into being after its establishment was given up is ended from here: nobody else knows it.
-//! - Several endpoints may have one Node ID and one recovery time stamp, of which one *holds* the associations
-//!   ([`N4::hold`], [`N4::let_go`]): another one takes them over with the sessions that the UPFs have (Session Retention
-//!   Information, TS 29.244 7.4.4.1; TS 23.527 4.3). Requests that come meanwhile leave when that is done.
-//! - Everything is bounded: requests that wait, answers kept for repeats, and work per datagram.
+//! [`N4`] is pure: time and datagrams are arguments, and its output goes to a [`Sink`].
+//! [`Endpoint`] adds a UDP socket. The endpoint matches responses to requests. It does not
+//! interpret sessions: a session's message is octets under a SEID.
+//!
+//! - A UPF that answers no heartbeats is *down* ([`Event::UpfDown`]). Its sessions still exist if
+//!   it answers again with the same Recovery Time Stamp. With another stamp, or without the
+//!   association, it has *restarted* ([`Event::UpfRestarted`]): its sessions are gone, and the
+//!   endpoint sets up the association again.
+//! - A request keeps its sequence number over all repeats, including those of the caller. A second
+//!   [`N4::submit`] of the same key sends nothing while the first is unanswered. If the first was
+//!   answered a short time ago, the second has its number, so that the UPF recognises the repeat.
+//! - If an establishment succeeds after its timeout, the endpoint deletes the session, which the
+//!   control plane does not know.
+//! - Several endpoints may share one Node ID and one Recovery Time Stamp; one of them is active
+//!   ([`N4::hold`], [`N4::let_go`]). A newly active one takes over the associations with the
+//!   sessions of the UPFs (Session Retention Information, TS 29.244 7.4.4.1; TS 23.527 4.3).
+//!   Requests meanwhile leave after the takeover.
+//! - Queues, stored responses and the work per datagram are bounded.
 
 mod config;
 mod endpoint;
@@ -46,7 +51,7 @@ use vireo_wire::pfcp::{
     set_f_seid_address, set_sequence,
 };
 
-/// A session's request that leaves when the association is taken over.
+/// A session's request that leaves when the association has been taken over.
 #[derive(Debug)]
 struct QueuedRequest {
     peer: PeerIndex,
@@ -55,7 +60,7 @@ struct QueuedRequest {
     message: Vec<u8>,
 }
 
-/// The endpoint's state.
+/// State of the endpoint.
 #[derive(Debug)]
 pub struct N4 {
     config: Config,
@@ -65,17 +70,18 @@ pub struct N4 {
     replies: Replies,
     counters: Counters,
     lines: LogLimit<()>,
-    /// The UE that the last datagram from one came from.
+    /// Source of the last datagram from a UE.
     last_ue: Option<IpAddr>,
-    /// Whether it has associations, or wants them; another endpoint of the Node ID may.
+    /// True if this endpoint is active. At most one endpoint of a Node ID should be.
     holds: bool,
-    /// The latest time seen: what is given as time may step back, deadlines may not.
+    /// The latest time of any call. The time of a caller may step back, deadlines may not.
     now: Instant,
     scratch: Vec<u8>,
 }
 
 impl N4 {
-    /// An endpoint without associations; the first [`N4::on_time`] begins to set them up.
+    /// Creates an active endpoint without associations. The first [`N4::on_time`] starts to set
+    /// them up.
     pub fn new(config: Config) -> Self {
         let first = config.first_sequence;
         let peers = config.upfs.iter().map(|address| Peer::new(*address, first, config.retry_first)).collect();
@@ -94,13 +100,16 @@ impl N4 {
         }
     }
 
-    /// What was counted since the start.
+    /// Returns the counters since the start.
     pub fn counters(&self) -> Counters {
         Counters { outstanding: self.pending.len() as u64, ..self.counters }
     }
 
-    /// Another endpoint of the Node ID has the associations: requests are refused, and reports too, which come again to
-    /// who has them. Nothing is said to UPFs, and nobody is told of requests that wait: they are the other one's to ask.
+    /// Deactivates the endpoint: another one of the Node ID has the associations.
+    ///
+    /// It then refuses requests of the caller and drops reports, which UPFs retransmit to the
+    /// active endpoint. It sends nothing to UPFs and raises no timeouts: the other endpoint repeats
+    /// the pending requests.
     pub fn let_go(&mut self, now: Instant) {
         let now = self.advance(now);
         self.holds = false;
@@ -113,8 +122,9 @@ impl N4 {
         }
     }
 
-    /// The associations are this endpoint's from now on. What another one had, if there was one, is taken over: UPFs are asked
-    /// to keep the sessions, and one that does not say that it has them has lost them ([`Event::UpfRestarted`]).
+    /// Activates the endpoint. With `takes_over` it asks the UPFs to retain the sessions of the
+    /// previously active endpoint. A UPF that does not confirm them has lost them
+    /// ([`Event::UpfRestarted`]).
     pub fn hold(&mut self, now: Instant, takes_over: bool, sink: &mut dyn Sink) {
         let now = self.advance(now);
         if self.holds {
@@ -130,31 +140,37 @@ impl N4 {
         }
     }
 
-    /// The addresses of UEs.
+    /// Returns the address pools of UEs.
     pub(crate) fn ue_pools(&self) -> &[Network] {
         &self.config.ue_pools
     }
 
-    /// The UE whose datagram was ignored last, if there was one since this was asked.
+    /// Returns the source of the last ignored datagram from a UE since the last call.
     pub(crate) fn take_ue(&mut self) -> Option<IpAddr> {
         self.last_ue.take()
     }
 
-    /// Whether the associations are this endpoint's.
+    /// Returns true if the endpoint is active.
     pub fn holds(&self) -> bool {
         self.holds
     }
 
-    /// Whether requests for sessions can be sent to that UPF now.
+    /// Returns true if the UPF accepts session requests.
     pub fn is_up(&self, upf: SocketAddr) -> bool {
         self.peer_of(upf).is_some_and(|peer| self.peers[usize::from(peer)].state.is_up())
     }
 
-    /// Sends a session's request; its sequence number is overwritten. A response instead of a request (of a session
-    /// report) is sent as [`N4::send_response`] does.
+    /// Sends a session's request, with a new sequence number. A response to a session report is
+    /// sent as by [`N4::send_response`].
     ///
-    /// `key` is the caller's name for the request, the same when it is submitted again after a crash. `seid` is the
-    /// session's in the control plane, under which the response or [`Event::Timeout`] comes.
+    /// `key` identifies the request for the caller, and is the same if the request is submitted
+    /// again after a crash. `seid` is the control plane's SEID, which the response or
+    /// [`Event::Timeout`] carries.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the UPF is unknown or has no association, if too many requests are
+    /// unanswered, or if `message` is not PFCP.
     pub fn submit(
         &mut self,
         now: Instant,
@@ -197,7 +213,8 @@ impl N4 {
         octets.clear();
         octets.extend_from_slice(message);
         if kind == MessageType::SESSION_ESTABLISHMENT_REQUEST {
-            // Whoever wrote it may not know by which endpoint it leaves. One without an F-SEID is the UPF's to refuse.
+            // The author of the message may not know which endpoint sends it. The UPF rejects a
+            // message without F-SEID.
             set_f_seid_address(&mut octets, self.config.address);
         }
         let request = Request { peer, sequence, kind, purpose: Purpose::Session, seid, key };
@@ -206,8 +223,8 @@ impl N4 {
         Ok(Submitted::Sent)
     }
 
-    /// Sends the response to a UPF's request and keeps it for repeats of that. It goes to where the request came from;
-    /// `upf` is the address of the configuration.
+    /// Sends the response to a UPF's request, and stores it for repeats. The destination is the
+    /// source of the request; `upf` is the configured address.
     pub fn send_response(&mut self, now: Instant, upf: SocketAddr, message: &[u8], sink: &mut dyn Sink) {
         self.advance(now);
         let to = match (self.peer_of(upf), Message::new(message)) {
@@ -220,7 +237,8 @@ impl N4 {
         sink.send(to, message);
     }
 
-    /// Answers a session report that the caller has no use for, such as one for a session it does not know.
+    /// Rejects a session report that the caller cannot process, for example one for an unknown
+    /// session.
     pub fn refuse_report(&mut self, now: Instant, upf: SocketAddr, report: &[u8], error: Error, sink: &mut dyn Sink) {
         let mut octets = Vec::new();
         let sequence = Message::new(report).map(|report| report.sequence());
@@ -231,12 +249,12 @@ impl N4 {
         }
     }
 
-    /// Reads datagrams of these networks alone from now on; of any if there are none.
+    /// Sets the permitted source networks; empty permits all.
     pub fn set_allow(&mut self, allow: Vec<vireo_types::Network>) {
         self.config.allow = allow;
     }
 
-    /// Takes a datagram.
+    /// Processes a datagram.
     pub fn on_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8], sink: &mut dyn Sink) {
         let now = self.advance(now);
         self.counters.received += 1;
@@ -263,7 +281,7 @@ impl N4 {
         }
     }
 
-    /// Drops a datagram of an address that may not send any.
+    /// Drops a datagram from an address that is not permitted.
     fn turn_away(&mut self, now: Instant, from: SocketAddr) {
         self.counters.unlisted += 1;
         if let Some(left_out) = self.lines.admit((), from.ip(), now) {
@@ -271,7 +289,7 @@ impl N4 {
         }
     }
 
-    /// Does what is due and says when to come again; `None` if there is nothing to wait for.
+    /// Runs all due actions. Returns when it must be called again; `None` if nothing is pending.
     pub fn on_time(&mut self, now: Instant, sink: &mut dyn Sink) -> Option<Instant> {
         let now = self.advance(now);
         while let Some(expiry) = self.pending.expire(now) {
@@ -291,12 +309,13 @@ impl N4 {
         peers.into_iter().chain(self.pending.next_deadline()).min()
     }
 
-    /// Whether an answer to [`N4::release_all`] is still awaited.
+    /// Returns true if a release by [`N4::release_all`] is unanswered.
     pub fn is_releasing(&self) -> bool {
         self.peers.iter().any(|peer| matches!(peer.state, State::Releasing))
     }
 
-    /// Tells every UPF that the associations end; [`N4::is_releasing`] until they have answered or are given up.
+    /// Requests the release of all associations. [`N4::is_releasing`] returns true until the UPFs
+    /// have answered or the attempts are exhausted.
     pub fn release_all(&mut self, now: Instant, sink: &mut dyn Sink) {
         self.advance(now);
         for peer in 0..self.peers.len() as PeerIndex {
@@ -311,7 +330,8 @@ impl N4 {
         self.now
     }
 
-    /// The UPF of that address. Its requests may come from another port than the one it listens on (TS 29.244 6.1).
+    /// Returns the UPF with this address. The source port of its requests may differ from its PFCP
+    /// port (TS 29.244 6.1).
     fn peer_of(&self, address: SocketAddr) -> Option<PeerIndex> {
         let exact = self.peers.iter().position(|peer| peer.address == address);
         let at = exact.or_else(|| {
@@ -330,7 +350,7 @@ impl N4 {
         }
     }
 
-    /// Sends a request and waits for its response.
+    /// Sends a request and registers it as unanswered.
     fn request(&mut self, request: Request, repeats: u8, octets: &mut [u8], sink: &mut dyn Sink) {
         set_sequence(octets, request.sequence);
         self.pending.open(self.now, request, repeats, octets);
@@ -338,7 +358,7 @@ impl N4 {
         sink.send(self.peers[usize::from(request.peer)].address, octets);
     }
 
-    /// Sends a request between nodes.
+    /// Sends a node-related request.
     fn request_node<T: Body>(&mut self, peer: PeerIndex, purpose: Purpose, repeats: u8, body: &T, sink: &mut dyn Sink) {
         let sequence = self.next_sequence(peer);
         let request = Request { peer, sequence, kind: T::KIND, purpose, seid: Seid::default(), key: None };
@@ -348,7 +368,7 @@ impl N4 {
         }
     }
 
-    /// Sends a response between nodes that needs not be kept: it is the same at each repeat.
+    /// Sends a node-related response that is not stored, because it is the same for each repeat.
     fn answer_unkept<T: Body>(&mut self, to: SocketAddr, sequence: u32, body: &T, sink: &mut dyn Sink) {
         if let Some(octets) = encode(std::mem::take(&mut self.scratch), sequence, body) {
             self.counters.sent += 1;
@@ -357,7 +377,7 @@ impl N4 {
         }
     }
 
-    /// The address of its F-SEIDs.
+    /// Returns the address for F-SEIDs.
     fn address(&self) -> std::net::IpAddr {
         self.config.address
     }
@@ -366,7 +386,7 @@ impl N4 {
         self.config.node_id.clone()
     }
 
-    /// Does what is due for one UPF.
+    /// Runs the due actions for one UPF.
     fn tend(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
         if !self.holds {
             return;
@@ -396,7 +416,7 @@ impl N4 {
             recovery_time_stamp: self.config.recovery_time_stamp,
             up_function_features: None,
             cp_function_features: Some(self.config.features),
-            // All of them: every endpoint has the same.
+            // All sessions: every endpoint has the same ones.
             session_retention: self.peers[usize::from(peer)].takes_over.then(SessionRetentionInformation::default),
         };
         self.request_node(peer, Purpose::Setup, self.config.n1, &body, sink);
@@ -409,12 +429,12 @@ impl N4 {
     }
 }
 
-/// The sequence number of a request's name: the names of one UE's requests differ in their low bits alone.
+/// Derives a sequence number from a key. Keys of one UE differ only in their low bits.
 fn sequence_of(key: u64) -> u32 {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32
 }
 
-/// Encodes a message between nodes, which is always short, into a buffer.
+/// Encodes a node-related message, which is always short, into a buffer.
 fn encode<T: Body>(mut buffer: Vec<u8>, sequence: u32, body: &T) -> Option<Vec<u8>> {
     buffer.clear();
     let mut builder = Builder::new(&mut buffer, T::KIND, None, sequence);

@@ -3,28 +3,28 @@ use std::net::SocketAddr;
 use vireo_types::{Duration, Instant};
 use vireo_wire::pfcp::{RecoveryTimeStamp, UpFunctionFeatures};
 
-/// Where the association with a UPF stands.
+/// State of the association with a UPF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum State {
-    /// There is none; the next attempt begins then.
+    /// No association; `at` is the time of the next attempt.
     Idle { at: Instant },
-    /// An Association Setup Request waits for its response.
+    /// An Association Setup Request is unanswered.
     Asking,
-    /// There is one.
+    /// The association exists.
     Up {
-        /// Since when.
         since: Instant,
-        /// When the next heartbeat goes out; `None` while one waits for its response.
+        /// Time of the next heartbeat; `None` while one is unanswered.
         heartbeat_at: Option<Instant>,
-        /// When the association is released, if the UPF asked for it.
+        /// Time to release the association, if the UPF has requested that.
         release_at: Option<Instant>,
     },
-    /// There is one, but the UPF does not answer: it may be cut off and still have its sessions.
+    /// The association exists, but the UPF does not answer. It may be isolated and still have its
+    /// sessions.
     Lost {
-        /// When the next heartbeat goes out; `None` while one waits for its response.
+        /// Time of the next heartbeat; `None` while one is unanswered.
         heartbeat_at: Option<Instant>,
     },
-    /// An Association Release Request waits for its response.
+    /// An Association Release Request is unanswered.
     Releasing,
 }
 
@@ -33,7 +33,7 @@ impl State {
         matches!(self, State::Up { .. })
     }
 
-    /// When there is something to do that no outstanding request brings about.
+    /// Returns the time of the next action that does not depend on an unanswered request.
     pub(super) fn due(&self) -> Option<Instant> {
         match *self {
             State::Idle { at } => Some(at),
@@ -44,19 +44,20 @@ impl State {
     }
 }
 
-/// A UPF.
+/// State of one UPF.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
     pub(super) state: State,
-    /// When the UPF started, once it has said so.
+    /// Recovery Time Stamp of the UPF, once received.
     pub(super) recovery: Option<RecoveryTimeStamp>,
     pub(super) features: UpFunctionFeatures,
-    /// Another endpoint had the association before: the UPF has its sessions if it says so.
+    /// True if another endpoint had the association: the UPF has its sessions if it confirms them.
     pub(super) takes_over: bool,
-    /// Whether the rest of the control plane knows that the UPF is up, or that it was at that endpoint.
+    /// True if the control plane regards the UPF as up, by an event of this or the previously
+    /// active endpoint.
     pub(super) is_said_up: bool,
-    /// How long the next attempt waits after one that failed.
+    /// Time from a failed attempt to the next one.
     backoff: Duration,
     sequence: u32,
 }
@@ -77,24 +78,24 @@ impl Peer {
         }
     }
 
-    /// How long the next attempt waits after one that failed, and the next sequence number.
+    /// Returns the time from a failed attempt to the next one, and the next sequence number.
     pub(super) fn next(&self) -> (Duration, u32) {
         (self.backoff, self.sequence)
     }
 
-    /// Whether the association is being taken over right now.
+    /// Returns true if a takeover of the association is in progress.
     pub(super) fn is_taken_over(&self) -> bool {
         self.takes_over && self.state == State::Asking
     }
 
-    /// The next sequence number: 24 bits, then from 0 on again.
+    /// Returns the next sequence number: 24 bits, wrapping to 0.
     pub(super) fn next_sequence(&mut self) -> u32 {
         let sequence = self.sequence;
         self.sequence = (sequence + 1) & SEQUENCE_MASK;
         sequence
     }
 
-    /// How long to wait after another failed attempt.
+    /// Returns the time to wait after another failed attempt.
     pub(super) fn back_off(&mut self, longest: Duration) -> Duration {
         let wait = self.backoff.min(longest);
         self.backoff = Duration(wait.0.saturating_mul(2)).min(longest);

@@ -1,4 +1,4 @@
-//! Requests that wait for their response.
+//! Unanswered requests.
 
 use super::snapshot::before;
 use rustc_hash::FxHashMap;
@@ -8,47 +8,47 @@ use std::hash::Hash;
 use vireo_types::{Duration, Instant, Seid};
 use vireo_wire::pfcp::MessageType;
 
-/// How late the response to a session establishment that was given up may come and be dealt with.
+/// Time after its timeout for which a response to a session establishment is still processed.
 const GIVEN_UP_MEMORY: Duration = Duration::from_secs(60);
 
-/// Which of the configured UPFs.
+/// Index of a configured UPF.
 pub(super) type PeerIndex = u16;
 
-/// What a request is for.
+/// Purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Purpose {
-    /// A session's.
+    /// Request of a session.
     Session,
-    /// To have an association.
+    /// Setup of an association.
     Setup,
-    /// To see whether the UPF lives.
+    /// Check that the UPF is alive.
     Heartbeat,
-    /// To end the association.
+    /// Release of an association.
     Release,
-    /// To end a session that nobody wants.
+    /// Deletion of a session that the control plane does not know.
     CleanUp,
 }
 
-/// A request as far as its response and its end need it.
+/// Data of a request for its response and its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) peer: PeerIndex,
     pub(super) sequence: u32,
     pub(super) kind: MessageType,
     pub(super) purpose: Purpose,
-    /// The session, of a session's request.
+    /// The control plane's SEID, for a session's request.
     pub(super) seid: Seid,
-    /// The caller's name for the request.
+    /// The key of the submitted request.
     pub(super) key: Option<u64>,
 }
 
 #[derive(Debug)]
 struct Slot {
     request: Option<Request>,
-    /// Tells a deadline of an earlier request in this slot from one of this request.
+    /// Distinguishes this request's deadline from that of an earlier request in the slot.
     generation: u32,
     repeats_left: u8,
-    /// The encoded request; its capacity stays with the slot.
+    /// The encoded request. The slot keeps its capacity.
     octets: Vec<u8>,
 }
 
@@ -59,17 +59,19 @@ struct Due {
     generation: u32,
 }
 
-/// What happens to a request whose time has come.
+/// Action for a request whose deadline has passed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Expiry<'a> {
-    /// It is sent again.
+    /// Repeat the encoded request to this UPF.
     Again(PeerIndex, &'a [u8]),
-    /// It is given up.
+    /// The request has no repeats left.
     Over(Request),
 }
 
-/// The requests by slot, by number and by key. All wait the same T1, so their deadlines form a queue; what was answered
-/// leaves its deadline behind, which is skipped when it comes up. After the first full load nothing allocates.
+/// Unanswered requests by slot, number and key.
+///
+/// All have the same T1, so the deadlines form a queue. The deadline of an answered request remains
+/// in the queue, and is skipped when it is due. After the first full load nothing allocates.
 #[derive(Debug)]
 pub(super) struct Pending {
     slots: Vec<Slot>,
@@ -77,15 +79,17 @@ pub(super) struct Pending {
     limit: usize,
     t1: Duration,
     due: VecDeque<Due>,
-    // What goes into these has numbers and keys of this side alone, so nobody else can make them collide.
+    // Only this endpoint chooses these numbers and keys, so no peer can force collisions.
     by_number: FxHashMap<(PeerIndex, u32), u32>,
     by_key: FxHashMap<u64, u32>,
-    /// The numbers of keyed requests that were answered, and whether numbers that were are not used for others: where they
-    /// follow from keys, a UPF would take another request for a repeat.
+    /// Numbers of answered requests with keys. If `spares` is set, other requests do not use
+    /// answered numbers. Numbers derive from keys then, and a UPF would take another request for a
+    /// repeat.
     answered: Recent<u64, (PeerIndex, u32)>,
     spares: bool,
     spared: Recent<(PeerIndex, u32), ()>,
-    /// The numbers of session establishments that were given up: their response may still come.
+    /// Numbers of session establishments without response after all repeats. Their responses may
+    /// still arrive.
     given_up: Recent<(PeerIndex, u32), ()>,
 }
 
@@ -106,7 +110,8 @@ impl Pending {
         }
     }
 
-    /// The requests that wait, in the order of their deadlines: with these, the repeats that are left, and the octets.
+    /// Returns the unanswered requests by deadline, each with its deadline, remaining repeats and
+    /// octets.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Instant, Request, u8, &[u8])> {
         self.due.iter().filter_map(|due| {
             let slot = &self.slots[due.slot as usize];
@@ -115,7 +120,8 @@ impl Pending {
         })
     }
 
-    /// What was answered or given up a short time ago, and until when each of these is remembered.
+    /// Returns the recently answered, reserved and timed-out requests, each with the end of its
+    /// retention.
     #[allow(clippy::type_complexity, reason = "three lists of the same kind")]
     pub(super) fn recent(
         &self,
@@ -127,7 +133,7 @@ impl Pending {
         (self.answered.iter(), self.spared.iter(), self.given_up.iter())
     }
 
-    /// Remembers that as long.
+    /// Adds recently answered, reserved and timed-out requests with the end of their retention.
     pub(super) fn remember(
         &mut self,
         answered: impl Iterator<Item = (Instant, u64, (PeerIndex, u32))>,
@@ -139,7 +145,7 @@ impl Pending {
         given_up.for_each(|(until, at)| self.given_up.restore(until, at, ()));
     }
 
-    /// How many requests wait.
+    /// Returns the number of unanswered requests.
     pub(super) fn len(&self) -> usize {
         self.by_number.len()
     }
@@ -152,7 +158,7 @@ impl Pending {
         self.by_number.contains_key(&(peer, sequence))
     }
 
-    /// Whether a number is free for a request that is not known to the UPF.
+    /// Returns true if a number is available for a new request.
     pub(super) fn is_free(&mut self, now: Instant, peer: PeerIndex, sequence: u32) -> bool {
         let spared = self.spares && self.spared.get(now, (peer, sequence)).is_some();
         !spared && !self.has_number(peer, sequence)
@@ -162,24 +168,25 @@ impl Pending {
         self.by_key.contains_key(&key)
     }
 
-    /// The sequence number that a request of this key had at that UPF, if it was answered a short time ago.
+    /// Returns the UPF and sequence number of a recently answered request with this key.
     pub(super) fn answered(&mut self, now: Instant, key: u64) -> Option<(PeerIndex, u32)> {
         self.answered.get(now, key).copied()
     }
 
-    /// Remembers that nobody waits for this establishment's response any more.
+    /// Records the timeout of an establishment, whose response may still arrive.
     pub(super) fn give_up(&mut self, now: Instant, request: &Request) {
         if request.kind == MessageType::SESSION_ESTABLISHMENT_REQUEST {
             self.given_up.put(now, (request.peer, request.sequence), ());
         }
     }
 
-    /// Whether this is the number of an establishment that was given up; says so once.
+    /// Returns true if this is the number of a timed-out establishment, and removes it.
     pub(super) fn was_given_up(&mut self, now: Instant, peer: PeerIndex, sequence: u32) -> bool {
         self.given_up.take(now, (peer, sequence)).is_some()
     }
 
-    /// Keeps a request until it is closed. The caller has seen that its number is free and the table is not full.
+    /// Registers a request. The caller must have checked that its number is free and the table is
+    /// not full.
     pub(super) fn open(&mut self, now: Instant, request: Request, repeats: u8, octets: &[u8]) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { request: None, generation: 0, repeats_left: 0, octets: Vec::new() });
@@ -198,7 +205,7 @@ impl Pending {
         }
     }
 
-    /// The request that this response answers, which waits no more.
+    /// Removes and returns the request that this response answers.
     pub(super) fn close(
         &mut self,
         now: Instant,
@@ -233,7 +240,7 @@ impl Pending {
         Some(request)
     }
 
-    /// Gives up the requests of a UPF for which `which` holds, one after the other.
+    /// Removes the matching requests of a UPF and calls `each` with them.
     pub(super) fn abandon(
         &mut self,
         now: Instant,
@@ -250,7 +257,7 @@ impl Pending {
         }
     }
 
-    /// The next request whose time has come.
+    /// Returns the next request whose deadline has passed.
     pub(super) fn expire(&mut self, now: Instant) -> Option<Expiry<'_>> {
         self.skip_closed();
         let due = *self.due.front().filter(|due| due.at <= now)?;
@@ -265,7 +272,7 @@ impl Pending {
         entry.request.map(|request| Expiry::Again(request.peer, &entry.octets[..]))
     }
 
-    /// When the next request's time comes.
+    /// Returns the deadline of the next request.
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
         self.skip_closed();
         self.due.front().map(|due| due.at)
@@ -282,7 +289,7 @@ impl Pending {
     }
 }
 
-/// What happened a short time ago: the newest `limit` entries of the last `memory`.
+/// Recent events: at most `limit` entries, of the last `memory`.
 #[derive(Debug)]
 struct Recent<K, V> {
     limit: usize,
@@ -308,12 +315,12 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
         }
     }
 
-    /// All, in their order.
+    /// Returns all entries in insertion order.
     fn iter(&self) -> impl Iterator<Item = (Instant, K, &V)> {
         self.order.iter().filter_map(|(until, key)| Some((*until, *key, self.values.get(key)?)))
     }
 
-    /// Remembers something until then: in the order of these times.
+    /// Adds an entry with the end of its retention. Calls must be ordered by that time.
     fn restore(&mut self, until: Instant, key: K, value: V) {
         self.put(before(until, self.memory), key, value);
     }

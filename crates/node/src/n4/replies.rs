@@ -1,5 +1,6 @@
-//! Requests of UPFs that were taken, and what was answered: a repeat gets the same answer and is not taken twice
-//! (TS 29.244 6.4).
+//! Requests received from UPFs, with their responses (TS 29.244 6.4).
+//!
+//! A repeat receives the same response and is not processed again.
 
 use super::pending::PeerIndex;
 use std::collections::HashMap;
@@ -7,31 +8,31 @@ use std::net::SocketAddr;
 use vireo_types::{Duration, Instant};
 use vireo_wire::pfcp::MessageType;
 
-/// A request that was taken, and its response.
+/// A received request and its response.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) peer: PeerIndex,
     pub(super) sequence: u32,
     pub(super) kind: MessageType,
-    /// Where the request came from, and so where the response goes (TS 29.244 6.1).
+    /// Source of the request, and hence destination of the response (TS 29.244 6.1).
     pub(super) from: SocketAddr,
     pub(super) until: Instant,
-    /// The response; empty until there is one.
+    /// The response; empty while there is none.
     pub(super) octets: Vec<u8>,
 }
 
-/// Whether a request was seen before.
+/// Result of looking up a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RepeatCheck<'a> {
-    /// No: it is remembered from now on.
+    /// A new request, which is recorded.
     New,
-    /// Yes, and the answer is still being worked out.
+    /// A repeat whose response is not available yet.
     Waiting,
-    /// Yes, and this was the answer.
+    /// A repeat with the stored response.
     Answered(&'a [u8]),
 }
 
-/// The last requests in a ring: a new one takes the place of the oldest.
+/// Ring buffer of the last requests; a new one replaces the oldest.
 #[derive(Debug)]
 pub(super) struct Replies {
     ring: Vec<Reply>,
@@ -46,13 +47,13 @@ impl Replies {
         Replies { ring: Vec::new(), next: 0, limit: limit.max(1), memory, index: HashMap::new() }
     }
 
-    /// All, the oldest first.
+    /// Returns all entries, oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Reply> {
         let (newer, older) = self.ring.split_at(self.next.min(self.ring.len()));
         older.iter().chain(newer)
     }
 
-    /// Looks a request up and remembers it.
+    /// Looks up a request and records it.
     pub(super) fn take(
         &mut self,
         now: Instant,
@@ -87,7 +88,8 @@ impl Replies {
         RepeatCheck::New
     }
 
-    /// Keeps the response of a request and says where it goes; `None` if the request is not remembered.
+    /// Stores the response to a request and returns its destination, or `None` if the request is
+    /// not recorded.
     pub(super) fn answer(
         &mut self,
         peer: PeerIndex,

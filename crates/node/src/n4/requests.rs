@@ -1,4 +1,4 @@
-//! Requests of UPFs.
+//! Handling of requests from UPFs.
 
 use super::peer::State;
 use super::pending::PeerIndex;
@@ -35,12 +35,12 @@ impl N4 {
                 | MessageType::SESSION_REPORT_REQUEST
         );
         if !taken {
-            // a control plane does not take it (TS 29.244 7.6.5: dropped in silence)
+            // a control plane does not support it and drops it silently (TS 29.244 7.6.5)
             self.counters.garbage += 1;
             return;
         }
         if !self.holds {
-            // Nothing here is for this endpoint: the UPF asks again, and then whoever has the association.
+            // Not for this endpoint: the UPF repeats the request to the active endpoint.
             self.counters.strangers += 1;
             return;
         }
@@ -74,8 +74,8 @@ impl N4 {
         !matches!(self.peers[usize::from(peer)].state, State::Idle { .. } | State::Asking)
     }
 
-    /// A heartbeat is answered whether or not there is an association (TS 29.244 6.2.2). Not while another endpoint of the
-    /// Node ID has the associations: a UPF asks this one whether it is still there before it lets the other take over.
+    /// Answers a heartbeat, with or without an association (TS 29.244 6.2.2). An inactive endpoint
+    /// does not answer: before a takeover the UPF checks whether the old endpoint is alive.
     fn on_heartbeat(&mut self, now: Instant, from: SocketAddr, message: &Message<'_>, sink: &mut dyn Sink) {
         if !self.holds {
             return;
@@ -84,7 +84,8 @@ impl N4 {
         self.answer_unkept(from, message.sequence(), &body, sink);
         let (Some(peer), Ok(request)) = (self.peer_of(from), HeartbeatRequest::parse(message)) else { return };
         let entry = &mut self.peers[usize::from(peer)];
-        // An older time stamp is of a request that was overtaken (TS 29.244 6.2.2.2); serial numbers, they wrap in 2036.
+        // An older time stamp belongs to an overtaken request (TS 29.244 6.2.2.2). Stamps are
+        // serial numbers, which wrap in 2036.
         let newer = |before: RecoveryTimeStamp| (request.recovery_time_stamp.0.wrapping_sub(before.0) as i32) > 0;
         if matches!(entry.state, State::Up { .. } | State::Lost { .. }) && entry.recovery.is_some_and(newer) {
             entry.recovery = Some(request.recovery_time_stamp);
@@ -106,7 +107,7 @@ impl N4 {
         self.answer(peer, message, &body, sink);
         if let Ok(request) = request {
             let features = request.up_function_features.unwrap_or_default();
-            // One that another endpoint had an association with, and that begins itself, has lost it.
+            // A UPF of another endpoint that itself sets up an association has lost its sessions.
             let takes_over = std::mem::take(&mut self.peers[usize::from(peer)].takes_over);
             if self.starts_over(now, peer) || takes_over {
                 self.forget_sessions(peer, sink);
@@ -117,8 +118,8 @@ impl N4 {
         }
     }
 
-    /// Whether a setup request of this UPF ends an association with its sessions (TS 29.244 6.2.6), rather than
-    /// that the two ends asked each other at the same time.
+    /// Returns true if a setup request of this UPF ends an association with its sessions (TS 29.244
+    /// 6.2.6). Returns false if both ends have sent requests at the same time.
     fn starts_over(&self, now: Instant, peer: PeerIndex) -> bool {
         match self.peers[usize::from(peer)].state {
             State::Up { since, .. } => now.since(since) > Duration(self.config.t1.0 * (u64::from(self.config.n1) + 1)),
@@ -145,7 +146,7 @@ impl N4 {
         let wants_release = request.release_requested.is_some_and(|r| r.contains(AssociationReleaseRequested::SARR));
         if let (true, State::Up { release_at, .. }) = (wants_release, &mut entry.state) {
             let period = request.graceful_release_period.map_or(Some(Duration(0)), GracefulReleasePeriod::span);
-            // without end: the UPF comes back with another update
+            // no time limit: the UPF sends another update
             let within = period.unwrap_or(Duration(u64::MAX));
             *release_at = Some(now + within);
             sink.event(Event::UpfReleasing { upf: entry.address, within });
@@ -196,7 +197,7 @@ impl N4 {
         }
     }
 
-    /// Answers a request between nodes and keeps the answer for repeats.
+    /// Answers a node-related request and stores the response for repeats.
     fn answer<T: Body>(&mut self, peer: PeerIndex, request: &Message<'_>, body: &T, sink: &mut dyn Sink) {
         if let Some(octets) = encode(std::mem::take(&mut self.scratch), request.sequence(), body) {
             let upf = self.peers[usize::from(peer)].address;
@@ -205,7 +206,7 @@ impl N4 {
         }
     }
 
-    /// Refuses a request of a UPF and keeps that for repeats.
+    /// Rejects a request of a UPF and stores the response for repeats.
     fn refuse(&mut self, peer: PeerIndex, request: &Message<'_>, cause: Cause, sink: &mut dyn Sink) {
         let mut scratch = std::mem::take(&mut self.scratch);
         if refusal(&mut scratch, &self.config, request, cause) {
@@ -214,7 +215,7 @@ impl N4 {
         self.scratch = scratch;
     }
 
-    /// Refuses a request of an address that is no UPF's: nothing is kept for it.
+    /// Rejects a request of an address of no UPF, without storing the response.
     fn refuse_stranger(&mut self, to: SocketAddr, request: &Message<'_>, cause: Cause, sink: &mut dyn Sink) {
         let mut scratch = std::mem::take(&mut self.scratch);
         if refusal(&mut scratch, &self.config, request, cause) {
@@ -225,8 +226,8 @@ impl N4 {
     }
 }
 
-/// The shortest response to a request: its cause, and the Node ID unless it is about a session. `false` for requests that
-/// a control plane does not take.
+/// Encodes the shortest response to a request: its cause, and the Node ID unless it concerns a
+/// session. Returns false for requests that a control plane does not support.
 fn refusal(out: &mut Vec<u8>, config: &Config, request: &Message<'_>, cause: Cause) -> bool {
     let kind = match request.message_type() {
         MessageType::ASSOCIATION_SETUP_REQUEST => MessageType::ASSOCIATION_SETUP_RESPONSE,

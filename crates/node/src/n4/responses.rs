@@ -1,4 +1,4 @@
-//! What responses and their absence mean.
+//! Handling of responses and timeouts.
 
 use super::peer::State;
 use super::pending::{PeerIndex, Purpose, Request};
@@ -28,7 +28,7 @@ impl N4 {
             return self.on_late_response(now, peer, message, sink);
         };
         if message.message_type() == MessageType::VERSION_NOT_SUPPORTED_RESPONSE {
-            // TS 29.244 7.6.2: this UPF cannot be talked to
+            // TS 29.244 7.6.2: this UPF supports no common version
             return self.on_timeout(now, request, sink);
         }
         match request.purpose {
@@ -55,12 +55,12 @@ impl N4 {
         }
     }
 
-    /// A session that came into being after its request was given up would keep its address and tunnel for ever: the
-    /// control plane has told nobody of it, so it is ended from here.
+    /// Deletes a session whose establishment succeeded after its timeout. The control plane does
+    /// not know the session, which would occupy its address and tunnel forever.
     fn on_late_response(&mut self, now: Instant, peer: PeerIndex, message: &Message<'_>, sink: &mut dyn Sink) {
         let sequence = message.sequence();
         if message.message_type() != MessageType::SESSION_ESTABLISHMENT_RESPONSE
-            // Another endpoint has asked for it again.
+            // The active endpoint has repeated the request.
             || !self.holds
             || !self.pending.was_given_up(now, peer, sequence)
             || self.pending.is_full()
@@ -97,7 +97,7 @@ impl N4 {
         }
     }
 
-    /// A request is given up.
+    /// Handles a request without response after all repeats.
     pub(super) fn on_timeout(&mut self, now: Instant, request: Request, sink: &mut dyn Sink) {
         self.counters.timeouts += 1;
         let peer = &mut self.peers[usize::from(request.peer)];
@@ -127,7 +127,7 @@ impl N4 {
         }
     }
 
-    /// The association is taken over: what has waited for that leaves.
+    /// Sends the queued requests after a takeover of the association.
     fn send_waiting(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
         let upf = self.peers[usize::from(peer)].address;
         for QueuedRequest { key, seid, message, .. } in
@@ -140,7 +140,7 @@ impl N4 {
         }
     }
 
-    /// There is an association with a UPF that started then.
+    /// Handles a successful association setup with a UPF that has this Recovery Time Stamp.
     pub(super) fn associated(
         &mut self,
         now: Instant,
@@ -168,7 +168,7 @@ impl N4 {
         self.send_waiting(now, peer, sink);
     }
 
-    /// The UPF answered a heartbeat.
+    /// Handles a Heartbeat Response.
     fn alive(&mut self, now: Instant, peer: PeerIndex, recovery: RecoveryTimeStamp, sink: &mut dyn Sink) {
         let entry = &mut self.peers[usize::from(peer)];
         let next = Some(now + self.config.heartbeat_interval);
@@ -190,7 +190,7 @@ impl N4 {
         }
     }
 
-    /// The UPF answered no heartbeat.
+    /// Handles an unanswered heartbeat.
     fn silent(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
         let entry = &mut self.peers[usize::from(peer)];
         match entry.state {
@@ -208,7 +208,7 @@ impl N4 {
         }
     }
 
-    /// The UPF lost its sessions and the association: set up a new one at once.
+    /// Handles the loss of the UPF's sessions and association. A new association is set up at once.
     pub(super) fn restarted(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
         self.forget_sessions(peer, sink);
         self.pending.abandon(now, peer, |request| request.purpose != Purpose::Session, |_| {});
@@ -216,7 +216,7 @@ impl N4 {
         self.tend(now, peer, sink);
     }
 
-    /// The association is over by the will of one side.
+    /// Handles the release of the association by either side.
     pub(super) fn released(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
         self.pending.abandon(now, peer, |request| request.purpose != Purpose::Session, |_| {});
         let entry = &mut self.peers[usize::from(peer)];

@@ -1,5 +1,7 @@
-//! What another process needs to go on with an endpoint: the associations, what is asked and not answered, and the numbers by
-//! which repeats are known. UPFs notice nothing: it is the same socket.
+//! Snapshot of an N4 endpoint for a hot restart.
+//!
+//! It contains the associations, the unanswered requests, and the sequence numbers that identify
+//! repeats. UPFs notice nothing, because the new process inherits the socket.
 
 use super::peer::{Peer, State};
 use super::pending::{PeerIndex, Purpose, Request};
@@ -9,7 +11,7 @@ use std::net::SocketAddr;
 use vireo_types::{Duration, Instant, Seid};
 use vireo_wire::pfcp::{MessageType, RecoveryTimeStamp, UpFunctionFeatures};
 
-/// An endpoint's state. UPFs go by their places among `peers`.
+/// State of an endpoint. UPFs are identified by their index in `peers`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct N4Snapshot {
     holds: bool,
@@ -30,7 +32,7 @@ struct PeerSnapshot {
     features: u128,
     takes_over: bool,
     is_said_up: bool,
-    /// How long its next attempt waits, and its next sequence number.
+    /// Time from a failed attempt to the next one, and the next sequence number.
     next: (Duration, u32),
 }
 
@@ -69,7 +71,7 @@ struct ReplySnapshot {
 }
 
 impl N4 {
-    /// What another process needs to go on with it.
+    /// Returns a snapshot for another process.
     pub(crate) fn carry(&self) -> N4Snapshot {
         let peers = self.peers.iter().map(|peer| PeerSnapshot {
             address: peer.address,
@@ -111,8 +113,8 @@ impl N4 {
         }
     }
 
-    /// Goes on with the state of another process. UPFs that are in the configuration no longer are forgotten with what they
-    /// were asked, and new ones are associated with.
+    /// Resumes the state of another process. UPFs that are not configured are dropped with their
+    /// requests, and the endpoint sets up associations with new ones.
     pub(crate) fn resume(config: Config, carried: N4Snapshot) -> Self {
         let mut n4 = N4::new(config);
         n4.holds = carried.holds;
@@ -159,7 +161,7 @@ impl N4 {
     }
 }
 
-/// The instant that a span leads from to this one.
+/// Returns `until` minus `span`.
 pub(super) fn before(until: Instant, span: Duration) -> Instant {
     Instant(until.0.saturating_sub(span.0))
 }

@@ -1,11 +1,12 @@
-//! The system calls that workers may make, as seccomp filters.
+//! Seccomp filters: the system calls that workers may make.
 //!
-//! The lists are of what the workers were seen to call (strace, in the tests of this repository) and of what their allocator
-//! and the standard library call in conditions that tests do not bring about. They are lists of what is allowed: a call of a
-//! later kernel is refused.
+//! The lists allow the calls that workers were observed to make (strace, in the tests of this
+//! repository). They also allow calls of the allocator and the standard library under conditions
+//! that tests do not cause. Everything else is refused, including calls of later kernels.
 //!
-//! A call that is not on the list of a worker ends the process, with a line that names the call: see [`crate::sys::refused`]. Opening files
-//! alone gets an answer, EACCES: the standard library looks for debug information when a step panics, and goes on without.
+//! A call that is not on the list of a worker ends the process, with a line that names the call
+//! (see [`crate::sys::refused`]). Only opening files fails with EACCES instead: the standard
+//! library looks for debug information when a step panics, and continues without.
 
 use crate::sys::refused;
 use seccompiler::{
@@ -13,18 +14,19 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// What a process works on, after what it has when the filter is installed.
+/// Work of a process, beyond the resources that it has when the filter is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// A worker whose contexts are in the region or in its own memory: neither sockets, files nor threads.
+    /// A worker with contexts in the region or in private memory: no sockets, files or threads.
     Region,
-    /// A worker whose contexts are in a database: connections to that, with what finds its address, and threads that write.
+    /// A worker with contexts in a database: connections to it, name resolution, and writer
+    /// threads.
     Database,
-    /// A data worker: packets of sockets and devices that it was given, and questions to the kernel's tables of routes.
+    /// A data worker: packets of inherited sockets and devices, and queries of the kernel's routes.
     Packets,
 }
 
-/// Why there is no filter.
+/// Error that prevents the installation of a filter.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FilterError {
     #[error(transparent)]
@@ -37,7 +39,7 @@ pub(super) enum FilterError {
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Calls of every process: memory, time, waiting, signals of its own, what is open.
+/// Calls of every process: memory, time, waiting, own signals, open descriptors.
 const ALWAYS: &[i64] = &[
     libc::SYS_read,
     libc::SYS_readv,
@@ -94,7 +96,7 @@ const ALWAYS: &[i64] = &[
     libc::SYS_time,
 ];
 
-/// Messages over sockets that are open.
+/// Messages over open sockets.
 const MESSAGES: &[i64] = &[
     libc::SYS_sendto,
     libc::SYS_sendmsg,
@@ -111,7 +113,7 @@ const MESSAGES: &[i64] = &[
     libc::SYS_eventfd2,
 ];
 
-/// Connections of one's own, and threads.
+/// New connections and threads.
 const CONNECTIONS: &[i64] = &[
     libc::SYS_connect,
     libc::SYS_bind,
@@ -133,10 +135,10 @@ const CONNECTIONS: &[i64] = &[
     libc::SYS_socketpair,
 ];
 
-/// What a data worker does to its place at its start, and to its sockets.
+/// Processor placement at the start of a data worker, and set-up of its sockets.
 const PLACES: &[i64] = &[libc::SYS_ioctl, libc::SYS_sched_setaffinity, libc::SYS_bind];
 
-/// Calls that open files: where files are not allowed they are answered by EACCES.
+/// Calls that open files. Without file access they fail with EACCES.
 const FILES: &[i64] = &[
     libc::SYS_openat,
     libc::SYS_openat2,
@@ -156,24 +158,25 @@ const FILES: &[i64] = &[
     libc::SYS_lstat,
 ];
 
-/// `PR_GET_AUXV`: what the kernel has told the process at its start. rustix asks for it when it first calls the vDSO.
+/// `PR_GET_AUXV`: the auxiliary vector. rustix requests it at its first vDSO call.
 const AUXILIARY: u64 = 0x4155_5856;
-/// `prctl` of a thread's name, of a mapping's, and of what the kernel has told.
+/// Allowed `prctl` operations: thread name, mapping name, auxiliary vector.
 const OWN: [u64; 3] = [libc::PR_SET_NAME as u64, libc::PR_SET_VMA as u64, AUXILIARY];
 
-/// Has every thread of this process obey the filter of a profile.
+/// Installs the filter of a profile for all threads of this process.
 pub(super) fn install(profile: Profile) -> Result<(), FilterError> {
     let (allowed, files) = programs(profile)?;
     refused::end_loudly()?;
-    // The kernel takes the severest answer of all filters; this one comes first, as the next allows no other.
+    // The kernel takes the most restrictive result of all filters. This filter comes first, because
+    // the next one does not allow installing another.
     if let Some(files) = files {
         seccompiler::apply_filter_all_threads(&files)?;
     }
     Ok(seccompiler::apply_filter_all_threads(&allowed)?)
 }
 
-/// What a thread with SCTP packets does beside what all do: sockets, connections of the fabric among them, and threads for what
-/// waits.
+/// Additional calls of a thread with SCTP packets: sockets including fabric connections, and
+/// threads for blocking work.
 const ENDPOINT: &[i64] = &[
     libc::SYS_accept4,
     libc::SYS_bind,
@@ -185,21 +188,22 @@ const ENDPOINT: &[i64] = &[
     libc::SYS_getpriority,
 ];
 
-/// Has the calling thread, and those that it starts, obey a filter for SCTP packets: other calls fail with EPERM.
+/// Installs a filter for a thread with SCTP packets and the threads that it starts. Refused calls
+/// fail with EPERM.
 pub(super) fn install_for_thread() -> Result<(), FilterError> {
     let architecture: TargetArch = std::env::consts::ARCH.try_into()?;
     let mut rules = common()?;
     FILES.iter().for_each(|call| drop(rules.remove(call)));
     rules.extend(free(&[MESSAGES, ENDPOINT].concat()));
     rules.insert(libc::SYS_socket, of_families(&[libc::AF_INET, libc::AF_INET6, libc::AF_UNIX])?);
-    // The standard library has sockets wait or not by an ioctl.
+    // The standard library sets the blocking mode of sockets by an ioctl.
     rules.insert(libc::SYS_ioctl, only(1, SeccompCmpOp::Eq, &[libc::FIONBIO, libc::FIONREAD])?);
     let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let program: BpfProgram = SeccompFilter::new(rules, refused, SeccompAction::Allow, architecture)?.try_into()?;
     Ok(seccompiler::apply_filter(&program)?)
 }
 
-/// The filter of what is allowed, and the one of files, if they are not.
+/// Returns the filter of allowed calls, and the filter of files if they are refused.
 fn programs(profile: Profile) -> Result<(BpfProgram, Option<BpfProgram>), FilterError> {
     let architecture: TargetArch = std::env::consts::ARCH.try_into()?;
     let allowed = SeccompFilter::new(allowed(profile)?, SeccompAction::Trap, SeccompAction::Allow, architecture)?;
@@ -213,22 +217,22 @@ fn programs(profile: Profile) -> Result<(BpfProgram, Option<BpfProgram>), Filter
     Ok((allowed.try_into()?, files))
 }
 
-/// These calls, whatever their arguments are.
+/// Returns rules that allow these calls with any arguments.
 fn free(calls: &[i64]) -> Rules {
     calls.iter().map(|call| (*call, Vec::new())).collect()
 }
 
-/// Sockets of these families.
+/// Returns rules for sockets of these families.
 fn of_families(families: &[libc::c_int]) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
     let families: Vec<u64> = families.iter().map(|family| family.unsigned_abs().into()).collect();
     only(0, SeccompCmpOp::Eq, &families)
 }
 
-/// What every process or thread may do.
+/// Returns the rules that all processes and threads have in common.
 fn common() -> Result<Rules, seccompiler::BackendError> {
     let mut rules = free(ALWAYS);
     rules.extend(free(FILES));
-    // Nobody makes code out of what it was sent.
+    // No received data can be made executable.
     let not_executable = || only(2, SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64), &[0]);
     rules.insert(libc::SYS_mmap, not_executable()?);
     rules.insert(libc::SYS_mprotect, not_executable()?);
@@ -256,7 +260,7 @@ fn allowed(profile: Profile) -> Result<Rules, seccompiler::BackendError> {
     Ok(rules)
 }
 
-/// Calls of which this argument is one of these.
+/// Returns rules for calls with one of these values of an argument.
 fn only(argument: u8, is: SeccompCmpOp, values: &[u64]) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
     let rule = |value: &u64| {
         let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, is.clone(), *value)?;
@@ -273,7 +277,7 @@ mod tests {
 
     const PART: &str = "VIREO_TEST_CONFINED";
 
-    /// Not a test: what this binary does as a process of its own.
+    /// Not a test: the part of this binary that runs as a separate process.
     #[test]
     #[ignore = "a part that other tests start"]
     fn part() {
@@ -301,7 +305,7 @@ mod tests {
         command.env(PART, part).env("RUST_BACKTRACE", "1").output().expect("started")
     }
 
-    /// Whether a process came to its end, or its filter ended it at this call.
+    /// Checks that a process exits normally, or that its filter ends it at this call.
     fn ends(part: &str, refused: Option<&str>) {
         let Output { status, stderr, .. } = run(part);
         let stderr = String::from_utf8_lossy(&stderr).into_owned();
@@ -322,7 +326,8 @@ mod tests {
             ends(&format!("{profile} file"), None);
             ends(&format!("{profile} panic"), None);
         }
-        // posix_spawn(3) blocks signals: then the kernel ends the process by SIGSYS itself, and nothing names the call.
+        // posix_spawn(3) blocks signals. The kernel then ends the process by SIGSYS, and no line
+        // names the call.
         let program = run("region program").status;
         assert!(program.code() == Some(refused::STATUS) || program.signal() == Some(libc::SIGSYS), "{program:?}");
         assert_ne!(run("database program").status.code(), Some(0));

@@ -1,14 +1,16 @@
-//! What a worker process gives up before it looks at anything that a peer has sent.
+//! Dropping of privileges before a worker process reads input of a peer.
 //!
-//! [`shed`] runs first thing in the process, before it has a second thread: capabilities are a thread's. It empties all
-//! capability sets, sets `no_new_privs`, makes the process undumpable (its heap holds NAS keys) and raises its OOM score above
-//! its parent's, whose death would end all workers. [`confine`] follows when the process has what it works with: from then on a
-//! seccomp filter refuses every system call that its work does not need.
+//! [`shed`] runs first in the process, before it has a second thread: capabilities belong to a
+//! thread. It empties all capability sets, sets `no_new_privs` and makes the process undumpable
+//! (its heap has NAS keys). It also raises the OOM score above that of the parent, whose death
+//! would end all workers. [`confine`] follows when the process has all its resources. From then on
+//! a seccomp filter refuses every system call that its work does not need.
 //!
-//! [`confine_thread`] does the same to one thread of a process that needs privileges elsewhere: the one on which usrsctp parses the
-//! packets of RAN nodes. It shares its memory with the others, so it is a smaller obstacle than a process is.
+//! [`confine_thread`] does the same to one thread of a process that needs privileges elsewhere: the
+//! thread on which usrsctp parses packets of RAN nodes. It shares memory with the other threads, so
+//! it is a smaller obstacle than a process.
 //!
-//! Where the system does not permit a part, the process does its work without that part and logs it, once.
+//! If the system does not permit a part, the process works without that part and logs it once.
 
 mod filter;
 
@@ -23,14 +25,15 @@ use rustix::thread::{
 use std::fmt::Display;
 use std::fs;
 
-/// By how much a worker's OOM score is above its parent's: a fifth of the memory that the machine or the cgroup has.
+/// Difference between the OOM scores of worker and parent: one fifth of the memory of the machine
+/// or cgroup.
 const ABOVE: i32 = 200;
-/// The highest OOM score adjustment (proc_pid_oom_score_adj(5)).
+/// Highest OOM score adjustment (proc_pid_oom_score_adj(5)).
 const HIGHEST: i32 = 1000;
-/// The file that has it.
+/// File of the OOM score adjustment.
 const SCORE: &str = "/proc/self/oom_score_adj";
 
-/// What the system did not permit.
+/// Privileges that the system did not permit to drop.
 #[derive(Debug, Default)]
 #[must_use = "it is logged when there is a log"]
 pub struct Kept(Vec<String>);
@@ -42,7 +45,7 @@ impl Kept {
         }
     }
 
-    /// Logs it, if there is anything.
+    /// Logs the list unless it is empty.
     pub fn log(&self) {
         if !self.0.is_empty() {
             let kept = self.0.join("; ");
@@ -51,11 +54,11 @@ impl Kept {
     }
 }
 
-/// Gives up what this process can do beyond its work. To be called while it has one thread.
+/// Drops all privileges of this process. Must be called while it has one thread.
 pub fn shed() -> Kept {
     let mut kept = Kept::default();
     kept.note("OOM score", raise_score());
-    // The bounding set first: it takes CAP_SETPCAP, which the next steps take away.
+    // The bounding set first: it requires CAP_SETPCAP, which the next steps drop.
     kept.note("bounding set", empty_bounding_set());
     kept.note("ambient set", clear_ambient_capability_set());
     kept.note("capabilities", keep_only(CapabilitySet::empty()));
@@ -64,16 +67,18 @@ pub fn shed() -> Kept {
     kept
 }
 
-/// Has the kernel refuse all system calls of this process, in all its threads, that a profile does not allow. They end it.
+/// Installs the filter of a profile for all threads of this process. A refused call ends the
+/// process.
 pub(crate) fn confine(profile: Profile) {
     let mut kept = Kept::default();
     kept.note("seccomp filter", filter::install(profile));
     kept.log();
 }
 
-/// Has the calling thread give up its capabilities, and the kernel refuse all system calls of it that a thread with SCTP packets has
-/// no use for: those fail, as the end of the process would be the end of the core. `is_punctual`: it keeps CAP_SYS_NICE, by which a
-/// thread that other machines wait for is preferred.
+/// Drops the capabilities of the calling thread and filters its system calls to those for SCTP
+/// packets. Refused calls fail, as the end of the process would be the end of the core. With
+/// `is_punctual` the thread keeps CAP_SYS_NICE for raising its priority, because other machines
+/// wait for it.
 pub(crate) fn confine_thread(is_punctual: bool) {
     let mut kept = Kept::default();
     kept.note("ambient set", clear_ambient_capability_set());
@@ -83,7 +88,7 @@ pub(crate) fn confine_thread(is_punctual: bool) {
     kept.log();
 }
 
-/// The calling thread has no capabilities but these from now on, if it had them.
+/// Drops all capabilities of the calling thread except these.
 fn keep_only(wanted: CapabilitySet) -> Result<(), Errno> {
     let left = capabilities(None)?.permitted & wanted;
     set_capabilities(None, CapabilitySets { effective: left, permitted: left, inheritable: CapabilitySet::empty() })
@@ -119,7 +124,7 @@ mod tests {
 
     const PART: &str = "VIREO_TEST_SHEDS";
 
-    /// Not a test: a process that ends by a signal that leaves a core.
+    /// Not a test: a process that is ended by a signal which dumps core.
     #[test]
     #[ignore = "a part that other tests start"]
     fn part() {
@@ -127,7 +132,7 @@ mod tests {
         let most = getrlimit(Resource::Core).maximum;
         setrlimit(Resource::Core, Rlimit { current: most, maximum: most }).expect("up to the maximum");
         if part == "sheds" {
-            // Of this thread: a test has others.
+            // Only of this thread: a test process has others.
             let kept = shed();
             assert!(kept.0.is_empty() || !rustix::process::getuid().is_root(), "{kept:?}");
             assert_eq!(capabilities(None).expect("asked").permitted, CapabilitySet::empty());

@@ -1,4 +1,6 @@
-//! The AMF's end of the chain: carries what steps ask the SMF, and brings what the SMF answers and asks before the host.
+//! SBI of the AMF with the SMF.
+//!
+//! Sends requests of steps to the SMF. Passes its responses and requests to the host.
 
 use super::translate::{
     self, n1n2_content, references, reply_with_carried, supi_of, supi_text, with_carried, with_parts, with_travels,
@@ -28,40 +30,41 @@ use vireo_sbi::smf::{
 use vireo_sbi::{CancelHandle, Client, ClientError, Endpoint, IncomingRequest, Message, Outgoing, Reply, ReplyTo};
 use vireo_types::{Ltmsi, Supi};
 
-/// Octets of an SM context's URI, and of one that an SMF gives to be told something, at the most: they are in the UE's context.
+/// Maximum length in octets of an SM context URI and of a callback URI. The UE context stores them.
 const URI_OCTETS: usize = 256;
-/// The status of an answer that a later SM context has been given away than the one that came (RFC 9110 15.5.13).
+/// Status of a response if the SMF has sent a later SM context than the piggybacked one (RFC 9110
+/// 15.5.13).
 pub(super) const STALE: u16 = 412;
-/// The cause of a transfer for the RAN alone, of a UE that has nothing there (TS 29.518 6.1.7.3).
+/// Cause of a transfer for the RAN alone if the UE is idle (TS 29.518 6.1.7.3).
 pub(super) const IN_IDLE_STATE: &str = "UE_IN_CM_IDLE_STATE";
-/// Calls that wait for the host's word, before it is looked which of them nobody waits for any more.
+/// Number of pending replies above which abandoned ones are removed.
 const WAITING: usize = 4096;
 
-/// Who waits for the host's word.
+/// A request of an SMF that waits for the host's result.
 #[derive(Debug)]
 struct PendingReply {
     supi: Supi,
     reply: ReplyTo,
-    /// The question that is answered if the host takes what is put before it.
+    /// Key of the create request that the transfer answers, if the host accepts it.
     question: Option<String>,
 }
 
-/// Those, by their tokens.
+/// Pending replies by token.
 type Waiting = Arc<Mutex<HashMap<u64, PendingReply>>>;
-/// Questions for sessions that transfers may answer, by their keys.
+/// Unanswered create requests by idempotency key. A transfer may answer them.
 type Unanswered = Arc<Mutex<HashMap<String, PendingRequest>>>;
 
-/// A question that something else than its answer may answer.
+/// A request that a transfer may answer instead of its response.
 #[derive(Debug)]
 struct PendingRequest {
-    /// What the host knows it by.
+    /// The host's key of the request.
     key: u64,
-    /// The input that is carried out then, if it has a number.
+    /// Number of the input that the request belongs to; 0 = none.
     input: u64,
     withdrawal: CancelHandle,
 }
 
-/// What is told of this AMF.
+/// Identity of this AMF in messages.
 #[derive(Debug)]
 struct AmfIdentity {
     /// Roots of URIs.
@@ -69,28 +72,28 @@ struct AmfIdentity {
     smf: String,
     guami: Guami,
     network: PlmnId,
-    /// Of this instance (TS 29.571 NfInstanceId: a UUID).
+    /// NF instance ID (TS 29.571 NfInstanceId: a UUID).
     instance: String,
-    /// What begins keys of questions that nobody else asks.
+    /// Prefix of idempotency keys that are unique to this process.
     nonce: u64,
-    /// Whether SM contexts may be left here.
+    /// True if the AMF stores piggybacked SM contexts.
     carries: bool,
-    /// Whether an SMF's first transfer may be its answer.
+    /// True if the SMF's first transfer may replace the create response.
     implies: bool,
 }
 
-/// What goes with a question.
+/// Additional content of a request to the SMF.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestExtras<'a> {
-    /// The SM context, if it travels.
+    /// Piggybacked SM context.
     pub(crate) carried: Option<&'a PiggybackedSmContext>,
-    /// Of a UE whose record is shared: which one it is, and what is to be committed there.
+    /// With a shared UE record: its number, and the AMF part for the SMF to commit.
     pub(crate) travels: Option<&'a DelegatedCommit>,
-    /// The input that is carried out when there is an answer, if a balancer has given that a number.
+    /// Number of the input that the response completes; 0 = none.
     pub(crate) input: u64,
 }
 
-/// The way to the SMF.
+/// SBI of the AMF with the SMF.
 #[derive(Debug)]
 pub(crate) struct SmfLink {
     names: AmfIdentity,
@@ -98,14 +101,15 @@ pub(crate) struct SmfLink {
     door: HostSender,
     waiting: Waiting,
     unanswered: Unanswered,
-    /// Whether another AMF may go on with what is asked here: questions have the names of the steps that ask them then.
+    /// True if another AMF may take over pending requests. Their idempotency keys then derive from
+    /// their steps.
     shared: bool,
-    /// Ends with the link.
+    /// Dropping it stops the endpoint.
     _endpoint: Endpoint,
 }
 
 impl SmfLink {
-    /// Listens for SMFs; what they ask comes through the door. Another AMF may go on with what is asked here (`shared`).
+    /// Starts the SBI endpoint, whose requests arrive in the host's queue (`door`).
     pub(crate) fn start(
         config: &SbiConfig,
         core: &CoreConfig,
@@ -117,7 +121,7 @@ impl SmfLink {
         let nonce = settings.nonce;
         let (waiting, unanswered) = (Waiting::default(), Unanswered::default());
         let desk = SmfRequestHandler {
-            // Names of transfers are in URIs: after a restart they are others.
+            // Transfer tokens are part of URIs, so they must differ after a restart.
             tokens: AtomicU64::new(nonce >> 1),
             door: door.clone(),
             waiting: Arc::clone(&waiting),
@@ -140,7 +144,7 @@ impl SmfLink {
         Ok(SmfLink { names, client: endpoint.client(), door, waiting, unanswered, shared, _endpoint: endpoint })
     }
 
-    /// Asks the SMF about a session of a UE, by the name of what has been decided; the answer comes through the door.
+    /// Sends a request of step `key` to the SMF. The response arrives in the host's queue.
     pub(crate) fn ask(
         &self,
         (ltmsi, key): (Ltmsi, u64),
@@ -169,7 +173,7 @@ impl SmfLink {
         let done = Box::new(move |result: Result<Reply, ClientError>| {
             let unanswered = question.as_ref().map(|(name, unanswered)| (name, questions(unanswered)));
             if unanswered.is_some_and(|(name, unanswered)| !unanswered.contains_key(name)) {
-                // A transfer was the answer.
+                // A transfer has answered the request.
                 return;
             }
             let carried = result.as_ref().ok().map(|reply| translate::carried(&reply.message)).transpose();
@@ -178,7 +182,7 @@ impl SmfLink {
                 None
             });
             let answer = answer(&root, &ask, result);
-            // The host is gone when the AMF stops.
+            // The send fails only when the AMF stops.
             let _ = door.send(Input::Smf {
                 ltmsi,
                 key,
@@ -188,13 +192,14 @@ impl SmfLink {
                 carried: carried.flatten().map(Box::new),
                 input,
             });
-            // Only now: what is transferred meanwhile is before the host sooner.
+            // Removed last: a transfer that arrives before then precedes the response in the host's
+            // queue.
             question.inspect(|(name, unanswered)| drop(questions(unanswered).remove(name)));
         });
         self.client.send(Outgoing { uri, others: Vec::new(), message, key: name, lane, withdrawn, done });
     }
 
-    /// Answers the notification that a session has ended: whether its UE is here.
+    /// Answers a notification that a session has ended. `is_here` = this AMF has the UE.
     pub(crate) fn notified(&self, token: u64, is_here: bool) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
         if let Some(PendingReply { reply, .. }) = waiting {
@@ -202,8 +207,8 @@ impl SmfLink {
         }
     }
 
-    /// Answers a transfer. The question that it answers is withdrawn, unless it was for nobody: then the answer says of what is to
-    /// be let go.
+    /// Answers a transfer and cancels the create request that it answers. If the session is
+    /// unknown, the request stays: its response names the SM context to release.
     pub(crate) fn transferred(&self, token: u64, result: N1N2TransferResult, carried: Option<&PiggybackedSmContext>) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
         if let Some(PendingReply { supi, reply, question }) = waiting {
@@ -220,13 +225,13 @@ fn questions(unanswered: &Unanswered) -> MutexGuard<'_, HashMap<String, PendingR
     unanswered.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A UUID of a random number (RFC 9562 5.8: version 8).
+/// Formats a random number as a UUID (RFC 9562 5.8: version 8).
 fn uuid(n: u64) -> String {
     let (a, b, c) = (n >> 32, n >> 16 & 0xffff, n & 0xfff);
     format!("{a:08x}-{b:04x}-8{c:03x}-8000-{:012x}", n & 0xffff_ffff_ffff)
 }
 
-/// Where a question goes, and what it says.
+/// Returns URI and message of a request.
 fn request(names: &AmfIdentity, number: SessionNumber, ask: &SmfRequest) -> (String, Message) {
     match ask {
         SmfRequest::Create(create) => {
@@ -242,7 +247,7 @@ fn request(names: &AmfIdentity, number: SessionNumber, ask: &SmfRequest) -> (Str
             (Operation::Release.of(reference), Message::of(SmContextReleaseData { cause: None }))
         }
         SmfRequest::Unreached { uri, supi, transfer } => {
-            // The Location that the transfer's answer had.
+            // The Location header of the transfer's response.
             let notification = amf::N1N2MsgTxfrFailureNotification {
                 cause: TransferCause::UeNotResponding,
                 n1n2_msg_data_uri: message_uri(&names.own, *supi, *transfer),
@@ -252,7 +257,7 @@ fn request(names: &AmfIdentity, number: SessionNumber, ask: &SmfRequest) -> (Str
     }
 }
 
-/// What has happened to a session, and what UE or RAN have said of it.
+/// Returns the update data for an event of a session, and its N1 and N2 content.
 fn update_data(update: &SmfUpdateRequest) -> (SmContextUpdateData, N1N2Content) {
     let n2 = |kind, octets: &Vec<u8>| N1N2Content { n1: None, n2: Some((kind, octets.clone())) };
     let says = SmContextUpdateData::default();
@@ -279,7 +284,7 @@ fn update_data(update: &SmfUpdateRequest) -> (SmContextUpdateData, N1N2Content) 
     (SmContextUpdateData { n1_sm_msg, n2_sm_info, n2_sm_info_type, ..data }, told)
 }
 
-/// How far a handover by N2 is (TS 29.502 5.2.2.3.4).
+/// Returns the update data for a stage of an N2 handover (TS 29.502 5.2.2.3.4).
 fn handover_data(step: &HandoverStep) -> (SmContextUpdateData, N1N2Content) {
     let n2 = |kind, octets: &Vec<u8>| N1N2Content { n1: None, n2: Some((kind, octets.clone())) };
     let at = |state| SmContextUpdateData { ho_state: Some(state), ..SmContextUpdateData::default() };
@@ -324,7 +329,7 @@ fn create_data(
     }
 }
 
-/// What the SMF's answer comes to.
+/// Converts the SMF's response.
 fn answer(root: &str, ask: &SmfRequest, result: Result<Reply, ClientError>) -> SmfResponse {
     let reply = match result {
         Ok(reply) => reply,
@@ -349,7 +354,7 @@ fn answer(root: &str, ask: &SmfRequest, result: Result<Reply, ClientError>) -> S
         _ if reply.status == STALE => SmfResponse::Stale,
         _ => {
             let error = reply.message.value::<SmContextError>();
-            // A problem by itself has no further members.
+            // A plain ProblemDetails has no further members.
             let error = error.or_else(|_| {
                 Ok::<_, String>(SmContextError { error: reply.message.value()?, ..SmContextError::default() })
             });
@@ -363,9 +368,9 @@ fn answer(root: &str, ask: &SmfRequest, result: Result<Reply, ClientError>) -> S
     }
 }
 
-/// The name of an SM context, of where it is said to be.
+/// Returns the absolute URI of an SM context from a Location header.
 fn reference(root: &str, location: String) -> Option<String> {
-    // It may be relative to the SMF's own address (RFC 9110 10.2.2).
+    // The Location may be relative to the SMF's root (RFC 9110 10.2.2).
     if location.starts_with('/') && location.len() < URI_OCTETS - root.len() {
         return Some(format!("{root}{location}"));
     }
@@ -381,19 +386,19 @@ fn unreadable(problem: ProblemDetails) -> SmfResponse {
     SmfResponse::Refused { told: N1N2Content::default(), unknown: false }
 }
 
-/// What takes what SMFs ask.
+/// Handler of SMF requests.
 struct SmfRequestHandler {
     tokens: AtomicU64,
     door: HostSender,
     waiting: Waiting,
     unanswered: Unanswered,
-    /// The root of the SMF's URIs.
+    /// Root of the SMF's URIs.
     smf: String,
     shared: bool,
 }
 
 impl SmfRequestHandler {
-    /// Takes what an SMF asks: the host answers.
+    /// Handles a request of an SMF: passes it to the host, which answers.
     fn take(&self, call: IncomingRequest) {
         let IncomingRequest { path, message, key, reply, .. } = call;
         let token = self.tokens.fetch_add(1, Ordering::Relaxed);
@@ -436,7 +441,7 @@ impl SmfRequestHandler {
         }
     }
 
-    /// Reads an N1N2MessageTransfer; with it the name of the question that it answers, if it answers one.
+    /// Parses an N1N2MessageTransfer, and the key of the request that it answers, if any.
     fn transfer(
         &self,
         supi: &str,
@@ -448,9 +453,9 @@ impl SmfRequestHandler {
             return Ok((supi, transfer, None));
         };
         let asked = questions(&self.unanswered).get(&name).map(|asked| asked.key);
-        // Of one that another AMF has asked the UE's record knows.
+        // The UE's record knows the requests of another AMF.
         let key = asked.or_else(|| u64::from_str_radix(&name, 16).ok().filter(|_| self.shared));
-        // One without a name that can be used is answered by itself.
+        // Without a usable reference, the SMF's own response must answer the request.
         let reference = reference(&self.smf, format!("{SM_CONTEXTS}/{sm_context_ref}"));
         let open = key.is_some();
         let created =
@@ -460,7 +465,7 @@ impl SmfRequestHandler {
         Ok((supi, transfer, question))
     }
 
-    /// Puts what an SMF asks before the host, if there is room.
+    /// Passes an SMF request to the host, or refuses it if the host's queue is full.
     fn put(&self, input: Input, (token, waiter): (u64, PendingReply)) {
         let mut calls = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if calls.len() >= WAITING {
@@ -478,7 +483,7 @@ impl SmfRequestHandler {
     }
 }
 
-/// The number by which a transfer is known that comes again, by its key (FNV-1a); never 0.
+/// Returns a nonzero hash (FNV-1a) of an idempotency key, to recognise a repeated transfer.
 fn name_of(key: &str) -> u64 {
     let hash = |hash: u64, octet: u8| (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);
     key.bytes().fold(0xcbf2_9ce4_8422_2325, hash).max(1)
@@ -492,7 +497,7 @@ fn congested() -> Reply {
     Reply::problem(&ProblemDetails::new(503, "NF_CONGESTION", "this AMF has too much to do"))
 }
 
-/// Reads an N1N2MessageTransfer; with it what it says of an SM context that has come into being.
+/// Parses an N1N2MessageTransfer, and the description of a new SM context in it, if any.
 fn transfer(
     supi: &str,
     token: u64,
@@ -515,7 +520,7 @@ fn transfer(
     let kind = content.as_ref().and_then(|content| content.ngap_ie_type);
     let parts = (n1.map(|n1| n1.n1_message_content), content.map(|content| content.ngap_data), kind);
     let told = translate::n1n2_content(message, &parts)?;
-    // An answer to what the RAN has said comes as one.
+    // Responses to the RAN's messages arrive as responses, not as transfers.
     let is_order = |kind| matches!(kind, N2Sm::SetupRequest | N2Sm::ReleaseCommand | N2Sm::ModifyRequest);
     if told.n2.as_ref().is_some_and(|(kind, _)| !is_order(*kind)) {
         return Err(ProblemDetails::incorrect(
@@ -528,14 +533,14 @@ fn transfer(
     Ok((supi, transfer, data.vireo_created))
 }
 
-/// Reads an SMContextStatusNotify: whose session has ended, if one has.
+/// Parses an SMContextStatusNotify. Returns the SUPI if the session was released.
 fn status(supi: &str, message: &Message) -> Result<Option<Supi>, ProblemDetails> {
     let supi = supi_of(supi)?;
     let data: SmContextStatusNotification = message.value().map_err(|e| ProblemDetails::unreadable(&e))?;
     Ok((data.status_info.resource_status == RELEASED).then_some(supi))
 }
 
-/// What a message is called that waits for its UE.
+/// Returns the URI of a message that waits for paging.
 fn message_uri(own: &str, supi: Supi, token: u64) -> String {
     format!("{own}{}/{token}", amf::message_transfer_uri(&supi_text(supi)))
 }
@@ -592,7 +597,7 @@ mod tests {
         }
     }
 
-    /// The AMF's link to an SMF, which is the test.
+    /// The AMF's link, with the test as SMF.
     struct World {
         link: SmfLink,
         inputs: Receiver<Input>,
@@ -617,7 +622,7 @@ mod tests {
             World { link, inputs, smf, asked, amf, supi }
         }
 
-        /// The UE asks for its session of that number, by input 9; what the SMF hears.
+        /// Creates a session by input 9. Returns the request that the SMF receives.
         fn create(&self, number: SessionNumber, key: u64) -> IncomingRequest {
             let (supi, n1, snssai) = (self.supi, vec![0x2e, 5, 1, 0xc1], Snssai { sst: 1, sd: None });
             let dnn: Dnn = "internet".parse().unwrap();
@@ -627,7 +632,7 @@ mod tests {
             self.asked.recv_timeout(SOON).expect("a request")
         }
 
-        /// The SMF transfers something, and the host has that result; what the host gets, and how far that is an answer.
+        /// Transfers a message of the SMF. Returns the host's input; the host replies `result`.
         fn transfer(
             &self,
             created: Option<CreatedSmContext>,
@@ -681,7 +686,7 @@ mod tests {
         assert_eq!((data.to_be_switched, data.n2_sm_info_type), (Some(true), Some(N2SmInfoType::PathSwitchReq)));
     }
 
-    /// TS 29.502 5.2.2.3.4: how far it is, and where the UE is to go or is.
+    /// TS 29.502 5.2.2.3.4: handover state, target and location.
     #[test]
     fn an_smf_hears_how_far_a_handover_by_n2_is() {
         let plmn = "99970".parse().unwrap();
@@ -729,7 +734,7 @@ mod tests {
                 (input, created),
                 (9, Some(ImpliedCreateResponse { number: 3, key: 0x57, reference, open: true }))
             );
-            // Nobody hears it any more; what is asked next goes, in the same lane.
+            // The late response is dropped; the next request uses the same lane.
             call.reply.send(answer());
             let next = world.create(3, 0x58);
             assert!(next.key.is_some_and(|key| key != name));
@@ -738,7 +743,7 @@ mod tests {
         }
     }
 
-    /// The session is none of the UE any more: only by the answer it is known what is to be let go.
+    /// The UE no longer has the session: only the response names the SM context to release.
     #[test]
     fn what_is_not_taken_is_answered_all_the_same() {
         for shared in [false, true] {
@@ -761,7 +766,8 @@ mod tests {
         let world = World::new(StateAnswer::Implied, false);
         let call = world.create(3, 0x57);
         let name = call.key.clone().expect("a key");
-        // Another question's, one without a name that can be used, and one that says nothing of the kind.
+        // A transfer for another request, one with an unusable reference, and one without a new SM
+        // context.
         let is_open =
             |(input, created): (u64, Option<ImpliedCreateResponse>)| (input, created.map(|created| created.open));
         let long = "x".repeat(URI_OCTETS);
@@ -774,17 +780,17 @@ mod tests {
         else {
             panic!("no answer");
         };
-        // Then it is nobody's answer.
+        // A transfer after the response answers nothing.
         let deadline = std::time::Instant::now() + SOON;
         while !world.link.unanswered.lock().unwrap().is_empty() && std::time::Instant::now() < deadline {
             std::thread::yield_now();
         }
         assert_eq!(is_open(world.transfer(made(&name, "x"), N1N2TransferResult::Initiated)), (0, Some(false)));
-        // One that another AMF has asked before it died, the UE's record knows.
+        // The UE's record knows a request of another AMF that died.
         let world = World::new(StateAnswer::Implied, true);
         let (input, created) = world.transfer(made("0000000000000059", "x"), N1N2TransferResult::Initiated);
         assert_eq!((input, created.map(|created| (created.key, created.open))), (0, Some((0x59, true))));
-        // And who does not take transfers for answers does not ask for that.
+        // Without implied responses, the AMF does not ask for them.
         let world = World::new(StateAnswer::Explicit, false);
         let data: SmContextCreateData = world.create(3, 0x57).message.value().unwrap();
         assert_eq!(data.vireo_implied, None);

@@ -1,6 +1,7 @@
-//! The service-based chain: AMF and SMF as functions of their own, which ask each other over HTTP/2 ([`vireo_sbi`]). The steps
-//! are the core's: the AMF's are those of a host that has no sessions itself ([`amf`]), the SMF's are `core::session`'s
-//! ([`smf`]).
+//! SBA mode: AMF and SMF as separate processes that use HTTP/2 ([`vireo_sbi`]).
+//!
+//! The steps are those of `vireo_core`. The AMF is a host without sessions ([`amf`]). The SMF runs
+//! `vireo_core::session` ([`smf`]).
 
 pub(crate) mod amf;
 pub mod smf;
@@ -13,43 +14,45 @@ use std::time::Duration;
 pub use vireo_sbi::Encoding;
 use vireo_sbi::{EndpointError, Settings, Tls};
 
-/// Where the functions of the chain are, and how they ask each other.
+/// Addresses of AMF and SMF in SBA mode, and the parameters of their requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SbiConfig {
-    /// The AMFs, at least one. They have the same state: an SMF asks the next where one does not answer, or has no such UE.
+    /// AMFs, at least one. They share their state: an SMF tries the next one if one does not answer
+    /// or lacks the UE.
     pub amf: Vec<SocketAddr>,
-    /// Which of them is here, of several.
+    /// Address of the AMF in this process, if there are several AMFs.
     pub listen: Option<SocketAddr>,
-    /// The SMF.
+    /// Address of the SMF.
     pub smf: SocketAddr,
-    /// How long an answer is waited for, each time.
+    /// Maximum wait for a response, for each attempt.
     pub timeout: Duration,
-    /// How often a function waits that long in all. One that refuses is asked more often in that time.
+    /// Maximum of timed-out attempts. Attempts that are refused at once do not count, within the
+    /// total time.
     pub attempts: u32,
-    /// How functions say what they ask and answer: all alike.
+    /// Encoding of requests and responses, the same at AMF and SMF.
     pub encoding: Encoding,
-    /// What connections are secured by, if they are.
+    /// TLS of the connections; `None` = no TLS.
     pub tls: Option<TlsConfig>,
-    /// Whether addresses of other machines are listened at without that.
+    /// If true, the process may listen on non-loopback addresses without TLS.
     pub insecure: bool,
 }
 
-/// Why a function's end of the interface does not start.
+/// Reasons why the SBI of a process does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SbiError {
-    /// The address.
+    /// The endpoint cannot be created.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// What secures it.
+    /// The TLS configuration is unusable.
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
 
-/// A loopback address of its own.
+/// Default address of the AMF.
 const DEFAULT_AMF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 18)), 7777);
 
 impl Default for SbiConfig {
-    /// Loopback addresses of their own.
+    /// Returns a configuration with loopback addresses.
     fn default() -> Self {
         SbiConfig {
             amf: vec![DEFAULT_AMF],
@@ -65,16 +68,17 @@ impl Default for SbiConfig {
 }
 
 impl SbiConfig {
-    /// Where the AMF is that is here.
+    /// Returns the address of the AMF in this process.
     pub fn own_amf(&self) -> SocketAddr {
         self.listen.or_else(|| self.amf.first().copied()).unwrap_or(DEFAULT_AMF)
     }
 
-    /// Checks that AMF and SMF may listen where the configuration says.
+    /// Checks that AMF and SMF may listen on the configured addresses.
     ///
     /// # Errors
     ///
-    /// [`TlsError::Open`]: neither TLS nor `insecure` is set, and other machines may reach an address.
+    /// Returns [`TlsError::Open`] if other machines can reach an address and neither TLS nor
+    /// `insecure` is set.
     pub fn check_listeners(&self) -> Result<(), TlsError> {
         [self.own_amf(), self.smf].into_iter().try_for_each(|address| self.permits(address))
     }
@@ -83,7 +87,8 @@ impl SbiConfig {
         permits("sbi", listen, (self.tls.as_ref(), self.insecure))
     }
 
-    /// How the endpoint of a function behaves: an AMF's peers are SMFs, and an SMF's are AMFs.
+    /// Returns the endpoint settings of an AMF, whose peers are SMFs, or of an SMF, whose peers are
+    /// AMFs.
     fn endpoint(&self, own: CertificateRole, listen: SocketAddr) -> Result<Settings, TlsError> {
         let peer = if own == CertificateRole::Amf { CertificateRole::Smf } else { CertificateRole::Amf };
         self.permits(listen)?;
@@ -93,13 +98,13 @@ impl SbiConfig {
         Ok(Settings { listen, agent, timeout, attempts, nonce, encoding, tls })
     }
 
-    /// The root of a function's URIs.
+    /// Returns the root of the URIs of an AMF or SMF at this address.
     fn root(&self, address: SocketAddr) -> String {
         format!("{}://{address}", if self.tls.is_some() { "https" } else { "http" })
     }
 }
 
-/// What secures a function's connections with peers of a role.
+/// Returns the TLS configuration for connections with peers of one role.
 fn secured(tls: &TlsConfig, own: &[CertificateRole], peer: CertificateRole) -> Result<Tls, TlsError> {
     let identity = tls.load("sbi.tls", CertificateRoles::of(own))?;
     let peer = CertificateRoles::of(&[peer]);
@@ -107,7 +112,8 @@ fn secured(tls: &TlsConfig, own: &[CertificateRole], peer: CertificateRole) -> R
     Ok(Tls::new(client, server, any_name(), |error| told("sbi.tls", error)))
 }
 
-/// Whether a text is a URI of a function. One that is not secured as this function's are is refused when it is asked.
+/// Returns true if a text is a URI of an AMF or SMF. A request to it fails later if its scheme
+/// does not fit this process's TLS configuration.
 fn is_uri(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
 }
@@ -134,7 +140,7 @@ mod tests {
         }
     }
 
-    /// Those of a function, which is not asked what its own certificate is for.
+    /// Returns settings with these files, without a check of the own certificate's role.
     fn settings(files: Option<&Files>, peer: CertificateRole) -> Settings {
         let timeout = Duration::from_secs(3);
         let config = SbiConfig { timeout, attempts: 1, ..SbiConfig::default() };
@@ -146,7 +152,8 @@ mod tests {
 
     type Asked = Receiver<Result<u16, ClientError>>;
 
-    /// Asks, each time beside what is asked already: who gets no answer tries as long as it has patience.
+    /// Sends a request, each in its own lane. A request without response is retried until its time
+    /// is over.
     fn ask(from: &Endpoint, uri: String) -> Asked {
         let (sender, answer) = sync_channel(1);
         let done = Box::new(move |result: Result<Reply, _>| drop(sender.send(result.map(|reply| reply.status))));
@@ -163,7 +170,7 @@ mod tests {
         Endpoint::start(settings, |call: IncomingRequest| call.reply.send(Reply::done())).unwrap()
     }
 
-    /// Why a function has got no answer of another one.
+    /// Returns the reason why a request got no response.
     fn why(asked: &Asked) -> String {
         match answer(asked) {
             Err(error @ ClientError::Silent(_)) => error.to_string(),
@@ -175,7 +182,7 @@ mod tests {
         format!("https://{}{SM_CONTEXTS}/x/release", endpoint.address())
     }
 
-    /// Those of a role; the host name is for clients that check nothing else.
+    /// Creates files for a role. The host name is for clients that check nothing else.
     fn files(authority: &Authority, at: &Path, role: &str) -> Files {
         authority.member(at, role, &[&format!("vireo://{NAME}/{role}"), NAME]).unwrap()
     }
@@ -201,7 +208,8 @@ mod tests {
         let plain = format!("http://{}/x", server.address());
         assert!(matches!(answer(&ask(&client, plain)), Err(ClientError::Address(_))), "nothing goes in the clear");
 
-        // Who is nobody's, or no function of this chain, neither asks nor is asked, and both sides say why.
+        // A peer of another authority, cluster or role can neither send nor receive requests, and
+        // both sides report the reason.
         let [host, upf] = ["host", "upf"].map(|role| files(&ours, directory.path(), role));
         let cases = [
             (stranger, "its certificate is of none of sbi.tls.authorities".to_owned()),
@@ -217,7 +225,7 @@ mod tests {
             let (asking, asked) = (ask(&strange, https(&client)), ask(&client, https(&strange)));
             (strange, asking, asked, says)
         });
-        // Who has no certificate at all.
+        // A client without a certificate.
         let shown = config_files(&amf).load("sbi.tls", CertificateRoles::default()).unwrap();
         let shown = shown.server(CertificateRoles::of(&[CertificateRole::Smf])).unwrap();
         let name = ServerName::try_from(NAME).unwrap();
@@ -256,7 +264,7 @@ mod tests {
         assert!(with.contains("it speaks without TLS: set sbi.tls there as here"), "{with}");
     }
 
-    /// A client that shows no certificate.
+    /// Returns a client configuration without a certificate.
     fn anonymous(tls: &TlsConfig) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         let authorities = CertificateDer::pem_file_iter(&tls.authorities).unwrap();

@@ -1,4 +1,4 @@
-//! Between what the core says of the chain ([`vireo_core::chain`]) and what is on the wire ([`vireo_sbi`]).
+//! Conversion between messages of [`vireo_core::sba`] and of [`vireo_sbi`].
 
 use crate::shared_record::DelegatedCommit;
 use vireo_core::sba::{N1N2Content, PiggybackedSmContext};
@@ -9,7 +9,7 @@ use vireo_sbi::{Message, PartContent, Reply};
 use vireo_types::Supi;
 use vireo_types::limits::SM_INFORMATION_OCTETS;
 
-/// What a transfer is called.
+/// Converts an N2 SM information type to its SBI name.
 pub(super) fn info_type(kind: N2Sm) -> N2SmInfoType {
     match kind {
         N2Sm::SetupRequest => N2SmInfoType::PduResSetupReq,
@@ -32,7 +32,7 @@ pub(super) fn info_type(kind: N2Sm) -> N2SmInfoType {
     }
 }
 
-/// The transfer of that name.
+/// Converts an SBI name to its N2 SM information type.
 pub(super) fn n2_of(kind: N2SmInfoType) -> N2Sm {
     match kind {
         N2SmInfoType::PduResSetupReq => N2Sm::SetupRequest,
@@ -55,17 +55,17 @@ pub(super) fn n2_of(kind: N2SmInfoType) -> N2Sm {
     }
 }
 
-/// References to what is told, for the JSON: the N1 part, the N2 part and what that is.
+/// References of the JSON body to the N1 part and the N2 part, and the type of the latter.
 pub(super) type References = (Option<RefToBinaryData>, Option<RefToBinaryData>, Option<N2SmInfoType>);
 
-/// What the JSON has of what is told.
+/// Returns the references for the given content.
 pub(super) fn references(told: &N1N2Content) -> References {
     let of = |id: &str| RefToBinaryData { content_id: id.to_owned() };
     let kind = told.n2.as_ref().map(|(kind, _)| info_type(*kind));
     (told.n1.as_ref().map(|_| of(N1)), told.n2.as_ref().map(|_| of(N2)), kind)
 }
 
-/// Adds the parts that [`references`] has named.
+/// Adds the binary parts that [`references`] names.
 pub(super) fn with_parts(mut message: Message, told: N1N2Content) -> Message {
     if let Some(n1) = told.n1 {
         message = message.with(N1, PartContent::Nas, n1);
@@ -76,11 +76,11 @@ pub(super) fn with_parts(mut message: Message, told: N1N2Content) -> Message {
     message
 }
 
-/// What a message tells by these references.
+/// Extracts the N1 and N2 content that the references name.
 ///
 /// # Errors
 ///
-/// When a part is not there, is of a kind that is not known, or is too large.
+/// Returns an error if a part is missing, has an unknown type, or is too large.
 pub(super) fn n1n2_content(message: &Message, (n1, n2, kind): &References) -> Result<N1N2Content, ProblemDetails> {
     let part = |reference: &RefToBinaryData, content| {
         let found = message.part(reference, content).map(<[u8]>::to_vec);
@@ -103,7 +103,7 @@ pub(super) fn n1n2_content(message: &Message, (n1, n2, kind): &References) -> Re
     Ok(N1N2Content { n1, n2 })
 }
 
-/// Adds an SM context that travels.
+/// Adds a piggybacked SM context.
 pub(super) fn with_carried(message: Message, carried: Option<&PiggybackedSmContext>) -> Message {
     match carried {
         None => message,
@@ -111,7 +111,7 @@ pub(super) fn with_carried(message: Message, carried: Option<&PiggybackedSmConte
     }
 }
 
-/// Adds what the SMF is to commit of the AMF.
+/// Adds the AMF part that the SMF must commit.
 pub(super) fn with_travels(message: Message, travels: Option<&DelegatedCommit>) -> Message {
     match travels {
         None => message,
@@ -119,22 +119,23 @@ pub(super) fn with_travels(message: Message, travels: Option<&DelegatedCommit>) 
     }
 }
 
-/// What the SMF is to commit of the AMF, if something is.
+/// Returns the AMF part that the SMF must commit, if the message has one.
 ///
 /// # Errors
 ///
-/// When it cannot be that.
+/// Returns an error if the part is invalid.
 pub(super) fn travels(message: &Message) -> Result<Option<DelegatedCommit>, ProblemDetails> {
     let part = message.parts.iter().find(|part| part.content == PartContent::AmfContext);
     part.map(|part| DelegatedCommit::decode(&part.octets).ok_or_else(strange_part)).transpose()
 }
 
-/// What is to be committed of the AMF is nothing that can be.
+/// Returns the problem of an invalid AMF part.
 pub(super) fn strange_part() -> ProblemDetails {
     ProblemDetails::incorrect("what is to be committed of the AMF is too short, too long, or of another release")
 }
 
-/// Adds one to an answer; one that would say nothing else has a body by that.
+/// Adds a piggybacked SM context to a response. A 204 response becomes 200, because it then has a
+/// body.
 pub(super) fn reply_with_carried(mut reply: Reply, carried: Option<&PiggybackedSmContext>) -> Reply {
     if carried.is_some() && reply.status == 204 {
         reply.status = 200;
@@ -143,11 +144,11 @@ pub(super) fn reply_with_carried(mut reply: Reply, carried: Option<&PiggybackedS
     reply
 }
 
-/// The SM context that travels with a message, if one does.
+/// Returns the piggybacked SM context of a message, if it has one.
 ///
 /// # Errors
 ///
-/// When it cannot be one.
+/// Returns an error if the part is invalid.
 pub(super) fn carried(message: &Message) -> Result<Option<PiggybackedSmContext>, ProblemDetails> {
     let octets = message.sm_context();
     octets
@@ -158,16 +159,16 @@ pub(super) fn carried(message: &Message) -> Result<Option<PiggybackedSmContext>,
         .transpose()
 }
 
-/// A SUPI as URIs and JSON have it.
+/// Formats a SUPI for URIs and JSON.
 pub(super) fn supi_text(supi: Supi) -> String {
     format!("imsi-{}", supi.reveal())
 }
 
-/// The SUPI of a text: one of an IMSI, no other is served.
+/// Parses a SUPI. Only SUPIs that are IMSIs are supported.
 ///
 /// # Errors
 ///
-/// A problem.
+/// Returns an error if the text is not `imsi-` and 6 to 15 digits.
 pub(super) fn supi_of(text: &str) -> Result<Supi, ProblemDetails> {
     let digits = text.strip_prefix("imsi-").and_then(|digits| Supi::from_digits(digits).ok());
     digits.ok_or_else(|| ProblemDetails::incorrect("the SUPI is not imsi- and 6 to 15 digits"))

@@ -1,11 +1,14 @@
-//! A cgroup (version 2) for each worker, below the one this process lies in: `vireo-PID/worker-N`, with a weight. This
-//! process moves into `vireo-PID/host` if it must: the kernel lets a group share out only what nobody in it uses.
+//! CPU weights of workers by cgroups (version 2).
+//!
+//! Each worker has a cgroup `vireo-PID/worker-N`, below the cgroup of this process. This process
+//! moves into `vireo-PID/host` if necessary: the kernel distributes the CPU among subgroups only if
+//! the group itself has no process.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why there are none.
+/// Reason why this process has no cgroups for its workers.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CgroupError {
     #[error("this machine has no cgroup version 2")]
@@ -16,28 +19,28 @@ pub(super) enum CgroupError {
     Io(#[from] io::Error),
 }
 
-/// The groups of this host.
+/// Cgroups of this host.
 #[derive(Debug)]
 pub(super) struct CgroupTree {
-    /// Where this process was.
+    /// Original cgroup of this process.
     own: PathBuf,
-    /// `vireo-PID`.
+    /// Path of `vireo-PID`.
     root: PathBuf,
-    /// Whether this process moved.
+    /// True if this process moved.
     moved: bool,
-    /// Whether the own group did not share out processors before.
+    /// True if this process enabled the CPU controller for subgroups of its original cgroup.
     enabled: bool,
 }
 
 impl CgroupTree {
-    /// Makes the host's group.
+    /// Creates the host's cgroup.
     pub(super) fn open() -> Result<Self, CgroupError> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         let group = fs::read_to_string("/proc/self/cgroup")?;
         CgroupTree::below(&own_group(&mounts, &group).ok_or(CgroupError::Version)?)
     }
 
-    /// Makes the host's group in another.
+    /// Creates the host's cgroup in another one.
     fn below(own: &Path) -> Result<Self, CgroupError> {
         if !has(&own.join("cgroup.controllers"), "cpu")? {
             return Err(CgroupError::Controller);
@@ -56,11 +59,11 @@ impl CgroupTree {
         }
     }
 
-    /// Lets the own group and the host's share out processors.
+    /// Enables the CPU controller in the original cgroup and in the host's.
     fn prepare(&mut self) -> io::Result<()> {
         let on = |group: &Path| fs::write(group.join("cgroup.subtree_control"), "+cpu");
         if self.enabled && on(&self.own).is_err() {
-            // Somebody is in it: if it is this process alone, that helps.
+            // The cgroup has a process. If that is only this one, moving helps.
             let host = self.root.join("host");
             fs::create_dir(&host)?;
             fs::write(host.join("cgroup.procs"), std::process::id().to_string())?;
@@ -70,7 +73,7 @@ impl CgroupTree {
         on(&self.root)
     }
 
-    /// Puts a worker into its group, with this weight.
+    /// Moves a worker into its cgroup and sets its weight.
     pub(super) fn set(&self, worker: u8, pid: u32, weight: u32) -> io::Result<()> {
         let group = self.root.join(format!("worker-{worker}"));
         if !group.exists() {
@@ -80,13 +83,13 @@ impl CgroupTree {
         fs::write(group.join("cgroup.procs"), pid.to_string())
     }
 
-    /// Removes the group of a worker that is gone.
+    /// Removes the cgroup of a dead worker.
     pub(super) fn remove(&mut self, worker: u8) {
-        // It has none if it was never weighed.
+        // A worker without a weight has no cgroup.
         let _ = fs::remove_dir(self.root.join(format!("worker-{worker}")));
     }
 
-    /// Removes what was made; every worker is gone.
+    /// Removes all cgroups and undoes the changes, after all workers have exited.
     pub(super) fn end(self) {
         let workers = fs::read_dir(&self.root).into_iter().flatten().flatten();
         for group in workers.filter(|e| e.file_name().to_string_lossy().starts_with("worker-")) {
@@ -112,7 +115,7 @@ impl CgroupTree {
     }
 }
 
-/// Removes the groups of hosts that were killed. A group that is in use stays.
+/// Removes the cgroups of killed hosts. A cgroup in use stays.
 fn forget_the_dead(own: &Path) {
     let groups = fs::read_dir(own).into_iter().flatten().flatten();
     let dead = |name: &str| name.strip_prefix("vireo-").is_some_and(|pid| !Path::new("/proc").join(pid).exists());
@@ -124,19 +127,21 @@ fn forget_the_dead(own: &Path) {
     }
 }
 
-/// Whether a file of words has this one.
+/// Returns true if the words of a file include this one.
 fn has(file: &Path, word: &str) -> io::Result<bool> {
     Ok(fs::read_to_string(file)?.split_ascii_whitespace().any(|w| w == word))
 }
 
-/// Where the group of this process lies, by `/proc/self/mountinfo` (proc_pid_mountinfo(5): root and mount point are
-/// fields 4 and 5, the file system's type follows a dash) and `/proc/self/cgroup` (version 2: `0::PATH`).
+/// Returns the path of this process's cgroup. `mounts` is `/proc/self/mountinfo`
+/// (proc_pid_mountinfo(5): root and mount point are fields 4 and 5, the file system type follows a
+/// dash). `groups` is `/proc/self/cgroup` (version 2: `0::PATH`).
 fn own_group(mounts: &str, groups: &str) -> Option<PathBuf> {
     let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     mounted(mounts, path, |after| after.starts_with("cgroup2 "))
 }
 
-/// Where a path of the first hierarchy is mounted that `is` takes, by what its line has after the dash.
+/// Returns where a path is mounted in the first hierarchy that `is` accepts. `is` receives the part
+/// of the mount's line after the dash.
 fn mounted(mounts: &str, path: &str, is: impl Fn(&str) -> bool) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
@@ -147,8 +152,9 @@ fn mounted(mounts: &str, path: &str, is: impl Fn(&str) -> bool) -> Option<PathBu
     })
 }
 
-/// The processors that cgroups leave this process, of either version, if they leave it fewer than there are: `cpu.max`, or
-/// `cpu.cfs_quota_us` and `cpu.cfs_period_us`, of its group and of those that this one lies in.
+/// Returns the number of processors that cgroups of either version leave to this process, if
+/// limited. The limit is the lowest of `cpu.max`, or of `cpu.cfs_quota_us` and `cpu.cfs_period_us`,
+/// in its cgroup and all parents.
 pub(crate) fn quota() -> Option<f64> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -163,19 +169,19 @@ fn read(group: &Path, file: &str) -> Option<String> {
     fs::read_to_string(group.join(file)).ok()
 }
 
-/// The least of a group and of those that it lies in.
+/// Returns the lowest value of a cgroup and its parents.
 fn least(own: &Path, of: impl Fn(&Path) -> Option<f64>) -> Option<f64> {
     own.ancestors().filter_map(of).reduce(f64::min)
 }
 
-/// Processors by `QUOTA PERIOD`; none without a limit, which is `max` or -1.
+/// Parses `QUOTA PERIOD` to a number of processors; `None` without a limit (`max` or -1).
 fn max(text: &str) -> Option<f64> {
     let mut words = text.split_ascii_whitespace();
     let (quota, period) = (words.next()?.parse::<f64>().ok()?, words.next()?.parse::<f64>().ok()?);
     (quota > 0.0 && period > 0.0).then_some(quota / period)
 }
 
-/// Where the group of this process lies in the hierarchy of version 1 that has the processors.
+/// Returns the path of this process's cgroup in the version 1 hierarchy with the CPU controller.
 fn own_group_of_version_1(mounts: &str, groups: &str) -> Option<PathBuf> {
     let has = |words: &str| words.split(',').any(|word| word == "cpu");
     let path = groups.lines().find_map(|line| {
@@ -219,7 +225,8 @@ mod tests {
         assert_eq!(own_group(hybrid, "1:cpu:/\n"), None);
     }
 
-    /// A folder that looks like a cgroup: what is written can be read back, which is all that is tested here.
+    /// A directory that looks like a cgroup. The test only checks that written values can be read
+    /// back.
     #[test]
     fn weights_are_written_and_everything_is_removed() {
         let own = std::env::temp_dir().join(format!("vireo-cgroup-{}", std::process::id()));

@@ -1,5 +1,7 @@
-//! Data workers of the user plane, as processes: started and watched by the same means as the workers of a region, of
-//! which they know nothing. Who takes over from one that has died is the user plane's business.
+//! Data worker processes of the user plane.
+//!
+//! They are started and watched like the workers of a region, but do not know the region. The user
+//! plane decides which data worker takes over from a dead one.
 
 use super::process::{Process, Program};
 use super::watch::is_lost;
@@ -11,19 +13,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use vireo_datapath::{ChildProcess, ProcessSpawner, WorkError};
 
-/// A data worker's process.
+/// A data worker process.
 struct DataWorker {
     process: Process,
     patience: SupervisorConfig,
-    /// The processor's time it had had when it was first looked at for its silence.
+    /// CPU time of the process at the first check of its silence.
     cpu: Option<Duration>,
-    /// Why it was killed.
+    /// Reason for which it was killed.
     why: Option<ExitCause>,
 }
 
 impl ProcessSpawner for Program {
     fn start(&self, number: u8, input: &OwnedFd) -> io::Result<Box<dyn ChildProcess>> {
-        // it goes to its processor when it is told which
+        // The worker moves to its processor when it receives the number of it.
         let process = Process::start(self, number, input, None)?;
         Ok(Box::new(DataWorker { process, patience: SupervisorConfig::new(self.clone()), cpu: None, why: None }))
     }
@@ -61,25 +63,25 @@ impl ChildProcess for DataWorker {
     }
 }
 
-/// Why this process is no data worker, or none any more.
+/// Error that ends a data worker process.
 #[derive(Debug, thiserror::Error)]
 pub enum DataWorkerError {
-    /// Somebody else has started it.
+    /// No user plane started the process.
     #[error(transparent)]
     Enlist(#[from] EnlistError),
-    /// It cannot do what it is told.
+    /// The work of the data worker failed.
     #[error(transparent)]
     Work(#[from] WorkError),
-    /// The system refuses something.
+    /// The operating system refuses a resource.
     #[error("the data worker cannot be set up: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Makes this process the data worker that a user plane started it as, until that tells it to stop or ends.
+/// Runs this process as a data worker until the user plane stops it or exits.
 ///
 /// # Errors
 ///
-/// When this process was started by somebody else, or what it does fails.
+/// Returns an error if no user plane started the process, or its work fails.
 pub fn data_worker() -> Result<(), DataWorkerError> {
     worker_init::die_with_parent()?;
     let line = io::stdin().as_fd().try_clone_to_owned()?;

@@ -1,14 +1,18 @@
-//! The worker processes of a host: started, watched, ended and reaped. [`start`] makes the one thread that does it; in
-//! the worker, [`enlist`] is the counterpart.
+//! Supervisor of a host's worker processes: starts, watches, kills and reaps them.
 //!
-//! It decides nothing about slices, NFs or who takes over: it says when a worker is up and when one is gone for good, by
-//! [`WorkerEvent`]. What a worker held is another's only once its process is reaped: a stopped process that wakes must find
-//! nothing of its own left (DESIGN decision 3).
+//! [`start`] creates the only thread of the supervisor. [`join_region`] is the counterpart in the
+//! worker.
 //!
-//! Workers are children of the crew's thread, and that is what their death signal is tied to (prctl(2),
-//! PR_SET_PDEATHSIG): none outlives the host, however it ends. Each is a process group of its own, so that Ctrl-C
-//! reaches the host alone, which ends them when it is done. A SIGTERM to all of them at once (systemd's default; the
-//! unit should say `KillMode=mixed`) ends workers early, which loses nothing: any end of a worker is an orderly one.
+//! The supervisor decides nothing about slices, NFs or takeover. It reports started and reaped
+//! workers by [`WorkerEvent`]. The resources of a worker may be reassigned only after its process
+//! is reaped: a stopped process that wakes up must find nothing of its own left (DESIGN decision
+//! 3).
+//!
+//! Workers are children of the supervisor thread, and their death signal depends on that thread
+//! (prctl(2), PR_SET_PDEATHSIG): no worker outlives the host, however it ends. Each worker has its
+//! own process group, so Ctrl-C reaches only the host, which stops the workers at its end. A
+//! SIGTERM to all processes at once (systemd's default; the unit should have `KillMode=mixed`) ends
+//! workers early. This loses nothing: any end of a worker is an orderly one.
 
 mod cgroup;
 mod data_workers;
@@ -30,24 +34,26 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use vireo_store::region::{DeadWorker, Region};
 
-/// How workers are started, watched and placed.
+/// Settings for starting, watching and placing workers.
 #[derive(Clone, Debug)]
 pub struct SupervisorConfig {
-    /// What is started as a worker.
+    /// Command of the worker process.
     pub program: Program,
-    /// How long a worker may take from its start until it has joined the region.
+    /// Maximum time from the start of a worker until it has joined the region.
     pub joins_within: Duration,
-    /// How long a worker that has work may show no progress before it is looked at, and killed if it is stopped.
+    /// Time without progress after which a worker with work is checked, and killed if it is
+    /// stopped.
     pub stopped_after: Duration,
-    /// How long a worker that has work may show no progress before it is killed in any case. One that wants to run and
-    /// is not let is not stuck: it gets ten times as long.
+    /// Time without progress after which a worker with work is killed in any case. A runnable
+    /// worker that gets no CPU is not stuck: it has ten times as long.
     pub stuck_after: Duration,
-    /// The processors that workers run on, by number, dealt in turn; empty = all, and the kernel places them.
+    /// Processor numbers for the workers, used in turn; empty = all, and the kernel places the
+    /// workers.
     pub cores: Vec<usize>,
 }
 
 impl SupervisorConfig {
-    /// With 10 s to join, looked at after 20 ms, stuck after 500 ms, on all processors.
+    /// Returns the defaults: 10 s to join, checked after 20 ms, stuck after 500 ms, all processors.
     pub fn new(program: Program) -> Self {
         SupervisorConfig {
             program,
@@ -59,82 +65,74 @@ impl SupervisorConfig {
     }
 }
 
-/// What became of a worker.
+/// Event of a worker process.
 #[derive(Debug)]
 pub enum WorkerEvent {
-    /// It has joined the region.
+    /// The worker has joined the region.
     Up {
-        /// Its number.
         worker: u8,
-        /// Its process.
         pid: u32,
-        /// From its start until it was seen to have joined.
+        /// Time from its start until the supervisor noticed that it had joined.
         took: Duration,
     },
-    /// Its process, which had joined, is gone: reaped, and buried in the region.
+    /// A process that had joined was reaped and is marked dead in the region.
     Down {
-        /// Its number.
         worker: u8,
-        /// Its process, of which nothing is left.
+        /// Process id, which may be reused.
         pid: u32,
-        /// What leads to its estate; `None` if it had left the region before it ended, and so had nothing left. Its
-        /// number is free for [`Supervisor::launch`] once this is reclaimed.
+        /// Access to the resources of the dead worker; `None` if it had left the region before. Its
+        /// number is free for [`Supervisor::launch`] when they are reclaimed.
         dead: Option<DeadWorker>,
-        /// How it ended.
+        /// Cause of its end.
         why: ExitCause,
-        /// How long it took until here: from the last progress that was seen of a worker that was stopped or stuck, from
-        /// the kernel's word otherwise.
+        /// Detection time: since the last progress of a stopped or stuck worker, else since the
+        /// kernel's notification.
         noticed: Duration,
     },
-    /// It was not started, or ended before it joined. Nothing is left of it.
-    Failed {
-        /// Its number.
-        worker: u8,
-        /// Why.
-        error: SupervisorError,
-    },
+    /// The worker did not start, or ended before it joined. Nothing of it is left.
+    Failed { worker: u8, error: SupervisorError },
 }
 
-/// How a worker ended.
+/// Cause of the end of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitCause {
-    /// By itself, with this exit status.
+    /// It exited with this status.
     Exited(i32),
-    /// By this signal.
+    /// A signal ended it.
     Signal(i32),
     /// Killed: it had work and was stopped (SIGSTOP, a debugger).
     Stopped,
-    /// Killed: it had work and did nothing about it.
+    /// Killed: it had work and made no progress.
     Stuck,
-    /// As it was told.
+    /// The supervisor stopped it.
     Dismissed,
-    /// Killed: it may have written what no worker writes.
+    /// Killed: it may have written values that no correct worker writes.
     Broken,
-    /// Somebody else waited for it, so nobody knows.
+    /// Unknown, because another part of the process reaped it.
     Unknown,
 }
 
-/// Why there is no such worker.
+/// Error that prevents a worker from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum SupervisorError {
-    /// The system does not start it.
+    /// The operating system does not start the process.
     #[error("a worker process cannot be started; see the limits on processes and memory")]
     Spawn(#[from] io::Error),
     /// It ended before it joined.
     #[error("the worker process ended before it was ready ({0:?}); its log lines say why")]
     Ended(ExitCause),
-    /// It was killed because it did not join.
+    /// It was killed because it did not join in time.
     #[error("the worker process was not ready within {0:?} and was killed; the machine may be overloaded")]
     TooSlow(Duration),
-    /// There is one with this number.
+    /// A worker with this number exists.
     #[error("there is a worker of this number already")]
     Taken,
 }
 
-/// Commands that may wait: more than there are workers, four times over.
+/// Capacity of the command queue: more than four commands per worker.
 const COMMANDS: usize = 1024;
 
-/// What the thread is asked.
+/// Command to the supervisor thread.
 #[derive(Clone, Copy, Debug)]
 enum Command {
     Launch(u8),
@@ -144,7 +142,7 @@ enum Command {
     Stop,
 }
 
-/// The workers of a host. Dropped, it kills them all and waits for their ends.
+/// Handle of the supervisor. Dropping it kills all workers and waits for their ends.
 #[derive(Debug)]
 pub struct Supervisor {
     commands: mpsc::SyncSender<Command>,
@@ -152,14 +150,14 @@ pub struct Supervisor {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Begins to look after the workers of a region, of which there is none yet.
+/// Starts a supervisor for the workers of a region, without workers.
 ///
-/// `waiting` says whether a worker has work: one that has none may sleep as long as it likes. `notify` is told what
-/// happens. Both are called from the crew's thread and must not block.
+/// `waiting` returns true if a worker has work; a worker without work may sleep indefinitely.
+/// `notify` receives the events. The supervisor thread calls both, and they must not block.
 ///
 /// # Errors
 ///
-/// When the system has no descriptor or thread left.
+/// Returns an error if the operating system refuses a descriptor or thread.
 pub fn start(
     region: Region,
     config: SupervisorConfig,
@@ -175,35 +173,37 @@ pub fn start(
 }
 
 impl Supervisor {
-    /// Starts a worker: [`WorkerEvent::Up`] or [`WorkerEvent::Failed`] follows.
+    /// Starts a worker. [`WorkerEvent::Up`] or [`WorkerEvent::Failed`] follows.
     pub fn launch(&self, worker: u8) {
         self.tell(Command::Launch(worker));
     }
 
-    /// Ends a worker: by SIGTERM, and SIGKILL if that does not help. [`WorkerEvent::Down`] or [`WorkerEvent::Failed`] follows.
+    /// Stops a worker by SIGTERM, and by SIGKILL if it does not exit. [`WorkerEvent::Down`] or
+    /// [`WorkerEvent::Failed`] follows.
     pub fn stop_worker(&self, worker: u8) {
         self.tell(Command::Dismiss(worker));
     }
 
-    /// Kills a worker at once: [`WorkerEvent::Down`] or [`WorkerEvent::Failed`] follows.
+    /// Kills a worker at once. [`WorkerEvent::Down`] or [`WorkerEvent::Failed`] follows.
     pub fn kill(&self, worker: u8) {
         self.tell(Command::Kill(worker));
     }
 
-    /// Sets a worker's part of the processor in relation to the others': only ratios count. 1.0 to begin with.
+    /// Sets the CPU weight of a worker. Only ratios between workers count; the initial weight is
+    /// 1.0.
     pub fn weigh(&self, worker: u8, weight: f64) {
         self.tell(Command::Weigh(worker, weight));
     }
 
-    /// Kills all workers and waits for their ends, without notices.
+    /// Kills all workers and waits for their ends, without events.
     pub fn stop(self) {
         drop(self);
     }
 
     fn tell(&self, command: Command) {
-        // The thread ends only by Stop, or by a panic that is logged; it has no more workers then.
+        // The thread ends only by `Stop`, or by a panic that is logged; it has no workers then.
         if self.commands.send(command).is_ok() {
-            // Fails only if the counter is full: the thread is awake then.
+            // Fails only if the counter is full; then the thread is awake.
             let _ = rustix::io::write(self.wake.as_fd(), &1u64.to_ne_bytes());
         }
     }

@@ -1,4 +1,4 @@
-//! One worker process: its start, and what the kernel says of it.
+//! One worker process: its start, and its state as shown by the kernel.
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -13,31 +13,30 @@ use vireo_logging::counts::{PLACE, Report};
 
 use super::ExitCause;
 
-/// Environment of a worker: its number,
+/// Environment variable with the number of the worker.
 pub(super) const NUMBER: &str = "VIREO_WORKER";
-/// and the process that started it.
+/// Environment variable with the process id of the host.
 pub(super) const HOST: &str = "VIREO_WORKER_HOST";
 
-/// What is started as a worker. It calls [`super::enlist`].
+/// Command of a worker process. The process calls [`super::join_region`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// The program.
     pub path: PathBuf,
-    /// Its arguments.
     pub args: Vec<OsString>,
-    /// Further environment.
+    /// Additional environment variables.
     pub env: Vec<(OsString, OsString)>,
 }
 
 impl Program {
-    /// The program that runs now, with other arguments, wherever it came from and whatever lies there by now.
+    /// Returns the running program with other arguments, even if its file was replaced or removed.
     pub fn this(args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         let args = args.into_iter().map(Into::into).collect();
         Program { path: "/proc/self/exe".into(), args, env: Vec::new() }
     }
 }
 
-/// Does something on one processor, which a process that it starts inherits from its first instruction on.
+/// Runs `start` on one processor. A process that it starts inherits the processor from its first
+/// instruction on.
 fn on<T>(core: Option<usize>, start: impl FnOnce() -> T) -> T {
     let all = core.filter(|core| *core < CpuSet::MAX_CPU).and_then(|core| {
         let all = sched_getaffinity(None).ok()?;
@@ -59,16 +58,17 @@ fn on<T>(core: Option<usize>, start: impl FnOnce() -> T) -> T {
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
-    /// Readable when it has ended.
+    /// Readable when the process has ended.
     pub(super) pidfd: OwnedFd,
     pub(super) started: Instant,
-    /// Where it reports log lines that it drops, as long as this is kept.
+    /// Receives the counts of log lines that the worker drops, while it exists.
     _report: Option<Report>,
 }
 
 impl Process {
-    /// Starts one. The region is its standard input, and the counts of its log its standard output: no descriptor lies open in this process that others could inherit,
-    /// and no code has to run between fork and exec, so that the C library may do both at once (posix_spawn).
+    /// Starts a process. Its standard input is the region, and its standard output has the counts
+    /// of its log. No inheritable descriptor is open in this process, and no code runs between fork
+    /// and exec. The C library may therefore combine both (posix_spawn).
     pub(super) fn start(program: &Program, number: u8, region: &OwnedFd, core: Option<usize>) -> io::Result<Self> {
         let mut command = Command::new(&program.path);
         command.args(&program.args).envs(program.env.iter().map(|(k, v)| (k, v)));
@@ -87,7 +87,7 @@ impl Process {
         }
         let started = Instant::now();
         let mut child = on(core, || command.spawn())?;
-        // Not waited for yet, so its number is its own.
+        // The process is not reaped yet, so its id is not reused.
         let pid = Pid::from_child(&child);
         let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(pidfd) => pidfd,
@@ -100,17 +100,17 @@ impl Process {
         Ok(Process { child, pidfd, started, _report: report })
     }
 
-    /// Its process number, its own until it is reaped.
+    /// Returns the process id, which is not reused before the process is reaped.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        // Fails only if it has ended already.
+        // Fails only if the process has ended.
         let _ = pidfd_send_signal(&self.pidfd, signal);
     }
 
-    /// How it ended, if it has: there is nothing left of it then.
+    /// Reaps the process if it has ended, and returns the cause.
     pub(super) fn reap(&mut self) -> Option<ExitCause> {
         match self.child.try_wait() {
             Ok(None) => None,
@@ -120,23 +120,24 @@ impl Process {
                 (None, None) => ExitCause::Unknown,
             }),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
-            // Somebody has waited for it, or ignores SIGCHLD.
+            // Another part of the process has reaped it, or ignores SIGCHLD.
             Err(_) => Some(ExitCause::Unknown),
         }
     }
 
-    /// Kills it and waits for its end.
+    /// Kills the process and waits for its end.
     pub(super) fn end(&mut self) {
-        // Both fail only if it has ended and was waited for.
+        // Both fail only if it has ended and was reaped.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// What it does at the moment; `None` if it has ended.
+    /// Returns the current activity of the process; `None` if it has ended.
     pub(super) fn activity(&self) -> Option<Activity> {
         let pid = self.pid();
         let (state, cpu) = activity(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
-        // The state of a process is that of its first thread: others may run while that one waits for them.
+        // The state of a process is that of its first thread. Other threads may run while that one
+        // waits for them.
         let runs = |thread: io::Result<std::fs::DirEntry>| {
             let stat = std::fs::read_to_string(thread.ok()?.path().join("stat")).ok()?;
             Some(activity(&stat)?.0 == State::Runnable)
@@ -147,27 +148,28 @@ impl Process {
     }
 }
 
-/// What a process does.
+/// State and CPU time of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Activity {
     pub(super) state: State,
-    /// The processor's time that it has had.
+    /// CPU time used so far.
     pub(super) cpu: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It was stopped: by a signal, or by who traces it.
+    /// Stopped by a signal or by a tracer.
     Stopped,
-    /// It runs, or wants to.
+    /// Running or runnable.
     Runnable,
-    /// It waits for something.
+    /// Waiting.
     Other,
 }
 
-/// Of `/proc/PID/stat` (proc_pid_stat(5)): the state, and the processor's time.
+/// Parses `/proc/PID/stat` (proc_pid_stat(5)): state and CPU time.
 fn activity(stat: &str) -> Option<(State, Duration)> {
-    // The command's name is in parentheses and may hold anything; what follows is numbered from field 3.
+    // The command name is in parentheses and may contain any character; the fields after it start
+    // with 3.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
     let state = match fields.next()? {
@@ -175,7 +177,7 @@ fn activity(stat: &str) -> Option<(State, Duration)> {
         "R" => State::Runnable,
         _ => State::Other,
     };
-    // utime and stime, fields 14 and 15, in the 100ths of a second that Linux shows its users on every machine.
+    // utime and stime, fields 14 and 15, in hundredths of a second on every Linux machine.
     let mut ticks = fields.skip(10).map_while(|f| f.parse::<u64>().ok());
     Some((state, Duration::from_millis((ticks.next()? + ticks.next()?) * 10)))
 }

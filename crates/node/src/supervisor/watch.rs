@@ -1,4 +1,4 @@
-//! The crew's thread: it sleeps until a process ends, a command comes or it is time to look at the workers.
+//! Supervisor thread: sleeps until an exit, a command or the next check.
 
 use super::process::{Process, State};
 use super::weights::Weights;
@@ -13,19 +13,19 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use vireo_store::region::Region;
 
-/// How often is looked whether a worker that was started has joined.
+/// Interval of the checks whether a started worker has joined.
 const JOINING: Duration = Duration::from_millis(1);
-/// How long a worker may take to end by SIGTERM.
+/// Time for a worker to exit after SIGTERM, before SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
-/// A worker that wants to run and is not let has as many times [`SupervisorConfig::stuck_after`].
+/// Multiple of [`SupervisorConfig::stuck_after`] that a runnable worker without CPU has.
 const STARVED: u32 = 10;
-/// The descriptor of commands, which is no worker's.
+/// Event id of the command descriptor, which differs from all worker numbers.
 const COMMANDS: u64 = u64::MAX;
 
 pub(super) struct SupervisorThread {
     region: Region,
     config: SupervisorConfig,
-    /// The region's descriptor, which workers inherit.
+    /// Descriptor of the region, which workers inherit.
     descriptor: OwnedFd,
     epoll: OwnedFd,
     wake: Arc<OwnedFd>,
@@ -34,32 +34,32 @@ pub(super) struct SupervisorThread {
     notify: Box<dyn Fn(WorkerEvent) + Send>,
     weights: Weights,
     members: Vec<SupervisedWorker>,
-    /// How many were started: the next one's turn for a core.
+    /// Number of workers started so far; selects the core of the next one.
     started: usize,
     looked: Instant,
 }
 
-/// A worker.
+/// A worker process.
 struct SupervisedWorker {
     worker: u8,
     process: Process,
     joined: bool,
-    /// What was heard of it last.
+    /// Last heartbeat value.
     heard: u64,
-    /// How long it has had work since and was not heard of.
+    /// Time for which the worker has had work and no new heartbeat.
     silent: Duration,
-    /// The processor's time it had had when it was first looked at for that.
+    /// CPU time at the first check of its silence.
     cpu: Option<Duration>,
     ending: Option<EndingReason>,
 }
 
-/// Why a worker is about to end.
+/// Cause of the coming end of a worker.
 struct EndingReason {
     why: ExitCause,
     since: Instant,
-    /// It was killed, and not just asked.
+    /// True if it was killed, false after SIGTERM.
     killed: bool,
-    /// For how long it was silent before.
+    /// Time without a heartbeat before.
     silent: Duration,
 }
 
@@ -81,7 +81,7 @@ impl SupervisorThread {
     ) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &wake, EventData::new_u64(COMMANDS), EventFlags::IN)?;
-        // The clone is not inherited by who is not meant.
+        // The clone is close-on-exec: only workers inherit the region.
         let descriptor = region.share()?.try_clone()?;
         Ok(SupervisorThread {
             region,
@@ -99,7 +99,7 @@ impl SupervisorThread {
         })
     }
 
-    /// Looks after the workers until it is told to stop.
+    /// Watches the workers until [`Command::Stop`].
     pub(super) fn run(&mut self) {
         let mut events: Vec<Event> = Vec::with_capacity(256);
         loop {
@@ -120,33 +120,34 @@ impl SupervisorThread {
         }
     }
 
-    /// How often workers are looked at that show progress or have no work: often enough to notice one that does not
-    /// after [`SupervisorConfig::stopped_after`], and no oftener, for it costs something when there is nothing to do.
+    /// Returns the interval of checking workers that make progress or have no work. It is short
+    /// enough to notice a stopped worker after [`SupervisorConfig::stopped_after`]. It is no
+    /// shorter, because checks cost CPU time without need.
     fn usual(&self) -> Duration {
         (self.config.stopped_after / 2).max(JOINING)
     }
 
-    /// How often one is looked at that shows none.
+    /// Returns the interval of checking a worker without progress.
     fn closely(&self) -> Duration {
         (self.config.stopped_after / 4).max(JOINING)
     }
 
-    /// When there is something to look at; `None` = not before somebody calls.
+    /// Returns the time until the next check; `None` without workers.
     fn timeout(&self) -> Option<Duration> {
         let of = |m: &SupervisedWorker| match m.ending {
             None if !m.joined => JOINING,
             None if m.silent.is_zero() => self.usual(),
-            // To the point in time, so that what is to be noticed is noticed then.
+            // At the exact time, so that the worker is noticed then.
             None if m.silent < self.config.stopped_after => self.config.stopped_after - m.silent,
             _ => self.closely(),
         };
         self.members.iter().map(of).min().map(|t| t.max(Duration::from_micros(100)))
     }
 
-    /// Does what was asked; `false` when that is the end.
+    /// Executes the queued commands. Returns false after `Stop`.
     fn handle_command(&mut self) -> bool {
         let mut count = [0; 8];
-        // Nothing but the wake-up is read.
+        // Only the wake-up is read.
         let _ = rustix::io::read(self.wake.as_fd(), &mut count);
         while let Ok(command) = self.commands.try_recv() {
             match command {
@@ -211,7 +212,7 @@ impl SupervisorThread {
         }
     }
 
-    /// Takes leave of those that have ended.
+    /// Reaps the workers that have ended.
     fn reap(&mut self) {
         let woken = Instant::now();
         let mut place = 0;
@@ -228,17 +229,17 @@ impl SupervisorThread {
         }
     }
 
-    /// What there is to say of one that is reaped.
+    /// Returns the event of a reaped worker.
     fn gone(&self, member: SupervisedWorker, status: ExitCause, woken: Instant) -> WorkerEvent {
         let SupervisedWorker { worker, process, joined, ending, .. } = member;
         let pid = process.pid();
         let why = ending.as_ref().map_or(status, |e| e.why);
         let dead = match self.region.pid_of(worker) {
-            // It may have joined a moment before it ended.
+            // It may have joined just before it ended.
             Some(of) if of == pid => self.region.bury_reaped(worker, pid),
-            // It has left in order.
+            // It left the region properly.
             None if matches!(status, ExitCause::Exited(_)) => None,
-            // What the region says of it, no worker writes.
+            // No correct worker writes this value to the region.
             _ if joined => self.region.bury_reaped(worker, pid),
             _ => None,
         };
@@ -253,10 +254,10 @@ impl SupervisorThread {
         WorkerEvent::Down { worker, pid, dead, why, noticed }
     }
 
-    /// Looks at those that are there.
+    /// Checks all workers.
     fn look(&mut self) {
         let now = Instant::now();
-        // What this thread slept more than it meant to does not count: the machine, or all of the host, stood still.
+        // Excess sleep of this thread does not count: the machine or the whole host was stopped.
         let passed = now.duration_since(self.looked).min(self.usual());
         self.looked = now;
         for member in &mut self.members {
@@ -295,15 +296,15 @@ impl SupervisorThread {
     }
 }
 
-/// Whether a worker that has work and is not heard of will not be heard of again.
+/// Kills a worker that has work and will not make progress.
 fn judge(member: &mut SupervisedWorker, config: &SupervisorConfig) {
     if let Some(why) = is_lost(&member.process, member.silent, &mut member.cpu, config) {
         member.kill(why);
     }
 }
 
-/// Whether a process that has work and was silent for so long will not be heard of again, and is to be killed. `cpu` is
-/// the processor's time that it had had when this was asked first.
+/// Returns the cause for killing a process that has work and was silent for this time, or `None`.
+/// `cpu` stores its CPU time at the first call.
 pub(super) fn is_lost(
     process: &Process,
     silent: Duration,
@@ -313,13 +314,13 @@ pub(super) fn is_lost(
     if silent < config.stopped_after {
         return None;
     }
-    // If it has ended, the kernel says so in a moment.
+    // If it has ended, the kernel will report that.
     let activity = process.activity()?;
     let since = *cpu.get_or_insert(activity.cpu);
     if activity.state == State::Stopped {
         return Some(ExitCause::Stopped);
     }
-    // One that wants the processor and has had little of it is not stuck: others are busy.
+    // A runnable process that got little CPU time is not stuck: other processes are busy.
     let starved = activity.state == State::Runnable && activity.cpu.saturating_sub(since) < config.stuck_after / 4;
     let patience = if starved { config.stuck_after * STARVED } else { config.stuck_after };
     (silent >= patience).then_some(ExitCause::Stuck)

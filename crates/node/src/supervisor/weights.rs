@@ -1,5 +1,7 @@
-//! How workers that want the same processor share it: by cgroup v2's `cpu.weight` where this process may make groups,
-//! else by nice values where it may give smaller ones than its own, else not at all, which is said once.
+//! CPU weights of workers that share a processor.
+//!
+//! The first available method is used: `cpu.weight` of cgroup v2 if this process may create
+//! cgroups, else nice values if it may lower them, else none, which is logged once.
 
 use super::cgroup::CgroupTree;
 use rustix::process::{Pid, getpriority_process, setpriority_process};
@@ -7,19 +9,19 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
-/// What a step of nice is worth (the kernel's table of weights: each is 1.25 times the next).
+/// Ratio of the kernel's weights of two consecutive nice values.
 const STEP: f64 = 1.25;
-/// The smallest nice value.
+/// The lowest nice value.
 const LEAST_NICE: i32 = -20;
-/// `cpu.weight` of the lightest worker: the kernel's usual one, and so the host's.
+/// `cpu.weight` of the lightest worker: the kernel's default, and thus the host's.
 const USUAL: f64 = 100.0;
-/// The heaviest worker gets so many times what the lightest gets, at most.
+/// Maximum ratio of the heaviest to the lightest worker.
 const MOST: f64 = 20.0;
 
-/// The workers' weights.
+/// CPU weights of all workers.
 #[derive(Debug, Default)]
 pub(super) struct Weights {
-    /// `None` as long as nobody weighed anything: most hosts never do.
+    /// `None` until the first weight is set; most hosts never set one.
     means: Option<WeightMethod>,
     workers: BTreeMap<u8, WorkerWeight>,
 }
@@ -28,7 +30,7 @@ pub(super) struct Weights {
 struct WorkerWeight {
     pid: u32,
     weight: f64,
-    /// What was set last, so that only what changes is set again.
+    /// Value that was set last; only changes are set.
     set: Option<u32>,
 }
 
@@ -36,7 +38,7 @@ struct WorkerWeight {
 enum WeightMethod {
     Groups(CgroupTree),
     Nice {
-        /// The host's own, which is that of the lightest worker.
+        /// Nice value of the host, used for the lightest worker.
         own: i32,
     },
     Nothing,
@@ -68,7 +70,7 @@ impl WeightMethod {
     }
 }
 
-/// The nice value of this thread, if a thread may take a smaller one. It is this thread's alone (on Linux).
+/// Returns the nice value of this thread if it may lower it. On Linux the value is per thread.
 fn lowerable_nice() -> io::Result<i32> {
     let own = getpriority_process(None)?;
     setpriority_process(None, own - 1)?;
@@ -77,7 +79,7 @@ fn lowerable_nice() -> io::Result<i32> {
 }
 
 impl Weights {
-    /// A worker is there.
+    /// Adds a worker.
     pub(super) fn add(&mut self, worker: u8, pid: u32) {
         self.workers.insert(worker, WorkerWeight { pid, weight: 1.0, set: None });
         if self.means.is_some() {
@@ -85,7 +87,7 @@ impl Weights {
         }
     }
 
-    /// A worker is gone.
+    /// Removes a worker.
     pub(super) fn remove(&mut self, worker: u8) {
         self.workers.remove(&worker);
         if let Some(WeightMethod::Groups(groups)) = &mut self.means {
@@ -93,7 +95,7 @@ impl Weights {
         }
     }
 
-    /// Sets a weight; only its ratio to the others counts.
+    /// Sets a weight. Only ratios between workers count.
     pub(super) fn set(&mut self, worker: u8, weight: f64) {
         let Some(weighed) = self.workers.get_mut(&worker) else { return };
         if weight.is_finite() && weight > 0.0 && weighed.weight != weight {
@@ -103,7 +105,7 @@ impl Weights {
         }
     }
 
-    /// Every worker is gone.
+    /// Removes all cgroups, after all workers have exited.
     pub(super) fn end(&mut self) {
         self.workers.clear();
         if let Some(WeightMethod::Groups(groups)) = self.means.take() {
@@ -111,8 +113,9 @@ impl Weights {
         }
     }
 
-    /// The lightest worker weighs what the host does, the others more: shares decide among NFs, and a share of a processor
-    /// that host and balancer use too must not be less than theirs, or what they bring in would pile up.
+    /// Applies the weights. The lightest worker has the weight of the host, the others more. Shares
+    /// only order the NFs. A worker's share of a processor must not be less than that of host and
+    /// balancer, or their messages would pile up.
     fn apply(&mut self) {
         let least = self.workers.values().map(|w| w.weight).fold(f64::INFINITY, f64::min);
         for (worker, weighed) in &mut self.workers {
@@ -136,14 +139,14 @@ impl Weights {
             };
             match result {
                 Ok(()) => weighed.set = Some(value),
-                // It may have ended, which the crew is about to notice.
+                // The worker may have ended; the supervisor will notice.
                 Err(error) => tracing::debug!(%error, worker, "a worker's weight cannot be set"),
             }
         }
     }
 }
 
-/// Sets the nice value of a process: of each of its threads, for on Linux each has its own.
+/// Sets the nice value of all threads of a process. On Linux each thread has its own.
 fn be_nice(pid: u32, value: i32) -> io::Result<()> {
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
         let number = thread?.file_name().to_string_lossy().parse().ok();
@@ -152,13 +155,13 @@ fn be_nice(pid: u32, value: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// The nice value of who gets so many times what the lightest gets.
+/// Returns the nice value for this multiple of the lightest worker's CPU time.
 fn nice(times: f64, own: i32) -> i32 {
     let steps = times.log(STEP).round() as i32;
     (own - steps).max(LEAST_NICE)
 }
 
-/// The weight in a cgroup of who gets so many times what the lightest gets.
+/// Returns the cgroup weight for this multiple of the lightest worker's CPU time.
 fn cpu_weight(times: f64) -> u32 {
     (times * USUAL).round() as u32
 }

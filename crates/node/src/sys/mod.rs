@@ -1,4 +1,4 @@
-//! Calls of the system that no safe crate has.
+//! System calls that no safe crate provides.
 
 pub(crate) mod policy;
 pub(crate) mod refused;

@@ -1,19 +1,22 @@
-//! The scheduling policy of a thread.
+//! Scheduling policy of a thread.
 
 use std::io;
 
-/// The least priority of the real-time policies: it is above all that are of none.
+/// Lowest real-time priority: above all threads without a real-time policy.
 const LEAST: libc::c_int = 1;
 
-/// Puts the calling thread under the real-time policy SCHED_RR: it runs before all that are under none, and a limit of its
-/// cgroup (`cpu.max`) does not hold it back. What it starts is under the usual one again.
+/// Sets the real-time policy SCHED_RR for the calling thread. It then precedes all threads without
+/// real-time policy, and the limit of its cgroup (`cpu.max`) does not throttle it. Its child
+/// threads and processes have the default policy.
 ///
 /// # Errors
 ///
-/// Where that is not permitted (CAP_SYS_NICE, RLIMIT_RTPRIO), or the cgroup has no time for it (CONFIG_RT_GROUP_SCHED).
+/// Returns an error if it is not permitted (CAP_SYS_NICE, RLIMIT_RTPRIO), or the cgroup has no
+/// real-time budget (CONFIG_RT_GROUP_SCHED).
 pub(crate) fn real_time() -> io::Result<()> {
     let param = libc::sched_param { sched_priority: LEAST };
-    // SAFETY: 0 is the calling thread; the kernel reads `param`, which is there until the call has returned.
+    // SAFETY: 0 is the calling thread; the kernel reads `param`, which is valid until the call
+    // returns.
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, &raw const param) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -1,28 +1,30 @@
-//! The end of a process by a system call that its filter refuses, with a line that names the call.
+//! End of a process by a refused system call, with a line that names the call.
 //!
-//! The filter answers by SIGSYS (`SECCOMP_RET_TRAP`), and the call is not carried out. The handler runs amid anything, so it
-//! allocates nothing, takes no lock, and calls only what signal-safety(7) allows. The line goes straight to standard error.
+//! The filter raises SIGSYS (`SECCOMP_RET_TRAP`), and the call is not executed. The handler may
+//! interrupt any code, so it allocates nothing, takes no lock, and calls only functions that
+//! signal-safety(7) allows. It writes the line directly to standard error.
 
 use std::io;
 
-/// The exit status of a process that its filter has ended: as the shell shows a death by SIGSYS.
+/// Exit status of a process that its filter has ended: as the shell shows a death by SIGSYS.
 pub(crate) const STATUS: libc::c_int = 128 + libc::SIGSYS;
 
-/// How long standard error may take to have room for the line, in milliseconds.
+/// Maximum wait for standard error to accept the line, in milliseconds.
 const PATIENCE: libc::c_int = 50;
 
-/// Has every call that a filter refuses from now on end this process with [`STATUS`].
+/// Makes every later call that a filter refuses end this process with [`STATUS`].
 ///
 /// # Errors
 ///
-/// When the system takes no handler.
+/// Returns an error if the operating system refuses the handler.
 pub(crate) fn end_loudly() -> io::Result<()> {
-    // SAFETY: all-zero is a value of this plain C structure.
+    // SAFETY: all-zero is a valid value of this plain C structure.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = handle;
     action.sa_sigaction = handler as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
-    // SAFETY: the structure is ours, the handler has the signature that SA_SIGINFO asks for, and it is signal-safe.
+    // SAFETY: the structure is a local variable, the handler has the signature that SA_SIGINFO
+    // requires, and it is signal-safe.
     match unsafe { libc::sigaction(libc::SIGSYS, &raw const action, std::ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -30,8 +32,9 @@ pub(crate) fn end_loudly() -> io::Result<()> {
 }
 
 extern "C" fn handle(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel gives a whole siginfo_t; of one for SIGSYS by a filter the call's number follows the address of the
-    // instruction, which begins 16 octets into the structure (sigaction(2): si_call_addr, si_syscall).
+    // SAFETY: the kernel passes a complete siginfo_t. For SIGSYS by a filter, the call number
+    // follows the address of the instruction, which begins 16 bytes into the structure
+    // (sigaction(2): si_call_addr, si_syscall).
     let number = unsafe { info.cast::<u8>().add(24).cast::<libc::c_int>().read_unaligned() };
     let mut line = Line { octets: [0; 224], length: 0 };
     line.push(b"vireo: process ");
@@ -42,7 +45,7 @@ extern "C" fn handle(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c
     line.push(name(number.into()).as_bytes());
     line.push(b"); report this as a bug, or as an attack if no release was changed\n");
     let mut poll = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: plain calls on structures and octets of ours; poll, write and _exit are signal-safe.
+    // SAFETY: plain calls on local structures and bytes; poll, write and _exit are signal-safe.
     unsafe {
         if libc::poll(&raw mut poll, 1, PATIENCE) == 1 {
             libc::write(libc::STDERR_FILENO, line.octets.as_ptr().cast(), line.length);
@@ -51,7 +54,7 @@ extern "C" fn handle(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c
     }
 }
 
-/// A line that is put together without allocation.
+/// A line built without allocation.
 struct Line {
     octets: [u8; 224],
     length: usize,
@@ -81,7 +84,7 @@ impl Line {
     }
 }
 
-/// The name of a call that a process without privileges is most likely to be refused.
+/// Returns the names of the calls most likely refused to a process without privileges.
 fn name(number: libc::c_long) -> &'static str {
     match number {
         libc::SYS_socket => "socket",

@@ -1,5 +1,6 @@
-//! UE addresses that the UPF chooses (UEIP, TS 29.244 5.21): the pools of the data networks, each address given again
-//! as late as possible.
+//! Allocation of UE addresses by the UPF (UEIP, TS 29.244 5.21).
+//!
+//! Each data network has address pools. A released address is reused as late as possible.
 
 use super::config::Pool;
 use super::pdi::AddressChoice;
@@ -9,17 +10,18 @@ use vireo_core::pools::Range;
 use vireo_types::SessionAddress;
 use vireo_wire::pfcp::{ApnDnn, NetworkInstance};
 
-/// Addresses of a pool that are tried at most: others may have been chosen by the control plane.
+/// Maximum number of candidates per allocation: the control plane may have assigned some itself.
 const TRIES: usize = 4096;
-/// Addresses that come last in a life after another: that may have told sessions of them which nobody has written down.
+/// Number of addresses that a restarted UPF uses last. The previous incarnation may have assigned
+/// them to sessions that it did not store.
 const PASSED_OVER: u32 = 256;
 
-/// Which addresses of a pool are to be given next: those that were never given come first, then those that were given
-/// back longest ago.
+/// Allocator of one address pool. It returns unused addresses first, then the address that was
+/// released longest ago.
 #[derive(Debug, Default)]
 struct AddressAllocator {
     range: Range,
-    /// Positions in the range: the first that was never given, and those that were given back.
+    /// Positions in the range: the first unused one, and the released ones in order of release.
     next: u32,
     back: VecDeque<u32>,
 }
@@ -37,8 +39,8 @@ impl AddressAllocator {
         self.back.pop_front()
     }
 
-    /// These positions were given in another life, when nothing is given yet in this one: those between them are to be given, after
-    /// those that cannot have been given.
+    /// Marks positions that a previous incarnation assigned. Must be called before any allocation.
+    /// The free positions between them come after those that were certainly never assigned.
     fn given(&mut self, mut positions: Vec<u32>) {
         positions.sort_unstable();
         for position in positions {
@@ -52,7 +54,7 @@ impl AddressAllocator {
         self.next = end;
     }
 
-    /// Takes the next address that is free; `address` makes one of a position.
+    /// Allocates the next free address; `address` converts a position.
     fn take_free(
         &mut self,
         address: impl Fn(&Range, u32) -> SessionAddress,
@@ -77,13 +79,13 @@ struct Network {
     ipv6: AddressAllocator,
 }
 
-/// The pools.
+/// The address pools of all data networks.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     networks: Vec<Network>,
 }
 
-/// Addresses that were chosen for a session.
+/// Addresses that the UPF chose for a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AllocatedAddresses {
     network: usize,
@@ -91,7 +93,7 @@ pub(super) struct AllocatedAddresses {
 }
 
 impl Addresses {
-    /// Of each pool the addresses that are not the machine's ([`Range`]).
+    /// Creates the pools without the addresses that belong to the machine ([`Range`]).
     pub(super) fn new(pools: &[Pool]) -> Self {
         let networks = pools.iter().map(|pool| Network {
             name: pool.dnn.as_str().to_owned(),
@@ -101,21 +103,22 @@ impl Addresses {
         Addresses { networks: networks.collect() }
     }
 
-    /// Whether there is anything to choose from.
+    /// Returns true if there is no pool.
     pub(super) fn is_empty(&self) -> bool {
         self.networks.is_empty()
     }
 
-    /// The data network that a session is in: that of the network instance, else of the DNN, else the only one.
+    /// Returns the data network of a session: that of the network instance, else of the DNN, else
+    /// the only one.
     pub(super) fn network(&self, instance: Option<&NetworkInstance>, dnn: Option<&ApnDnn>) -> Option<usize> {
-        // the labels of a DNN are one of the writings of a network instance
+        // a network instance may be encoded as the labels of a DNN
         let dnn = dnn.map(|dnn| NetworkInstance(dnn.0.clone()));
         let named = |instance: &NetworkInstance| self.networks.iter().position(|network| instance.is(&network.name));
         let only = || (self.networks.len() == 1).then_some(0);
         instance.and_then(named).or_else(|| dnn.as_ref().and_then(named)).or_else(only)
     }
 
-    /// Chooses what is wanted; `None` if one of a family is wanted and none is left.
+    /// Allocates the requested addresses. Returns `None` if a requested family has no free address.
     pub(super) fn choose(
         &mut self,
         network: usize,
@@ -139,7 +142,7 @@ impl Addresses {
         Some(AllocatedAddresses { network, ue })
     }
 
-    /// These were chosen in another life, and are still sessions'.
+    /// Marks the addresses of stored sessions of a previous incarnation as assigned.
     pub(super) fn given(&mut self, all: &[AllocatedAddresses]) {
         for (n, network) in self.networks.iter_mut().enumerate() {
             let ues = || all.iter().filter(|chosen| chosen.network == n).map(|chosen| chosen.ue);
@@ -150,7 +153,7 @@ impl Addresses {
         }
     }
 
-    /// Takes addresses back.
+    /// Releases addresses.
     pub(super) fn give_back(&mut self, chosen: AllocatedAddresses) {
         let Some(pool) = self.networks.get_mut(chosen.network) else { return };
         let (ipv4, ipv6) = (&mut pool.ipv4, &mut pool.ipv6);
@@ -187,7 +190,7 @@ mod tests {
         all.give_back(given[3].0);
         all.give_back(given[1].0);
         assert_eq!(take(&mut all).and_then(|(_, v4)| v4), given[3].1);
-        // one that a control plane has chosen by itself meanwhile is passed over, and comes again later
+        // an address that a control plane has chosen meanwhile is skipped, and tried again later
         let other = given[1].0.ue;
         assert_eq!(all.choose(0, v4, |ue| ue != other), None);
         assert_eq!(take(&mut all).and_then(|(_, v4)| v4), given[1].1);
@@ -205,7 +208,8 @@ mod tests {
         assert_eq!(all.choose(1, v4, |_| true).and_then(|chosen| chosen.ue.ipv4), Some([10, 46, 0, 2].into()));
     }
 
-    /// A session that the life before has told of its address, and died before it was written, is not followed by another at once.
+    /// A restarted UPF does not reuse an address at once whose session was announced but not
+    /// stored.
     #[test]
     fn what_may_have_been_given_in_another_life_comes_last() {
         let pool = Pool {
@@ -234,7 +238,7 @@ mod tests {
             std::iter::from_fn(|| all.choose(0, both, |_| true)).filter_map(|chosen| chosen.ue.ipv6_prefix).collect();
         assert_eq!(prefixes.len(), 3);
         assert_eq!(prefixes[0], "2001:db8:45:1::".parse::<Ipv6Addr>().expect("an address"));
-        // the IPv4 address of the attempt that failed is there again
+        // the IPv4 address of the failed attempt is free again
         let left = std::iter::from_fn(|| all.choose(0, AddressChoice { ipv4: true, ipv6: false }, |_| true)).count();
         assert_eq!(left, 2);
         assert_eq!(all.choose(1, both, |_| true), None, "no prefixes there");

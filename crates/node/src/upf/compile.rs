@@ -1,5 +1,6 @@
-//! From PFCP rules to the records of the datapath: which tunnels and UE addresses a session has, and what holds for
-//! the packets of each.
+//! Compilation of PFCP rules into datapath entries.
+//!
+//! A session has one entry for each tunnel and each UE address.
 
 use super::flows;
 use super::rules::{Far, Matching, Pdr, Refused, Rules, TunnelEnd};
@@ -12,34 +13,39 @@ use vireo_datapath::{
 use vireo_types::{SessionAddress, Teid};
 use vireo_wire::pfcp::*;
 
-/// The records that a session has.
+/// The datapath entries of a session.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SessionEntries {
     pub(super) uplinks: SmallVec<[Teid; 1]>,
     pub(super) downlinks: SmallVec<[(SessionAddress, DownlinkId); 1]>,
-    /// Whether its packets are decided on by further rules of the datapath, because records do not hold them.
+    /// True if flow rules decide on the packets, because entries cannot hold the rules.
     pub(super) flows: bool,
 }
 
-/// What a modification asks beyond what the rules then say.
+/// Parts of a modification that the resulting rules do not show.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ModificationScope {
-    /// FARs that it names: buffering by them reports its first packet anew.
+    /// FARs that the request names. If one buffers, its first packet is reported again.
     pub(super) fars: SmallVec<[u32; 2]>,
-    /// FARs whose old tunnel, which is told, gets an end marker.
+    /// FARs whose old tunnel, in the second element, receives an End Marker.
     pub(super) end_markers: SmallVec<[(u32, Option<Tunnel>); 1]>,
 }
 
-/// One downlink record to be.
+/// A downlink entry to be set.
 pub(super) struct DownlinkPlan {
     pub(super) ue: SessionAddress,
     pub(super) rule: DownlinkRule,
-    /// The FAR that says what becomes of the packets.
+    /// ID of the FAR that decides on the packets.
     pub(super) far: u32,
 }
 
-/// Makes the tables follow the rules of a session of a module and writes the tunnel ends that were chosen into the rules. On an error the tables
-/// are as before, and the rules are of no use.
+/// Applies the rules of a session of a module to the tables, and writes the allocated tunnel ends
+/// into the rules.
+///
+/// # Errors
+///
+/// Returns an error if a rule is refused. The tables are then unchanged, and the rules must be
+/// discarded.
 pub(super) fn apply(
     tables: &mut Tables,
     released: &mut Released,
@@ -94,7 +100,8 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Where the session's uplink packets come from: where its downlink packets go to.
+/// Returns the permitted source of the session's uplink packets: the destination of its downlink
+/// packets.
 fn peer_of(rules: &Rules) -> Option<PeerBinding> {
     let access = |far: &&Far| far.forwards() && far.destination.is_none_or(|to| to == DestinationInterface::ACCESS);
     let mut peers = rules.fars.iter().filter(access).filter_map(|far| far.tunnel.map(|tunnel| tunnel.address));
@@ -102,7 +109,7 @@ fn peer_of(rules: &Rules) -> Option<PeerBinding> {
     Some(if peers.all(|other| other == first) { PeerBinding::One(first) } else { PeerBinding::Known })
 }
 
-/// Ends the old tunnels of FARs that no record stands for.
+/// Sends End Markers to the old tunnels of FARs without an entry.
 fn end_relays(
     tables: &Tables,
     rules: &Rules,
@@ -123,12 +130,13 @@ fn end_relays(
 }
 
 impl SessionEntries {
-    /// Keeps packets from them until the end of the change, so that what they have counted stays as it is.
+    /// Blocks the packets of all entries until the end of the change, so that their counters do not
+    /// change.
     pub(super) fn pause(&self, tables: &mut Tables) {
         tables.hold_packets(&self.uplinks, self.ids());
     }
 
-    /// Removes all of them from the tables.
+    /// Removes all entries from the tables.
     pub(super) fn remove(self, tables: &mut Tables, session: u64, released: &mut Released) {
         self.pause(tables);
         if self.flows {
@@ -142,14 +150,14 @@ impl SessionEntries {
         }
     }
 
-    /// How many packets there have been in all.
+    /// Returns the number of packets of all entries in both directions.
     pub(super) fn packets(&self, tables: &Tables) -> u64 {
         let up = self.uplinks.iter().map(|teid| tables.uplink_volume(*teid).packets);
         let down = self.downlinks.iter().map(|(_, id)| tables.downlink_volume(*id).packets);
         up.chain(down).sum()
     }
 
-    /// Has the datapath tell of each volume after which something may happen, if there is one.
+    /// Requests a datapath event after `volume` bytes, or cancels it.
     pub(super) fn watch(&self, tables: &Tables, session: u64, volume: Option<u64>) {
         let watch = |counts: usize| watch_for(volume.unwrap_or(0), counts as u64);
         match self.flows {
@@ -162,7 +170,7 @@ impl SessionEntries {
         }
     }
 
-    /// Has their packets counted one by one or not.
+    /// Disables or enables the counters of the entries. Sessions with flow rules keep them enabled.
     pub(super) fn set_lean(&self, tables: &Tables, lean: bool) {
         tables.set_lean(&self.uplinks, self.downlinks.iter().map(|(_, id)| *id), lean && !self.flows);
     }
@@ -175,7 +183,7 @@ impl SessionEntries {
         self.downlinks.iter().chain(&new.downlinks).find(|(have, _)| *have == ue).copied()
     }
 
-    /// What the packets that a URR counts have been.
+    /// Returns the volume of the packets that a URR measures.
     pub(super) fn usage(&self, tables: &Tables, session: u64, pdrs: &[Pdr], urr: u32) -> Usage {
         if self.flows {
             return tables.metered(session, urr).unwrap_or_default();
@@ -216,14 +224,14 @@ impl TunnelEnd {
 pub(super) type Uplinks = SmallVec<[(Teid, UplinkRule); 1]>;
 pub(super) type Downlinks = SmallVec<[DownlinkPlan; 1]>;
 
-/// What holds for a session's packets.
+/// The compiled rules of a session.
 struct CompiledRules {
     uplinks: Uplinks,
     downlinks: Downlinks,
     flows: Option<SessionFlows>,
 }
 
-/// Takes the records that are missing, into `new`, and says what holds for all.
+/// Allocates the missing entries, into `new`, and compiles the rules.
 fn acquire(
     tables: &mut Tables,
     (session, module): (u64, usize),
@@ -252,7 +260,8 @@ fn acquire(
         if records.find(new, downlink.ue).is_some() {
             continue;
         }
-        // the address of a session does not change in its life, so one that is partly ours is a mistake
+        // the address of a session never changes, so an address that is partly the session's is an
+        // error
         let id = tables.add_downlink(downlink.ue, session).map_err(|error| match error {
             TableError::Full => Refused::cause(Cause::NO_RESOURCES),
             _ => Refused {
@@ -265,8 +274,8 @@ fn acquire(
     Ok(CompiledRules { uplinks, downlinks, flows })
 }
 
-/// All addresses of the session: uplink packets must come from one of them, whichever PDR names it. A session that only
-/// passes packets on to another UPF needs none.
+/// Returns all addresses of the session. Uplink packets must have one of them as source, whichever
+/// PDR names it. A session that only forwards packets to another UPF needs none.
 fn ue_of(rules: &Rules) -> Result<SessionAddress, Refused> {
     let mut ue = SessionAddress::default();
     for pdr in &rules.pdrs {
@@ -287,7 +296,8 @@ fn check_far(far: &Far) -> Result<(), Refused> {
     }
 }
 
-/// Gives every uplink PDR a tunnel end that is in the tables; new ones drop everything until they get their rule.
+/// Allocates a tunnel end in the tables for every uplink PDR. New ends drop all packets until their
+/// rule is set.
 fn choose_ends(
     tables: &mut Tables,
     module: usize,
@@ -301,7 +311,7 @@ fn choose_ends(
         let Matching::Tunnel { end, .. } = &mut pdr.detection.matching else { continue };
         match *end {
             TunnelEnd::Ours { teid, .. } => {
-                // only one of a session that is restored is not there
+                // missing only in a restored session
                 if !records.uplinks.contains(&teid) && !new.uplinks.contains(&teid) {
                     new.uplinks.push(tables.restore_uplink(teid, closed).map_err(|e| full_or_failed(e, pdr.id))?);
                 }
@@ -340,14 +350,14 @@ fn full_or_failed(error: TableError, pdr: u16) -> Refused {
     }
 }
 
-/// The PDRs, the one that is matched first in front.
+/// Returns the PDRs in the order in which they are matched.
 pub(super) fn in_order(rules: &Rules) -> SmallVec<[&Pdr; 4]> {
     let mut pdrs: SmallVec<[&Pdr; 4]> = rules.pdrs.iter().collect();
     pdrs.sort_by_key(|pdr| pdr.precedence);
     pdrs
 }
 
-/// What the QERs of a PDR say together: every gate must be open, the lowest rate holds.
+/// The combined QERs of a PDR: every gate must be open, and the lowest rate applies.
 pub(super) struct EffectiveQos {
     pub(super) gate_open: bool,
     pub(super) mbr: Rate,
@@ -366,7 +376,7 @@ pub(super) fn quality(rules: &Rules, pdr: &Pdr, uplink: bool) -> Result<Effectiv
         quality.qfi = quality.qfi.or(qer.qfi);
         quality.rqi |= qer.rqi;
     }
-    // a control plane without QERs may still say which QoS flow the packets are of
+    // a control plane without QERs may still name the QoS flow of the packets in the PDI
     quality.qfi = quality.qfi.or(pdr.detection.qfi.filter(|_| !uplink));
     for id in &pdr.urrs {
         let urr = rules.urrs.iter().find(|urr| urr.id == *id).ok_or(failed)?;
@@ -375,7 +385,7 @@ pub(super) fn quality(rules: &Rules, pdr: &Pdr, uplink: bool) -> Result<Effectiv
     Ok(quality)
 }
 
-/// One rule per tunnel.
+/// Returns one uplink rule for each tunnel.
 fn uplinks(rules: &Rules, ue: SessionAddress) -> Result<Uplinks, Refused> {
     let mut uplinks = Uplinks::new();
     for pdr in in_order(rules) {
@@ -388,7 +398,7 @@ fn uplinks(rules: &Rules, ue: SessionAddress) -> Result<Uplinks, Refused> {
         let rule = UplinkRule { ue, flows, gate_open: quality.gate_open, forward, mbr: quality.mbr };
         match uplinks.iter_mut().find(|(other, _)| *other == teid) {
             None => uplinks.push((teid, rule)),
-            // they are treated alike, or the first of them leaves nothing to the later (`flows::needed`)
+            // they have the same treatment, or the first PDR matches all packets (`flows::needed`)
             Some((_, first)) => first.flows |= flows,
         }
     }
@@ -399,14 +409,15 @@ pub(super) fn overlap(a: SessionAddress, b: SessionAddress) -> bool {
     a.ipv4.is_some() && a.ipv4 == b.ipv4 || a.ipv6_prefix.is_some() && a.ipv6_prefix == b.ipv6_prefix
 }
 
-/// One rule per UE address. Without filters the first PDR for an address leaves nothing to the later.
+/// Returns one downlink rule for each UE address. Without filters the first PDR of an address
+/// matches all packets.
 fn downlinks(rules: &Rules, session: u64) -> Result<Downlinks, Refused> {
     let mut downlinks = Downlinks::new();
     for pdr in in_order(rules) {
         if pdr.detection.matching != Matching::Downlink {
             continue;
         }
-        // all of them must be right, those that are of no effect too
+        // all PDRs must be valid, also those that never match
         let downlink = downlink(rules, pdr, session)?;
         match downlinks.iter().find(|first| overlap(first.ue, downlink.ue)) {
             Some(first) if first.ue == downlink.ue => {}
@@ -417,7 +428,7 @@ fn downlinks(rules: &Rules, session: u64) -> Result<Downlinks, Refused> {
     Ok(downlinks)
 }
 
-/// The record of a PDR for packets from the data network.
+/// Returns the downlink entry of a PDR for packets from the data network.
 pub(super) fn downlink(rules: &Rules, pdr: &Pdr, session: u64) -> Result<DownlinkPlan, Refused> {
     let far = rules.far(pdr.far).ok_or(Refused::rule(FailedRuleId::Pdr(pdr.id)))?;
     let quality = quality(rules, pdr, false)?;
@@ -439,7 +450,8 @@ pub(super) fn downlink(rules: &Rules, pdr: &Pdr, session: u64) -> Result<Downlin
         rqi: quality.rqi,
         gate_open: quality.gate_open,
         action,
-        // while packets wait or are dropped there is no tunnel that an Error Indication or an end marker could be for
+        // while packets are buffered or dropped, neither Error Indications nor End Markers apply to
+        // a tunnel
         tunnel: far.tunnel.filter(|_| action == Action::Forward),
         mbr: quality.mbr,
     };

@@ -6,84 +6,94 @@ use std::time::Duration;
 use vireo_datapath::{Access, BufferLimits, FramesConfig, Locking, Module, XdpConfig};
 use vireo_types::Dnn;
 
-/// What a UPF is told at start.
+/// Configuration of a UPF at start.
 #[derive(Clone, Debug)]
 pub struct UpfConfig {
-    /// Where the UPF listens for PFCP: one address of the machine, not all of them, because it is told to peers as
+    /// PFCP address: one address of the machine, not the unspecified one. It is sent to peers as
     /// Node ID and in F-SEIDs.
     pub n4: SocketAddr,
-    /// Addresses on N3, at least one. The first of each family is told in F-TEIDs; all are listened on.
+    /// Addresses on N3, at least one. The UPF listens on all; F-TEIDs contain the first of each
+    /// family.
     pub n3: Vec<IpAddr>,
-    /// Name of the TUN device on N6.
+    /// TUN device on N6.
     pub tun: String,
-    /// The data networks and their pools of UE addresses. Of each pool the first /32 or /128 is the UPF's own and the
-    /// network address is unused: UEs get addresses from the third on, and prefixes from the second /64 on.
+    /// Data networks and their address pools. In each pool the first /32 or /128 belongs to the
+    /// UPF, and the network address is unused. UEs receive addresses from the third on, and
+    /// prefixes from the second /64 on.
     pub pools: Vec<Pool>,
-    /// Networks behind UEs (Framed-Route, TS 29.244 5.16): their packets are routed to the UPF too. Of each the first
-    /// address is the machine's own, as with pools.
+    /// Networks behind UEs (Framed-Route, TS 29.244 5.16). Their packets are routed to the UPF. The
+    /// first address of each belongs to the machine, as with pools.
     pub framed: Vec<(IpAddr, u8)>,
-    /// Where UEs may not send to beside this machine, and where G-PDUs may come from beside known peers.
+    /// Destinations denied to UEs in addition to this machine, and sources of G-PDUs allowed in
+    /// addition to known peers.
     pub access: Access,
-    /// Whether a G-PDU must come from the address that its session's downlink packets go to, or from [`Access::ran`].
+    /// If true, a G-PDU must come from the peer of its session's downlink tunnel, or from
+    /// [`Access::ran`].
     pub own_peer_only: bool,
-    /// Whether UEs reach the outside by the machine's address (nftables, table `inet vireo`).
+    /// If true, UEs reach external networks with the machine's address (nftables, table `inet
+    /// vireo`).
     pub nat: bool,
-    /// Whether the kernel has a route for each UE with a session here, so that its packets come here although another UPF
-    /// of the machine has its pool too: for sessions that move between them. Not with `nat`.
+    /// If true, the kernel has a route for each UE with a session here. Its packets then arrive at
+    /// this UPF although another UPF of the machine has the same pool; relocation of sessions needs
+    /// it. Excludes `nat`.
     pub host_routes: bool,
-    /// With it, an XDP program does what is usual and the packet threads the rest.
+    /// If set, an XDP program runs the fast path and the packet threads run the slow path.
     pub xdp: Option<XdpConfig>,
-    /// With it, the packet threads do what is usual on Ethernet frames, and one more thread the rest.
+    /// If set, the packet threads run the fast path on Ethernet frames and one more thread runs the
+    /// slow path.
     pub frames: Option<FramesConfig>,
-    /// Packet threads, where there are no modules. Those of the sockets driver divide packets by the RAN nodes that send them.
+    /// Number of packet threads without modules. The threads of the sockets driver divide packets
+    /// by sending RAN node.
     pub workers: usize,
-    /// How packet threads and changes of rules keep out of each other's way.
+    /// Synchronisation of packet threads with rule changes.
     pub locking: Locking,
-    /// Users whose records lie together while they have packets, about; 0 = all stay where they are. Not with XDP.
+    /// Approximate number of users in the hot table; 0 disables it. Not with XDP.
     pub hot_users: usize,
-    /// Slices, whose workers take the place of `workers`; none = all users are handled by any of these.
+    /// Slices, whose workers replace `workers`. If empty, all workers serve all users.
     pub slices: Vec<DataSlice>,
-    /// Whether users of a slice go by themselves to its worker with the fewest packets.
+    /// If true, users of a slice migrate to its worker with the fewest packets.
     pub rebalance: bool,
-    /// Slices of simple devices, whose sessions are lean where their rules allow it: not counted one by one.
+    /// IoT slices. Their sessions have no usage counters if their rules allow that.
     pub lean: Vec<LeanSlice>,
-    /// With it, packet threads are processes of their own, started as this: one that dies is taken over from by the next.
+    /// If set, each packet thread is a process started by this program. A new process takes over
+    /// the work of a dead one.
     pub processes: Option<Program>,
-    /// Sessions at the same time; 2^24 at the most.
+    /// Maximum number of sessions, at most 2^24.
     pub max_sessions: usize,
-    /// Buffering of downlink packets for idle UEs.
+    /// Buffer limits of downlink packets for idle UEs.
     pub buffer: BufferLimits,
-    /// How long the UPF waits for the answer to a request of its own (T1, TS 29.244 6.4).
+    /// Time to wait for the response to a request of the UPF (T1, TS 29.244 6.4).
     pub response_time: Duration,
-    /// How often it sends the request in all (N1, TS 29.244 6.4).
+    /// Number of transmissions of a request, including the first (N1, TS 29.244 6.4).
     pub attempts: u8,
-    /// How often the GTP-U peers of sessions are asked whether they are there; `None` = never. TS 29.281 7.2.1: not more
-    /// often than every 60 s.
+    /// Interval of Echo Requests to the GTP-U peers of sessions; `None` sends none. TS 29.281 7.2.1
+    /// requires at least 60 s.
     pub path_check: Option<Duration>,
-    /// Control planes.
+    /// Permitted control planes and their supervision.
     pub associations: AssociationConfig,
 }
 
-/// A data network behind the UPF.
+/// A data network of the UPF.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    /// Its name.
     pub dnn: Dnn,
     /// IPv4 network and prefix length, /8 to /30.
     pub ipv4: Option<(Ipv4Addr, u8)>,
     /// IPv6 network and prefix length, /16 to /64; each UE has a /64 of it.
     pub ipv6: Option<(Ipv6Addr, u8)>,
-    /// Link MTU in octets: what the host's IP stack answers "too big" above, and what router advertisements tell.
-    /// 1,400 leaves room for the tunnel's headers on links of 1,500.
+    /// Link MTU in bytes. The IP stack of the machine answers larger packets with "too big", and
+    /// router advertisements contain the value. 1,400 leaves room for the tunnel's headers on links
+    /// of 1,500.
     pub mtu: u16,
-    /// DNS servers; the IPv6 ones are told in router advertisements.
+    /// DNS servers. Router advertisements contain the IPv6 ones.
     pub dns: Vec<IpAddr>,
-    /// Whether its UEs neither send to UEs nor are sent to by UEs.
+    /// If true, UEs of this network cannot exchange packets with UEs.
     pub isolated: bool,
 }
 
 impl Default for UpfConfig {
-    /// The embedded UPF of a lab: loopback addresses apart from the control plane's, no pool.
+    /// Returns the configuration of an embedded UPF in a lab: loopback addresses other than the
+    /// control plane's, no pool.
     fn default() -> Self {
         UpfConfig {
             n4: SocketAddr::from((Ipv4Addr::new(127, 0, 0, 8), 8805)),
@@ -115,13 +125,15 @@ impl Default for UpfConfig {
 }
 
 impl UpfConfig {
-    /// The modules of its datapath: each session is of one, whose address its F-TEIDs have.
+    /// Returns the modules of the datapath. Each session belongs to one, and its F-TEIDs contain
+    /// the module's address.
     pub(super) fn modules(&self) -> &[Module] {
         let of_xdp = self.xdp.as_ref().map(|xdp| &xdp.modules);
         of_xdp.or(self.frames.as_ref().map(|frames| &frames.modules)).map_or(&[], Vec::as_slice)
     }
 
-    /// The N3 addresses that F-TEIDs have, IPv4 and IPv6, for each module, or for all sessions.
+    /// Returns the N3 addresses for F-TEIDs, IPv4 and IPv6: one element for each module, or one for
+    /// all sessions.
     pub(super) fn told(&self) -> Vec<N3> {
         match self.modules() {
             [] => vec![N3::of(&self.n3)],
@@ -130,7 +142,7 @@ impl UpfConfig {
     }
 }
 
-/// An end of tunnels on N3.
+/// N3 addresses of a module, at most one of each family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct N3 {
     pub(super) ipv4: Option<Ipv4Addr>,
@@ -138,12 +150,12 @@ pub(super) struct N3 {
 }
 
 impl N3 {
-    /// Both, for the datapath.
+    /// Returns both addresses as the datapath takes them.
     pub(super) fn addresses(&self) -> [Option<IpAddr>; 2] {
         [self.ipv4.map(IpAddr::V4), self.ipv6.map(IpAddr::V6)]
     }
 
-    /// The first address of each family.
+    /// Returns the first address of each family.
     fn of(addresses: &[IpAddr]) -> Self {
         let mut n3 = N3::default();
         for address in addresses {

@@ -1,34 +1,35 @@
-//! Which control planes may associate with the UPF, from where, and how it supervises them.
+//! Permissions and supervision parameters of control planes.
 
 use std::net::IpAddr;
 use std::time::Duration;
 use vireo_types::{Network, is_inside};
 use vireo_wire::pfcp::NodeId;
 
-/// Control planes that may speak to the UPF.
+/// Control planes that may send to the UPF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlPlane {
-    /// The Node ID that these addresses alone may use, all of them at a time; `None`: any Node ID that no other entry
-    /// names, which is bound to the address that associates first.
+    /// Node ID that only these addresses may use, all at the same time. `None` permits any Node ID
+    /// that no other entry names; the UPF binds it to the address that associates first.
     pub node_id: Option<NodeId>,
-    /// Where it sends from.
+    /// Source addresses of the control plane.
     pub networks: Vec<Network>,
 }
 
-/// How the UPF treats control planes.
+/// Parameters of PFCP associations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssociationConfig {
-    /// Those that may speak to it; empty: any.
+    /// Permitted control planes; empty: any.
     pub control_planes: Vec<ControlPlane>,
-    /// Time between Heartbeat Requests to a control plane (TS 29.244 6.2.2); `None`: the UPF sends none.
+    /// Interval of Heartbeat Requests to a control plane (TS 29.244 6.2.2); `None`: the UPF sends
+    /// none.
     pub heartbeat_interval: Option<Duration>,
-    /// Heartbeat Requests without an answer after which a control plane is silent.
+    /// Number of unanswered Heartbeat Requests after which a control plane is silent.
     pub heartbeat_attempts: u8,
-    /// How long the sessions of a silent control plane are kept.
+    /// Time after which the sessions of a silent control plane are removed.
     pub keep_sessions: Duration,
-    /// Associations at a time.
+    /// Maximum number of associations.
     pub max: usize,
-    /// Associations of one address at a time.
+    /// Maximum number of associations of one address.
     pub max_per_address: usize,
 }
 
@@ -45,24 +46,24 @@ impl Default for AssociationConfig {
     }
 }
 
-/// What an address may do in the name of a Node ID.
+/// Permission of an address to use a Node ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permit {
-    /// Nothing.
+    /// The address may not use the Node ID.
     Refused,
-    /// Associate, if the Node ID is not bound to another address.
+    /// The address may associate if the Node ID is not bound to another one.
     Unbound,
-    /// The configuration says that the address is this node's.
+    /// The configuration assigns the Node ID to the address.
     Named,
 }
 
 impl AssociationConfig {
-    /// Returns true if messages of this address are read.
+    /// Returns true if the UPF accepts messages of this address.
     pub(super) fn admits(&self, address: IpAddr) -> bool {
         self.control_planes.is_empty() || self.control_planes.iter().any(|entry| entry.has(address))
     }
 
-    /// Returns what an address may do in the name of a Node ID.
+    /// Returns the permission of an address to use a Node ID.
     pub(super) fn permit(&self, address: IpAddr, node_id: &NodeId) -> Permit {
         if self.control_planes.is_empty() {
             return Permit::Unbound;
@@ -80,14 +81,15 @@ impl AssociationConfig {
         self.permit(address, node_id) != Permit::Refused
     }
 
-    /// Allows one control plane alone, unless the configuration names some.
+    /// Permits only this control plane, unless the configuration names some.
     pub fn or_only(&mut self, address: IpAddr) {
         if self.control_planes.is_empty() {
             self.control_planes = vec![ControlPlane { node_id: None, networks: vec![Network::host(address)] }];
         }
     }
 
-    /// Returns true if anybody who reaches this address may associate, and it is on no private network.
+    /// Returns true if any control plane that reaches this address may associate, and the address
+    /// is in no private network.
     pub(super) fn is_open_at(&self, n4: IpAddr) -> bool {
         self.control_planes.is_empty() && !is_inside(n4)
     }
@@ -98,7 +100,8 @@ impl ControlPlane {
         self.networks.iter().any(|network| network.contains(address))
     }
 
-    /// Domain names are compared without regard to case (RFC 1035 2.3.3).
+    /// Returns true if the entry names this Node ID. Domain names are compared case-insensitively
+    /// (RFC 1035 2.3.3).
     fn names(&self, node_id: &NodeId) -> bool {
         match (&self.node_id, node_id) {
             (Some(NodeId::Fqdn(own)), NodeId::Fqdn(other)) => own.eq_ignore_ascii_case(other),

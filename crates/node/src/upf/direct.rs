@@ -1,5 +1,7 @@
-//! The state machine with what it acts on, shared by the UPF's thread and a control plane of the same process, which hands
-//! its PFCP messages over without a network: two threads to wake and four system calls less for each request.
+//! State shared by the UPF's thread and a control plane of the same process.
+//!
+//! The control plane passes PFCP messages by function call instead of the network. Each request
+//! saves two thread wake-ups and four system calls.
 
 use super::exchange::Outgoing;
 use super::state::{Timestamps, Upf};
@@ -11,23 +13,23 @@ use vireo_datapath::poll::Waker;
 use vireo_datapath::{Clock, Sockets, TablesHandle};
 use vireo_types::Instant;
 
-/// Seconds from 1900-01-01, where NTP counts from, to 1970-01-01.
+/// Seconds from 1900-01-01, the epoch of NTP, to 1970-01-01.
 const NTP_EPOCH: u64 = 2_208_988_800;
 
-/// Seconds since 1900-01-01, modulo 2^32 as RFC 5905 has it.
+/// Returns the seconds since 1900-01-01, modulo 2^32 (RFC 5905).
 pub(super) fn ntp_now() -> u32 {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     (unix + NTP_EPOCH) as u32
 }
 
-/// A UPF's state machine, its tables and its socket.
+/// State machine, tables and socket of a UPF.
 #[derive(Debug)]
 pub(super) struct UpfShared {
     upf: Mutex<Upf>,
     pub(super) socket: UdpSocket,
     editor: TablesHandle,
     clock: Clock,
-    /// Of the thread that keeps the deadlines.
+    /// Wakes the thread that processes deadlines.
     wake: Waker,
 }
 
@@ -40,7 +42,8 @@ impl UpfShared {
         Timestamps { instant: self.clock.now(), ntp: ntp_now() }
     }
 
-    /// The state machine. Whoever holds it is quick: a control plane may wait for it.
+    /// Locks the state machine. The lock must be held briefly, because a control plane may wait for
+    /// it.
     pub(super) fn upf(&self) -> MutexGuard<'_, Upf> {
         self.upf.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -53,12 +56,12 @@ impl UpfShared {
         &self.editor
     }
 
-    /// When the thread has something to do.
+    /// Returns when the thread must next process a deadline.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.upf().deadline()
     }
 
-    /// Takes a datagram. Says whether the thread has something to do earlier than before.
+    /// Processes a datagram. Returns true if the next deadline has become earlier.
     pub(super) fn receive(&self, from: SocketAddr, datagram: &[u8], out: &mut Outgoing) -> bool {
         let now = self.now();
         let mut upf = self.upf();
@@ -76,7 +79,7 @@ impl UpfShared {
     }
 }
 
-/// The way into a UPF of the same process: PFCP as on the network, and its answers at once.
+/// Access to a UPF of the same process: PFCP as on the network, with immediate responses.
 #[derive(Clone, Debug)]
 pub struct InProcessN4 {
     address: SocketAddr,
@@ -88,13 +91,13 @@ impl InProcessN4 {
         InProcessN4 { address, served }
     }
 
-    /// Where the UPF listens for PFCP on the network.
+    /// Returns the PFCP address of the UPF on the network.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Hands a datagram of `from` over, and what the UPF answers to `answer`. What the UPF asks of its own accord comes
-    /// over the network.
+    /// Passes a datagram of `from` to the UPF, and its responses to `answer`. Requests of the UPF
+    /// are sent over the network.
     pub fn hand(&self, from: SocketAddr, datagram: &[u8], mut answer: impl FnMut(Vec<u8>)) {
         let mut out = Outgoing::new();
         if self.served.receive(from, datagram, &mut out) {

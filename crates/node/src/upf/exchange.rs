@@ -1,5 +1,7 @@
-//! Reliable delivery of PFCP messages (TS 29.244 6.4): requests are sent again until they are answered, and a request
-//! that comes again gets the answer it got before.
+//! Reliable delivery of PFCP messages (TS 29.244 6.4).
+//!
+//! Requests are retransmitted until a response arrives. A repeated request receives the stored
+//! response.
 
 use super::persistence::hexadecimal;
 use serde::{Deserialize, Serialize};
@@ -8,29 +10,29 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::{IpAddr, SocketAddr};
 use vireo_types::{Duration, Instant};
 
-/// Datagrams to send.
+/// Datagrams to send, each with its destination.
 pub(super) type Outgoing = Vec<(SocketAddr, Vec<u8>)>;
 
-/// Requests of our own that may be unanswered at a time.
+/// Maximum number of unanswered requests of the UPF.
 const REQUESTS: usize = 65_536;
-/// Answers that are kept for repeated requests, and their octets in all.
+/// Maximum number of stored responses, and their maximum size in total, in bytes.
 const RESPONSES: usize = 65_536;
 const RESPONSES_OCTETS: usize = 64 << 20;
-/// Requests that are sent again, and old answers that are forgotten, in one go: whoever waits for the state machine must
-/// not wait for thousands.
+/// Maximum retransmissions per call of [`Requests::tick`], and maximum expired responses that one
+/// insertion removes. They bound the time for which other callers wait for the state machine.
 const REPEATS: usize = 256;
 const FORGOTTEN: usize = 4;
-/// How long: more than a peer goes on repeating (T1 * N1 of 3 s and 3).
+/// Lifetime of a stored response: longer than a peer retransmits (T1 * N1 of 3 s and 3).
 const KEEP: Duration = Duration::from_secs(12);
 
-/// The requests that we have sent.
+/// Unanswered requests of the UPF.
 #[derive(Debug)]
 pub(super) struct Requests {
     response_time: Duration,
     attempts: u8,
     next: u32,
     pending: HashMap<u32, Pending>,
-    /// Deadlines in order: each wait is equally long.
+    /// In ascending order, because the response time is the same for all requests.
     deadlines: VecDeque<(Instant, u32)>,
 }
 
@@ -53,17 +55,19 @@ impl Requests {
         }
     }
 
-    /// The next request has this number: of another life's, answers may still be on their way.
+    /// Sets the sequence number of the next request. Responses to requests of a previous
+    /// incarnation may still arrive.
     pub(super) fn begin_at(&mut self, sequence: u32) {
         self.next = (sequence & 0xff_ffff).max(1);
     }
 
-    /// Whether more requests may be unanswered: two, so that a session can report both kinds of things.
+    /// Returns true if two more requests may be sent: a session may have two kinds of reports at
+    /// once.
     pub(super) fn has_room(&self) -> bool {
         self.pending.len() + 2 <= REQUESTS
     }
 
-    /// The sequence number of the next request.
+    /// Returns the sequence number of the next request.
     pub(super) fn next_sequence(&mut self) -> u32 {
         loop {
             let sequence = self.next;
@@ -74,7 +78,8 @@ impl Requests {
         }
     }
 
-    /// Sends the request that `build` writes for a sequence number; `false` if too many are unanswered.
+    /// Sends the request that `build` encodes for a sequence number. Returns false if too many
+    /// requests are unanswered.
     pub(super) fn send(
         &mut self,
         session: u64,
@@ -96,7 +101,8 @@ impl Requests {
         true
     }
 
-    /// The session of the request that this response answers, the first time it is answered.
+    /// Returns the session of the request that this response answers. Repeated responses return
+    /// `None`.
     pub(super) fn answered(&mut self, from: SocketAddr, sequence: u32) -> Option<u64> {
         if self.pending.get(&sequence)?.to.ip() != from.ip() {
             return None;
@@ -104,18 +110,18 @@ impl Requests {
         self.pending.remove(&sequence).map(|pending| pending.session)
     }
 
-    /// What was sent to these goes to another address of the same peer from now on.
+    /// Redirects the unanswered requests to matching addresses to another address of the same peer.
     pub(super) fn readdress(&mut self, which: impl Fn(&SocketAddr) -> bool, address: IpAddr) {
         self.pending.values_mut().filter(|pending| which(&pending.to)).for_each(|pending| pending.to.set_ip(address));
     }
 
-    /// When [`Requests::tick`] has something to do.
+    /// Returns when [`Requests::tick`] must be called next.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadlines.front().map(|(deadline, _)| *deadline)
     }
 
-    /// Sends again what is overdue, or a part of it; tells the sessions of the requests that are given up. As long as
-    /// there is more, [`Requests::deadline`] has passed.
+    /// Retransmits overdue requests, up to a limit per call. Returns the sessions whose requests
+    /// have no attempts left. While overdue requests remain, [`Requests::deadline`] is in the past.
     pub(super) fn tick(&mut self, now: Instant, out: &mut Outgoing) -> Vec<u64> {
         let mut given_up = vec![];
         for _ in 0..REPEATS {
@@ -135,24 +141,25 @@ impl Requests {
     }
 }
 
-/// The answers that we have given. An answer is found only by the very same request: a peer that starts anew counts
-/// from the same sequence numbers.
+/// Responses of the UPF. Only the identical request finds its response, because a restarted peer
+/// reuses sequence numbers.
 #[derive(Debug, Default)]
 pub(super) struct Responses {
-    /// The same in all lives of this program: they find what they have answered. One that does not does the request again.
+    /// The same in all incarnations of this program, so that stored hashes match. A mismatch
+    /// executes the request again.
     hasher: BuildHasherDefault<DefaultHasher>,
     answers: HashMap<(SocketAddr, u32), Answer>,
     order: VecDeque<(Instant, (SocketAddr, u32))>,
-    /// Of all answers.
+    /// Size of all responses, in bytes.
     octets: usize,
 }
 
-/// A request that was answered, and how.
+/// An answered request and its response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Answered {
     from: SocketAddr,
     sequence: u32,
-    /// A hash of it.
+    /// Hash of the request.
     request: u64,
     #[serde(with = "hexadecimal")]
     octets: Vec<u8>,
@@ -166,25 +173,26 @@ struct Answer {
 }
 
 impl Responses {
-    /// The answer that this request got before.
+    /// Returns the response that the identical request has received within [`KEEP`].
     pub(super) fn find(&self, from: SocketAddr, sequence: u32, request: &[u8], now: Instant) -> Option<&[u8]> {
         let answer = self.answers.get(&(from, sequence)).filter(|answer| now.since(answer.since) < KEEP)?;
         (answer.request == self.hasher.hash_one(request)).then_some(&answer.octets[..])
     }
 
-    /// Keeps an answer; the oldest go when they are too many or too old.
+    /// Stores a response. Responses that exceed the bounds in number, size or age are removed,
+    /// oldest first.
     pub(super) fn keep(&mut self, from: SocketAddr, sequence: u32, request: &[u8], octets: Vec<u8>, now: Instant) {
         let request = self.hasher.hash_one(request);
         self.restore(Answered { from, sequence, request, octets }, now);
     }
 
-    /// The answer that this peer's request got that had this number.
+    /// Returns the stored response to this peer's request with this sequence number.
     pub(super) fn answered(&self, from: SocketAddr, sequence: u32) -> Option<Answered> {
         let Answer { request, octets, .. } = self.answers.get(&(from, sequence))?;
         Some(Answered { from, sequence, request: *request, octets: octets.clone() })
     }
 
-    /// What this request is answered is another thing than was kept.
+    /// Replaces the stored response to a request.
     pub(super) fn replace(&mut self, from: SocketAddr, sequence: u32, octets: &[u8]) {
         if let Some(answer) = self.answers.get_mut(&(from, sequence)) {
             self.octets = self.octets - answer.octets.len() + octets.len();
@@ -192,7 +200,7 @@ impl Responses {
         }
     }
 
-    /// Keeps an answer that was given in another life.
+    /// Stores a response of a previous incarnation.
     pub(super) fn restore(&mut self, answered: Answered, now: Instant) {
         for n in 0.. {
             let Some((since, key)) = self.order.front().copied() else { break };
@@ -202,7 +210,7 @@ impl Responses {
                 break;
             }
             self.order.pop_front();
-            // one that was replaced has an entry of its own further back
+            // a replaced response has another, later element of `order`
             if self.answers.get(&key).is_some_and(|answer| answer.since == since) {
                 self.remove(key);
             }
@@ -221,8 +229,8 @@ impl Responses {
         }
     }
 
-    /// Forgets what these peers were answered: it is of sessions that are gone, and a peer that starts anew may happen to
-    /// say the same again.
+    /// Removes the responses to matching peers. Their sessions are gone, and a restarted peer may
+    /// send an identical request.
     pub(super) fn forget(&mut self, which: impl Fn(&SocketAddr) -> bool) {
         let octets = &mut self.octets;
         self.answers.retain(|(from, _), answer| {

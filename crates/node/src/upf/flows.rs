@@ -1,5 +1,7 @@
-//! Sessions whose rules records do not hold (DESIGN decision 8: one or two lines a direction): when that is so, and the
-//! further rules that the datapath then goes by.
+//! Flow rules of sessions whose rules do not fit into entries.
+//!
+//! An entry has one or two cache lines for each direction (DESIGN decision 8). This Rust module
+//! decides whether a session needs flow rules, and compiles them for the datapath.
 
 use super::compile::{DownlinkPlan, Downlinks, Uplinks, downlink, in_order, overlap, quality};
 use super::rules::{Far, Matching, Pdr, Refused, Rules};
@@ -10,7 +12,8 @@ use vireo_types::{SessionAddress, Teid};
 use vireo_wire::gtpu::PduSession;
 use vireo_wire::pfcp::*;
 
-/// Whether the rules need more than one treatment for each tunnel and each UE address, or one that no record has.
+/// Returns true if a tunnel or UE address needs several treatments, or one that an entry cannot
+/// express.
 pub(super) fn needed(rules: &Rules) -> bool {
     if rules.urrs.iter().any(|urr| urr.has_volume_quota() || matches!(urr.quota_action(), Some(QuotaAction::Far(_)))) {
         return true;
@@ -23,7 +26,7 @@ pub(super) fn needed(rules: &Rules) -> bool {
         }
         let alike = |other: &Pdr| (other.far, &other.qers, &other.urrs) == (pdr.far, &pdr.qers, &pdr.urrs);
         let Matching::Tunnel { end, flows, uplink } = pdr.detection.matching else {
-            // one that counts nothing that the first does not is of no effect
+            // a PDR that counts the same URRs as the first has no effect
             let first = ues.iter().find(|first| overlap(first.detection.ue, pdr.detection.ue));
             match first {
                 Some(first) if first.detection.ue != pdr.detection.ue && !alike(first) => return true,
@@ -50,8 +53,8 @@ pub(super) fn needed(rules: &Rules) -> bool {
     false
 }
 
-/// The records of such a session. What they say is of effect only for what the UPF sends by itself: router
-/// advertisements go the way of the last PDR, which most packets go.
+/// Returns the entries of a session with flow rules. They affect only packets that the UPF
+/// originates: router advertisements use the path of the last PDR, which most packets use.
 pub(super) fn records(rules: &Rules, ue: SessionAddress, session: u64) -> Result<(Uplinks, Downlinks), Refused> {
     let (mut uplinks, mut downlinks) = (Uplinks::new(), Downlinks::new());
     for pdr in in_order(rules) {
@@ -65,7 +68,7 @@ pub(super) fn records(rules: &Rules, ue: SessionAddress, session: u64) -> Result
             }
             Matching::Downlink => {
                 let DownlinkPlan { ue, mut rule, far } = downlink(rules, pdr, session)?;
-                // packets wait by the further rules
+                // buffering follows the flow rules
                 if matches!(rule.action, Action::Buffer { .. }) {
                     rule.action = Action::Buffer { notify: false };
                 }
@@ -80,7 +83,7 @@ pub(super) fn records(rules: &Rules, ue: SessionAddress, session: u64) -> Result
     Ok((uplinks, downlinks))
 }
 
-/// The further rules, one for each PDR; quotas are the caller's.
+/// Compiles the flow rules, one for each PDR. The caller sets the quotas.
 pub(super) fn compile(rules: &Rules) -> Result<SessionFlows, Refused> {
     let mut flows = SessionFlows::default();
     for pdr in in_order(rules) {
@@ -123,11 +126,11 @@ pub(super) fn compile(rules: &Rules) -> Result<SessionFlows, Refused> {
     Ok(flows)
 }
 
-/// What a FAR does with packets from there.
+/// Returns the action of a FAR for packets from `source`.
 fn target(far: &Far, source: Source, uplink: bool, marked: Option<PduSession>) -> Result<Target, Refused> {
     if far.action.contains(ApplyAction::BUFF) {
         if uplink {
-            // what waits is what goes to the UE
+            // only packets to the UE can be buffered
             return Err(Refused::rule(FailedRuleId::Far(far.id)));
         }
         return Ok(Target::Buffer { notify: far.action.contains(ApplyAction::NOCP) });

@@ -1,12 +1,21 @@
-//! The UPF's counts as metrics, with the names that dashboards know:
+//! Metrics of the UPF:
 //!
-//! `vireo_upf_sessions`, `vireo_upf_buffered_octets`, `vireo_upf_packets_total{direction}`,
-//! `vireo_upf_octets_total{direction}` (`uplink`, `downlink`), `vireo_upf_buffered_packets_total`,
-//! `vireo_upf_answers_total`, `vireo_upf_worker_takeovers_total`, `vireo_upf_dropped_packets_total{reason}`, of sessions with more rules than a record holds
-//! `vireo_upf_rule_sessions{by}` and, with XDP, `vireo_upf_rule_packets_total{by}` (`kernel`, `process`), and
-//! `vireo_upf_sessions_without_room_total`, `vireo_upf_sessions_released_total` and `vireo_upf_pfcp_total{outcome}` (`accepted`, `rejected`,
-//! `discarded`, `repeated`, `report`, `unanswered-report`, `unlisted`, `refused_association`, `from-ue`). `vireo_upf_known_ran_addresses` is how many
-//! addresses G-PDUs are accepted from.
+//! - `vireo_upf_sessions`
+//! - `vireo_upf_buffered_octets`
+//! - `vireo_upf_packets_total{direction}`, `vireo_upf_octets_total{direction}` (`uplink`,
+//!   `downlink`)
+//! - `vireo_upf_buffered_packets_total`
+//! - `vireo_upf_answers_total`
+//! - `vireo_upf_worker_takeovers_total`
+//! - `vireo_upf_dropped_packets_total{reason}`
+//! - `vireo_upf_rule_sessions{by}` (`kernel`, `process`): sessions with flow rules
+//! - `vireo_upf_rule_packets_total{by}` (`kernel`, `process`): packets of these sessions, with XDP
+//!   only
+//! - `vireo_upf_sessions_without_room_total`
+//! - `vireo_upf_sessions_released_total`
+//! - `vireo_upf_pfcp_total{outcome}` (`accepted`, `rejected`, `discarded`, `repeated`, `report`,
+//!   `unanswered-report`, `unlisted`, `refused_association`, `from-ue`)
+//! - `vireo_upf_known_ran_addresses`: number of addresses from which G-PDUs are accepted
 
 use super::server::UpfStats;
 use metrics::{Counter, Gauge, Key, Label, Level, Metadata, Recorder};
@@ -14,7 +23,7 @@ use vireo_datapath::{DropReason, FlowSessions};
 
 const METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
 
-/// The metrics, registered once.
+/// Handles of the registered metrics.
 pub struct UpfMetrics {
     sessions: Gauge,
     buffered_octets: Gauge,
@@ -39,7 +48,7 @@ impl std::fmt::Debug for UpfMetrics {
 }
 
 impl UpfMetrics {
-    /// Registers all of them, at zero.
+    /// Registers all metrics with the value zero.
     pub fn register(recorder: &dyn Recorder) -> Self {
         describe(recorder);
         let counter = |name: &'static str, labels: Vec<Label>| {
@@ -84,7 +93,7 @@ impl UpfMetrics {
         }
     }
 
-    /// Sets all of them.
+    /// Sets all metrics from the statistics.
     pub fn set(&self, stats: &UpfStats) {
         self.sessions.set(stats.sessions as f64);
         self.buffered_octets.set(stats.buffered_octets as f64);

@@ -1,12 +1,20 @@
-//! The user plane function (TS 23.501 6.2.3): its end of N4 (PFCP, TS 29.244), and the datapath that follows it.
+//! User plane function (UPF, TS 23.501 6.2.3): its side of N4 and its datapath.
 //!
-//! The decisions are a pure state machine (`state`), which changes the datapath's tables; [`start`] puts a UDP socket,
-//! a clock and the sockets driver around it. It knows nothing of SMF logic, subscribers or the RAN beyond its tunnels.
+//! `state` is a pure state machine for PFCP (TS 29.244); it changes the tables of the datapath.
+//! [`start`] adds a UDP socket, a clock and the sockets driver. The UPF has no SMF logic, holds no
+//! subscriber data and knows the RAN only by tunnels.
 //!
-//! Rules become one record of the datapath for each tunnel and each UE address (`plan`); what records do not hold
-//! (filters, quotas, packets that go on to another UPF, routes behind the UE) becomes further rules beside them (`flows`).
-//! What is not served refuses the rule: applications and predefined rules, traffic endpoints, Ethernet, duplication,
-//! usage thresholds that change at a monitoring time.
+//! `compile` turns PFCP rules into one datapath entry for each tunnel and each UE address. `flows`
+//! adds flow rules for what an entry cannot hold: filters, quotas, forwarding to another UPF, and
+//! routes behind the UE.
+//!
+//! The UPF refuses rules that need a feature it does not implement:
+//!
+//! - applications and predefined rules,
+//! - traffic endpoints,
+//! - Ethernet,
+//! - duplication,
+//! - usage thresholds that change at a monitoring time.
 
 mod addresses;
 mod compile;

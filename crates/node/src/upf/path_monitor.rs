@@ -1,19 +1,21 @@
-//! Whether the GTP-U peers of sessions are there (TS 23.007 20.3, TS 29.281 7.2): each is asked by an Echo Request now
-//! and then, and control planes are told which answers no more, and which answers again.
+//! GTP-U path supervision (TS 23.007 20.3, TS 29.281 7.2).
+//!
+//! The UPF sends Echo Requests to the GTP-U peers of sessions at an interval. It reports to the
+//! control planes which peers fail and which respond again.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use vireo_types::{Duration, Instant};
 
-/// Peers that are watched at a time.
+/// Maximum number of supervised peers.
 const PEERS: usize = 65_536;
-/// Peers that are asked or given up in one go.
+/// Maximum number of peers that one call of [`PathMonitor::due`] handles.
 const ASKED: usize = 128;
 
-/// The peers of all sessions.
+/// The GTP-U peers of all sessions.
 #[derive(Debug)]
 pub(super) struct PathMonitor {
-    /// How often a peer is asked; `None` = never.
+    /// Interval of Echo Requests to a peer; `None` = never.
     every: Option<Duration>,
     response_time: Duration,
     attempts: u8,
@@ -23,23 +25,23 @@ pub(super) struct PathMonitor {
 
 #[derive(Debug)]
 struct PathState {
-    /// FARs that send there.
+    /// Number of FARs that send to the peer.
     users: u64,
-    /// When it is asked next.
+    /// Time of the next Echo Request.
     due: Instant,
-    /// Requests that are still to be sent while it is not answering.
+    /// Remaining Echo Requests while no response has arrived.
     asking: Option<u8>,
     lost: bool,
 }
 
-/// What is to be done now.
+/// Actions that are due.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct PathActions {
-    /// Peers to ask, with the sequence number.
+    /// Peers to send an Echo Request to, with its sequence number.
     pub(super) ask: Vec<(IpAddr, u16)>,
-    /// Peers that have just been lost.
+    /// Peers that have just failed.
     pub(super) lost: Vec<IpAddr>,
-    /// Whether there is more to do at once.
+    /// True if more actions are due at once.
     pub(super) more: bool,
 }
 
@@ -48,7 +50,7 @@ impl PathMonitor {
         PathMonitor { every, response_time, attempts: attempts.max(1), peers: HashMap::new(), sequence: 0 }
     }
 
-    /// The peers of a session change.
+    /// Replaces the peers of a session.
     pub(super) fn change(&mut self, before: &[IpAddr], after: &[IpAddr], now: Instant) {
         if self.every.is_none() {
             return;
@@ -73,7 +75,7 @@ impl PathMonitor {
         }
     }
 
-    /// A peer has answered. Whether it was lost until now.
+    /// Handles an Echo Response. Returns true if the peer had failed.
     pub(super) fn answered(&mut self, peer: IpAddr, now: Instant) -> bool {
         let (Some(every), Some(path)) = (self.every, self.peers.get_mut(&peer)) else { return false };
         path.asking = None;
@@ -81,7 +83,7 @@ impl PathMonitor {
         std::mem::take(&mut path.lost)
     }
 
-    /// To be called about once a second.
+    /// Returns the due actions. Must be called about once a second.
     pub(super) fn due(&mut self, now: Instant) -> PathActions {
         let mut due = PathActions::default();
         let Some(every) = self.every else { return due };
@@ -132,7 +134,7 @@ mod tests {
         assert!(paths.answered(PEER, at(200)) && !paths.answered(PEER, at(201)));
         assert_eq!(paths.due(at(260)), PathActions::default());
         assert_eq!(paths.due(at(261)).ask.len(), 1);
-        // nobody's any more
+        // no session has the peer
         paths.change(&[PEER], &[], at(262));
         assert_eq!(paths.peers.len(), 1);
         paths.change(&[PEER], &[], at(262));

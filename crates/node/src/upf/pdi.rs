@@ -1,4 +1,4 @@
-//! Which packets a PDR is about (TS 29.244 5.2.1A): its PDI, read and checked.
+//! Parsing and checking of the PDI of a PDR (TS 29.244 5.2.1A, 7.5.2.2).
 
 use super::persistence::optional;
 use super::rules::{Matching, Refused, Rules, TunnelEnd};
@@ -8,44 +8,49 @@ use vireo_datapath::{ALL_FLOWS, Filter, Network};
 use vireo_types::SessionAddress;
 use vireo_wire::pfcp::*;
 
-/// Filters, and routes behind the UE, of one PDR.
+/// Maximum number of filters, and of routes behind the UE, in one PDR.
 const FILTERS: usize = 32;
 
-/// A PDI.
+/// A parsed PDI.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Detection {
     pub(super) matching: Matching,
-    /// The UE's addresses, as far as they are known.
+    /// The known addresses of the UE.
     pub(super) ue: SessionAddress,
-    /// Those that the UPF is to choose (CHV4, CHV6).
+    /// Addresses that the UPF must choose (CHV4, CHV6).
     pub(super) choose: AddressChoice,
-    /// The only QoS flow it names.
+    /// The QoS flow, if the PDI names exactly one.
     pub(super) qfi: Option<u8>,
-    /// What few PDRs have.
+    /// Elements that few PDRs have.
     pub(super) further: Option<Box<PdiExtras>>,
 }
 
-/// Addresses that the UPF is to choose.
+/// Address families that the UPF must choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AddressChoice {
     pub(super) ipv4: bool,
     pub(super) ipv6: bool,
 }
 
-/// What few PDRs have.
+/// Elements that few PDRs have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PdiExtras {
-    /// Any of these matches; none = every packet. With the SDF Filter ID by which another PDR may name it.
+    /// Any of these matches; an empty list matches every packet. The first element is the SDF
+    /// Filter ID, by which another PDR may refer to the filter.
     pub(super) filters: Vec<(Option<u32>, Filter)>,
     /// Networks behind the UE.
     pub(super) framed: Vec<Network>,
-    /// The data network, where its addresses are to be chosen.
+    /// Data network of the addresses to choose.
     #[serde(with = "optional")]
     pub(super) network_instance: Option<NetworkInstance>,
 }
 
-/// Reads a PDI as far as this UPF serves it; what it does not serve refuses the rule, because a rule read in part would
-/// match what it should not. `rules` are those that filters may be named of.
+/// Parses a PDI. `rules` contains the PDRs whose filters it may refer to.
+///
+/// # Errors
+///
+/// Returns an error if the PDI has an unsupported element. A partly parsed PDI would match the
+/// wrong packets.
 pub(super) fn detection(pdi: &Pdi, rules: &Rules, failed: Refused) -> Result<Detection, Refused> {
     if pdi.application_id.is_some() {
         return Err(Refused { error: Error { cause: Cause::UNKNOWN_APPLICATION, ..failed.error }, ..failed });
@@ -94,11 +99,11 @@ fn further(
         let mut filter = filter(ie, rules).ok_or(failed)?;
         let own = |network: Network| ue.ipv4.is_some_and(|own| network.contains(own.into()));
         if ue.ipv6_prefix.is_none() && filter.local.is_some_and(own) {
-            // the packets of a session with one address have it as they are
+            // the UE of a single-address session has this address on all packets
             filter.local = None;
         }
         if filter == Filter::default() {
-            // every packet matches: the others are of no effect
+            // every packet matches, so the other filters have no effect
             further.filters.clear();
             break;
         }
@@ -115,7 +120,7 @@ fn further(
     Ok((further != PdiExtras::default()).then(|| Box::new(further)))
 }
 
-/// A filter; one that says nothing but its ID is that of another PDR (BID, TS 29.244 8.2.5).
+/// Parses a filter. One with only an ID refers to the filter of another PDR (BID, TS 29.244 8.2.5).
 fn filter(ie: &SdfFilter, rules: &Rules) -> Option<Filter> {
     let says_more = ie.traffic_class.is_some() || ie.spi.is_some() || ie.flow_label.is_some();
     if ie.flow_description.is_none() && !says_more {
@@ -144,7 +149,7 @@ fn filter(ie: &SdfFilter, rules: &Rules) -> Option<Filter> {
 fn ue_address(ies: &[UeIpAddress]) -> Result<(SessionAddress, AddressChoice), Refused> {
     let (mut ue, mut choose) = (SessionAddress::default(), AddressChoice::default());
     for ie in ies {
-        // neither was announced in the UP Function Features
+        // the UP Function Features announce neither
         if ie.delegation_bits.is_some() || ie.prefix_length.is_some_and(|length| length != 64) {
             return Err(Refused::unsupported(UeIpAddress::ID));
         }

@@ -1,23 +1,26 @@
-//! Rebalancing: users of a slice go from the worker that has most packets to the one that has fewest, when that is uneven for
-//! longer. Which of its users carry most is not looked at: of many users some at random carry their part.
+//! Rebalancing of users between the workers of a slice.
+//!
+//! Users migrate from the worker with the most packets to the one with the fewest, if the imbalance
+//! persists. The choice of users ignores their traffic: with many users, a random subset carries
+//! its share.
 
 use super::slices::{SliceLoad, move_from};
 use super::state::{TablesAccess, Upf};
 use tracing::info;
 use vireo_datapath::WorkerLoad;
 
-/// Packets a second of a worker below which it is left alone: no processor is near its limit by them.
+/// Packet rate in 1/s below which a worker is never relieved: no processor is near its limit.
 const BUSY: f64 = 20_000.0;
-/// How many times as much the busiest may have as the idlest.
+/// Maximum ratio of the highest to the lowest packet rate.
 const UNEVEN: f64 = 1.25;
-/// Looks in a row that find it uneven before users move.
+/// Number of consecutive imbalanced checks before users migrate.
 const PERSISTENT: u32 = 2;
-/// Users that move at one look.
+/// Maximum number of users that migrate in one check.
 const MOST: usize = 4096;
-/// Looks that are waited at the most when moving users helps nothing.
+/// Maximum number of checks to pause when migrating users has no effect.
 const LONGEST_REST: u32 = 64;
 
-/// Users that are to move from one worker to another.
+/// Users to migrate from one worker to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct UserMoves {
     from: u8,
@@ -25,19 +28,21 @@ struct UserMoves {
     users: usize,
 }
 
-/// What is known of a slice.
+/// Rebalancing state of a slice.
 #[derive(Clone, Copy, Debug, Default)]
 struct SliceLoadState {
     uneven: u32,
-    /// Where users moved from and to last. If they are to go back, one of them carries nearly everything and no worker
-    /// would be better off: then it is waited, each time for longer.
+    /// Source and target of the last migration. If users would migrate back, one of them carries
+    /// nearly all packets and no worker would benefit. The rebalancing then pauses, each time for
+    /// longer.
     last: Option<(u8, u8)>,
     rest: u32,
     resting: u32,
 }
 
 impl SliceLoadState {
-    /// Looks at the packets a second and the users of each worker.
+    /// Checks the packet rate (1/s) and the number of users of each worker. Returns the migration
+    /// to run, if any.
     fn look(&mut self, workers: &[(u8, f64, usize)]) -> Option<UserMoves> {
         self.resting = self.resting.saturating_sub(1);
         let by_rate = |a: &&(u8, f64, usize), b: &&(u8, f64, usize)| a.1.total_cmp(&b.1);
@@ -46,7 +51,7 @@ impl SliceLoadState {
         if most < BUSY || most < least * UNEVEN {
             self.uneven = 0;
             if most >= BUSY {
-                // it has helped
+                // the migration had an effect
                 (self.last, self.rest) = (None, 0);
             }
             return None;
@@ -66,17 +71,17 @@ impl SliceLoadState {
     }
 }
 
-/// All slices.
+/// Rebalancing state of all slices.
 #[derive(Debug, Default)]
 pub(super) struct Rebalance {
     watches: Vec<SliceLoadState>,
-    /// Packets of each worker at the last look.
+    /// Packets of each worker at the last check.
     packets: Vec<u64>,
 }
 
 impl Rebalance {
-    /// Looks at what workers have handled since the last time, `seconds` ago, and moves users; `with` lends the state machine
-    /// and the tables, for which others wait.
+    /// Checks the work of the workers since the last check, `seconds` ago, and migrates users.
+    /// `with` lends the state machine and the tables, for which other threads wait.
     pub(super) fn look<P: TablesAccess>(
         &mut self,
         loads: &[WorkerLoad],

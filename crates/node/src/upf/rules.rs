@@ -1,5 +1,6 @@
-//! The rules of one session as PFCP has them (TS 29.244 5.2), read, checked and changed. What they mean for packets is
-//! in `plan`.
+//! The PFCP rules of one session (TS 29.244 5.2), parsed, checked and modified.
+//!
+//! `compile` translates them for the datapath.
 
 use super::pdi::{Detection, detection};
 use super::persistence::{element, list, optional};
@@ -11,10 +12,10 @@ use vireo_datapath::{Rate, Tunnel};
 use vireo_types::Teid;
 use vireo_wire::pfcp::*;
 
-/// Rules of one kind that a session may have.
+/// Maximum number of rules of one kind in a session.
 const RULES: usize = 32;
 
-/// Why a request is refused: what the response says.
+/// The reason to refuse a request, as the response contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) error: Error,
@@ -32,7 +33,7 @@ impl Refused {
         Refused { error: Error { cause, offending_ie: None }, rule: None }
     }
 
-    /// A rule that cannot be had (TS 29.244 table 7.5.3.1-1).
+    /// Returns the refusal of a rule that cannot be applied (TS 29.244 table 7.5.3.1-1).
     pub(super) const fn rule(rule: FailedRuleId) -> Self {
         Refused { error: Error { cause: Cause::RULE_FAILURE, offending_ie: None }, rule: Some(rule) }
     }
@@ -42,27 +43,28 @@ impl Refused {
     }
 }
 
-/// Where the packets of a PDR come from.
+/// Source of the packets of a PDR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Matching {
-    /// By a tunnel, in these QoS flows (a bit each), from the access (`uplink`) or from another UPF.
+    /// From a tunnel, in these QoS flows (one bit each): from the access (`uplink`) or from another
+    /// UPF.
     Tunnel { end: TunnelEnd, flows: u64, uplink: bool },
-    /// From the data network, by the UE's address.
+    /// From the data network, selected by the UE's address.
     Downlink,
 }
 
-/// Our end of a tunnel.
+/// The UPF's end of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum TunnelEnd {
-    /// It is to be chosen; the same CHOOSE ID gives the same end within one request.
+    /// To be allocated. The same CHOOSE ID selects the same end within one request.
     Wanted { ipv4: bool, ipv6: bool, id: Option<u8> },
-    /// The control plane chose it.
+    /// Allocated by the control plane.
     Given(Teid),
-    /// We have chosen it.
+    /// Allocated by the UPF.
     Ours { teid: Teid, ipv4: bool, ipv6: bool },
 }
 
-/// A PDR.
+/// A packet detection rule (PDR).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pdr {
     pub(super) id: u16,
@@ -75,7 +77,7 @@ pub(super) struct Pdr {
     pub(super) urrs: SmallVec<[u32; 2]>,
 }
 
-/// A FAR.
+/// A forwarding action rule (FAR).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Far {
     pub(super) id: u32,
@@ -87,7 +89,8 @@ pub(super) struct Far {
     pub(super) bar: Option<u8>,
 }
 
-/// A QER. Its GBR is what passes surely: nothing here makes packets of other sessions wait for them.
+/// A QoS enforcement rule (QER). The GBR is not stored: the UPF never delays packets of other
+/// sessions to guarantee a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Qer {
     pub(super) id: u32,
@@ -106,20 +109,20 @@ impl Far {
 }
 
 impl Qer {
-    /// The maximum bit rate of a direction.
+    /// Returns the maximum bit rate of a direction.
     pub(super) fn rate(&self, uplink: bool) -> Rate {
         let kbps = |mbr: Mbr| if uplink { mbr.uplink_kbps } else { mbr.downlink_kbps };
         self.mbr.map_or(Rate::UNLIMITED, |mbr| Rate::from_kbps(kbps(mbr)))
     }
 }
 
-/// A BAR.
+/// A buffering action rule (BAR).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Bar {
     pub(super) id: u8,
-    /// How long downlink data is not reported yet, in units of 50 ms.
+    /// Delay of downlink data notifications, in units of 50 ms.
     pub(super) delay: u8,
-    /// Packets that wait at the most.
+    /// Maximum number of buffered packets.
     pub(super) packets: Option<u16>,
 }
 
@@ -132,7 +135,7 @@ pub(super) struct Rules {
     pub(super) fars: SmallVec<[Far; 2]>,
     #[serde(with = "list")]
     pub(super) qers: SmallVec<[Qer; 1]>,
-    /// Elsewhere, and no more room than they need: a URR is as large as all else of a session that has none.
+    /// Allocated separately and exactly: a URR is as large as the rest of a session without URRs.
     #[serde(with = "list")]
     pub(super) urrs: SmallVec<[Urr; 0]>,
     pub(super) bar: Option<Bar>,
@@ -183,7 +186,7 @@ impl Rules {
         let new = ie.pdi.as_ref().map(|pdi| detection(pdi, self, failed)).transpose()?;
         let pdr = self.pdrs.iter_mut().find(|pdr| pdr.id == ie.pdr_id.0).ok_or(failed)?;
         if let Some(mut new) = new {
-            // the end we chose stays unless another is given
+            // the end that the UPF allocated stays unless the request contains another
             if let Matching::Tunnel { end: before @ TunnelEnd::Ours { teid, .. }, .. } = pdr.detection.matching
                 && let Matching::Tunnel { end, .. } = &mut new.matching
                 && (matches!(end, TunnelEnd::Wanted { .. }) || *end == TunnelEnd::Given(teid))
@@ -275,7 +278,7 @@ impl Rules {
         remove(&mut self.qers, |qer| qer.id == ie.qer_id.0, FailedRuleId::Qer(ie.qer_id.0)).map(drop)
     }
 
-    /// `now` is in seconds since 1900.
+    /// Creates a URR. `now` is in seconds since 1900.
     pub(super) fn create_urr(&mut self, ie: &CreateUrr, now: u32) -> Result<(), Refused> {
         if self.urrs.iter().any(|urr| urr.id == ie.urr_id.0) {
             return Err(Refused::rule(FailedRuleId::Urr(ie.urr_id.0)));
@@ -288,7 +291,7 @@ impl Rules {
         urr.ok_or(Refused::rule(FailedRuleId::Urr(ie.urr_id.0)))?.update(ie, now)
     }
 
-    /// Takes the URR out; its last report is the caller's.
+    /// Removes the URR. The caller sends its last report.
     pub(super) fn remove_urr(&mut self, ie: &RemoveUrr) -> Result<Urr, Refused> {
         remove(&mut self.urrs, |urr| urr.id == ie.urr_id.0, FailedRuleId::Urr(ie.urr_id.0))
     }
@@ -312,7 +315,7 @@ impl Rules {
         self.change_bar(ie.bar_id, ie.downlink_data_notification_delay, count)
     }
 
-    /// What a control plane says of buffering as it answers a report.
+    /// Applies the buffering parameters in the response to a report.
     pub(super) fn update_bar_in_report(&mut self, ie: &UpdateBarInReport) -> Result<(), Refused> {
         let suggested = ie.dl_buffering_suggested_packet_count.map(|count| count.0);
         let count = ie.suggested_buffering_packets_count.map(|count| count.0.into());
@@ -337,7 +340,7 @@ impl Rules {
     }
 }
 
-/// What a rule names of one kind, if it is no more than a session may have.
+/// Returns the IDs that a rule names, or an error if there are more than a session may have.
 pub(super) fn few<T>(named: &[T]) -> Result<&[T], Refused> {
     if named.len() > RULES { Err(Refused::cause(Cause::NO_RESOURCES)) } else { Ok(named) }
 }
@@ -365,7 +368,7 @@ where
     Ok(rules.remove(position))
 }
 
-/// What a FAR may say here: exactly one of drop, forward and buffer.
+/// Checks the action of a FAR: it must have exactly one of DROP, FORW and BUFF, and not DUPL.
 fn action(action: ApplyAction, far: u32) -> Result<ApplyAction, Refused> {
     let kinds = [ApplyAction::DROP, ApplyAction::FORW, ApplyAction::BUFF];
     let one = kinds.into_iter().filter(|kind| action.contains(*kind)).count() == 1;

@@ -1,5 +1,8 @@
-//! What is around the state machine: a thread with a socket, a clock, the datapath and its events; and the way in for a
-//! control plane of the same process.
+//! Thread and handle of the UPF.
+//!
+//! The thread connects socket, clock, datapath and events to the state machine.
+//!
+//! The handle also gives a control plane of the same process access.
 
 use super::config::UpfConfig;
 use super::direct::{InProcessN4, UpfShared};
@@ -29,89 +32,86 @@ use vireo_datapath::{
     TakeoverStats, Use,
 };
 
-/// Events that may wait for the N4 thread; more are told again by their next packet.
+/// Maximum number of queued events for the N4 thread. A lost event is raised again by its next
+/// packet.
 const EVENTS: usize = 16_384;
-/// Of them, so many are handled in one go.
+/// Maximum number of events per iteration.
 const EVENTS_AT_ONCE: usize = 128;
-/// Batches of PFCP messages that are handled before the events get their turn.
+/// Maximum number of batches of PFCP messages before events are handled.
 const BATCHES: usize = 8;
-/// Batches that are taken in before slices get their turns, and how many turns they get then.
+/// Number of batches that are received before slices are served, and number of requests served
+/// then.
 const TAKEN: usize = 16;
 const TURNS: usize = 16;
-/// How often buffers and usage are looked through.
+/// Interval of scans of buffers and usage.
 const UPKEEP: Duration = Duration::from_secs(1);
 
-/// Why a UPF does not start. Each says what to do.
+/// A reason that prevents the start of a UPF.
 #[derive(Debug, thiserror::Error)]
 pub enum UpfError {
-    /// Another process has the port.
+    /// Another process has bound the port.
     #[error("UDP port {} of {} is in use: end the other UPF or choose another N4 address", .0.port(), .0.ip())]
     N4InUse(SocketAddr),
-    /// The address belongs to another machine.
     #[error("the N4 address {0} is not an address of this machine: see `ip address`, then correct the configuration")]
     N4NotLocal(IpAddr),
-    /// All addresses is no address.
+    /// The unspecified address is not permitted, because the UPF sends its address to control
+    /// planes.
     #[error("the N4 address must be one address of this machine, not {0}: control planes are told it")]
     N4Unspecified(IpAddr),
-    /// Two data networks share addresses.
     #[error("the pools {0} and {1} overlap: give each data network addresses of its own")]
     Overlap(String, String),
-    /// Anything else about the socket.
+    /// Any other error of the socket.
     #[error("cannot open the N4 socket at {address}: {source}")]
     N4 {
-        /// The address.
         address: SocketAddr,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// The datapath.
     #[error(transparent)]
     Datapath(#[from] StartError),
-    /// The records of sessions.
+    /// The stored sessions cannot be read.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// Threads or descriptors ran out.
+    /// Threads or file descriptors are exhausted.
     #[error("cannot start the UPF: {0}")]
     Io(#[from] io::Error),
 }
 
-/// What a UPF has counted.
+/// Statistics of a UPF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpfStats {
-    /// Associations with control planes now.
+    /// Current number of associations with control planes.
     pub associations: usize,
-    /// Sessions now.
+    /// Current number of sessions.
     pub sessions: usize,
-    /// Octets in buffers now.
+    /// Current size of all buffered packets in bytes.
     pub buffered_octets: usize,
-    /// Packets.
     pub packets: Stats,
-    /// Sessions with more rules than a record holds.
+    /// Sessions with flow rules.
     pub flow_sessions: FlowSessions,
-    /// Their packets, where a program in the kernel sees them.
+    /// Packets of these sessions at the kernel's XDP program, if there is one.
     pub flow_packets: FlowPackets,
-    /// PFCP.
     pub pfcp: PfcpStats,
-    /// Data workers that were processes of their own, and died.
+    /// Deaths of data worker processes.
     pub takeovers: TakeoverStats,
-    /// Addresses of RAN nodes and of other UPFs that are known.
+    /// Number of known addresses of RAN nodes and other UPFs.
     pub ran_addresses: usize,
 }
 
-/// A running UPF; it ends when this is dropped.
+/// A running UPF. Dropping the handle stops it.
 #[derive(Debug)]
 pub struct UpfHandle {
     n4: SocketAddr,
     served: Arc<UpfShared>,
     datapath: StatsHandle,
     shared: Arc<Mutex<Shared>>,
-    /// Whether sessions have routes in the kernel.
+    /// True if sessions have routes in the kernel.
     host_routes: bool,
     stop: Waker,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the N4 thread and the handle share.
+/// State shared by the N4 thread and the handle.
 #[derive(Debug, Default)]
 struct Shared {
     associations: usize,
@@ -142,12 +142,12 @@ impl Shared {
 }
 
 impl UpfHandle {
-    /// What was counted so far.
+    /// Returns the statistics since the start.
     pub fn stats(&self) -> UpfStats {
         self.shared().stats(&self.datapath)
     }
 
-    /// Sets these metrics once a second from now on.
+    /// Publishes the statistics in these metrics, once a second.
     pub fn publish(&self, metrics: UpfMetrics) {
         self.shared().metrics = Some(metrics);
     }
@@ -156,46 +156,52 @@ impl UpfHandle {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a part of it has ended by itself; the log says why.
+    /// Returns true if a thread of the UPF has ended by itself. The log contains the reason.
     pub fn has_failed(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// The way in for a control plane of this process; `None` with routes in the kernel for each UE: these need a privilege that
-    /// the thread of the control plane does not have, and this UPF's thread has.
+    /// Returns access for a control plane of this process. Returns `None` with host routes: these
+    /// need a privilege that this UPF's thread has and the control plane's thread lacks.
     pub fn direct(&self) -> Option<InProcessN4> {
         (!self.host_routes).then(|| InProcessN4::new(self.n4, Arc::clone(&self.served)))
     }
 
-    /// The slices and their workers; with what the users' records have counted, if `counts` are wanted.
+    /// Returns the slices and their workers. With `counts` the result includes the volume of the
+    /// users' entries.
     pub fn slices(&self, counts: bool) -> SlicesStatus {
         super::slices::status(&self.datapath, counts, |look| look(&self.served.upf()))
     }
 
-    /// Moves users to another slice. Their packets are not stopped for it.
+    /// Migrates users to another slice or worker. Their packets are not interrupted.
     pub fn move_users(&self, order: &MoveRequest) -> Result<MoveResult, MoveError> {
         super::slices::move_users(order, |act| act(&mut self.served.upf(), &mut self.served.plane()))
     }
 
-    /// Takes the lists of a configuration that was read again: control planes (those that are associated and not listed are not
-    /// heard any more), addresses that UEs may and may not send to, and those that G-PDUs may come from.
+    /// Applies the lists of a reloaded configuration:
+    ///
+    /// - permitted control planes (the UPF drops messages of associated control planes that are not
+    ///   listed),
+    /// - addresses that UEs may and may not send to,
+    /// - addresses from which G-PDUs are accepted.
     pub fn reload(&self, config: UpfConfig) {
         self.served.upf().set_control_planes(config.associations.control_planes);
         self.served.plane().change(|tables, _| tables.set_access(config.access));
     }
 
-    /// A RAN node has an association with the core from this address, or has none any more: no UE may send there, and its
-    /// G-PDUs are accepted.
+    /// Adds or removes a RAN node's address, from which it has an association with the core. UEs
+    /// may not send to the address, and its G-PDUs are accepted.
     pub fn set_node(&self, address: IpAddr, there: bool) {
         self.served.plane().change(|tables, _| tables.set_peer(address, Use::Node, there));
     }
 
-    /// Where it listens for PFCP.
+    /// Returns the PFCP address.
     pub fn n4(&self) -> SocketAddr {
         self.n4
     }
 
-    /// Ends it: threads, sockets, TUN device and address translation are gone when this returns.
+    /// Stops the UPF. When it returns, threads, sockets, TUN device and address translation are
+    /// removed.
     pub fn stop(self) {
         drop(self);
     }
@@ -205,18 +211,28 @@ impl Drop for UpfHandle {
     fn drop(&mut self) {
         self.stop.wake();
         if let Some(thread) = self.thread.take() {
-            // one that panicked has said so already
+            // a panic has been logged already
             let _ = thread.join();
         }
     }
 }
 
-/// Starts a UPF.
+/// Starts a UPF whose sessions end with it.
+///
+/// # Errors
+///
+/// Returns an error if the configuration is invalid, or the machine refuses a socket, a device or a
+/// thread.
 pub fn start(config: UpfConfig) -> Result<UpfHandle, UpfError> {
     start_over(config, None)
 }
 
-/// Starts a UPF whose sessions are in records that outlive it: it goes on with those that the one before at this address has left there.
+/// Starts a UPF whose sessions are stored in `records`. It restores the sessions of a previous UPF
+/// at the same address.
+///
+/// # Errors
+///
+/// Returns an error as [`start`] does, or if the records cannot be read.
 pub fn start_stored(config: UpfConfig, records: &DurableRecords, metrics: Arc<Metrics>) -> Result<UpfHandle, UpfError> {
     let begun = persistence::begin(records, (config.n4.ip(), config.max_sessions), super::direct::ntp_now())?;
     start_over(config, Some((begun, metrics)))
@@ -298,7 +314,7 @@ fn start_over(
         turns: SliceQueues::default(),
         by_turns: config.slices.len() > 1,
         rebalance: config.rebalance.then(Rebalance::default),
-        // the tables know the pools
+        // the tables contain the pools
         ue_peers: UePeers::of("n4", vec![]),
     };
     let thread = std::thread::Builder::new().name("upf-n4".to_owned()).spawn(move || server.run())?;
@@ -313,9 +329,10 @@ fn datapath_config(config: &UpfConfig) -> SocketsConfig {
         dns: pool.dns.clone(),
         isolated: pool.isolated,
     });
-    // what is behind UEs reaches them as their own addresses do
+    // framed networks have the largest MTU of all pools, because packets reach UEs in the same
+    // tunnels
     let mtu = config.pools.iter().map(|pool| pool.mtu).max().unwrap_or(1400);
-    // nothing says whose data network they are of: where one keeps its UEs apart, they are kept apart too
+    // their data network is unknown, so one isolated pool isolates all of them
     let isolated = config.pools.iter().any(|pool| pool.isolated);
     let framed = config.framed.iter().map(|(network, length)| {
         let (mut ipv4, mut ipv6) = (None, None);
@@ -350,7 +367,8 @@ fn datapath_config(config: &UpfConfig) -> SocketsConfig {
 }
 
 fn check_pools(config: &UpfConfig) -> Result<(), UpfError> {
-    // addresses of either family as numbers of 128 bits, with the length of what must differ
+    // addresses of either family as 128-bit numbers, with the prefix length in which they must
+    // differ
     let networks: Vec<(IpAddr, u8)> = config
         .pools
         .iter()
@@ -382,34 +400,34 @@ const STOP: u64 = 2;
 
 struct Server {
     served: Arc<UpfShared>,
-    /// With it, sessions are in records that outlive the UPF.
+    /// If set, sessions are stored in records that outlive the UPF.
     keeper: Option<PersistenceBackend>,
     inbox: DatagramReceiver,
     outbox: DatagramSender,
     poller: Poller,
     wake: Waker,
     events: Receiver<Event>,
-    /// Owned by this thread, so that what it set up goes from the network namespace where it is.
+    /// Owned by this thread, so that cleanup runs in the network namespace where the set-up ran.
     datapath: Sockets,
     view: StatsHandle,
     shared: Arc<Mutex<Shared>>,
-    /// What waits for its turn.
+    /// Queued requests, if there are several slices.
     turns: SliceQueues,
-    /// Whether there are slices, which take turns.
+    /// True if there are several slices, which are served in turn.
     by_turns: bool,
     rebalance: Option<Rebalance>,
-    /// Senders of PFCP messages that have addresses of UEs.
+    /// Logs senders of PFCP messages with addresses of UEs.
     ue_peers: UePeers,
 }
 
 impl Server {
-    /// Runs until it is told to stop.
+    /// Runs until the handle stops it.
     fn run(mut self) {
         let (mut unsent, mut behind) = (0, false);
         let mut looked = std::time::Instant::now();
         let mut out = Outgoing::new();
         let mut upkeep = self.served.now().instant + UPKEEP.into();
-        // whoever waits for an answer is not to wait for packets to be done
+        // a peer that waits for a response must not wait for the processing of packets
         if let Err(error) = vireo_datapath::take_short_turns() {
             debug!("the N4 thread takes turns of the usual length: {error}");
         }
@@ -449,7 +467,7 @@ impl Server {
                     debug!("{} PFCP messages could not be sent", unsent - before);
                 }
             }
-            // a control plane may wait for it: not too much of anything in one go
+            // a control plane may wait for the lock: each iteration does a bounded amount of work
             let mut upf = self.served.upf();
             let more = act(&mut upf, &mut self.keeper, &self.events, (second, now), &mut self.served.plane(), &mut out);
             behind = more || upf.is_behind() || !self.events.is_empty() || !self.turns.is_empty();
@@ -480,7 +498,8 @@ impl Server {
         }
     }
 
-    /// Takes what there is and lets the slices take turns, some at a time, so that whoever asks meanwhile gets its turn.
+    /// Receives datagrams into the queues and serves the slices in turn. It does a bounded amount
+    /// at a time, so that other callers get the lock.
     fn receive_by_turns(&mut self, out: &mut Outgoing) {
         for _ in 0..BATCHES {
             for _ in 0..TAKEN {
@@ -523,11 +542,11 @@ impl Server {
         for _ in 0..BATCHES {
             let count = match self.inbox.receive(&self.served.socket) {
                 Ok(count) => count,
-                // the ICMP error of an earlier datagram: its peer is gone, the others are not
+                // ICMP error of an earlier datagram: its peer is gone, the others are not
                 Err(error) => return debug!("N4: {error}"),
             };
             for (from, datagram) in self.inbox.datagrams(count) {
-                // a UE reaches the address through its tunnel, and is no control plane
+                // a UE reaches the address through its tunnel, and is not a control plane
                 if self.view.look(|tables| tables.is_of_a_ue(from.ip())) {
                     self.served.upf().stats.from_ues += 1;
                     self.ue_peers.log(from.ip(), 1);
@@ -548,7 +567,7 @@ impl Server {
     }
 }
 
-/// A datagram of a control plane.
+/// Processes a datagram of a control plane.
 fn receive(
     served: &UpfShared,
     keeper: &mut Option<PersistenceBackend>,
@@ -569,7 +588,8 @@ fn receive(
     }
 }
 
-/// What besides control planes makes the UPF do something: packets, time, the database. Whether there is more of the last.
+/// Processes events of the datapath, deadlines, and results of the database. Returns true if more
+/// results are available.
 fn act<P: TablesAccess>(
     upf: &mut Upf,
     keeper: &mut Option<PersistenceBackend>,

@@ -1,4 +1,4 @@
-//! One PFCP session: its rules, its records in the datapath, and how the one follows the other.
+//! One PFCP session: its rules, and the datapath entries that implement them.
 
 mod record;
 mod table;
@@ -18,33 +18,33 @@ use std::net::IpAddr;
 use vireo_types::{SessionAddress, Teid};
 use vireo_wire::pfcp::*;
 
-/// A session.
+/// A PFCP session.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// What its owner calls it.
+    /// F-SEID of the control plane.
     pub(super) cp: FSeid,
-    /// Whose it is.
+    /// Node ID of the control plane that owns the session.
     pub(super) node: NodeId,
     pub(super) rules: Rules,
     pub(super) records: SessionEntries,
-    /// The data network that addresses were chosen of, and these.
+    /// Addresses that the UPF chose, and their data network.
     pub(super) chosen: Option<AllocatedAddresses>,
     dnn: Option<Box<ApnDnn>>,
-    /// The sets that it belongs to (FQ-CSID).
+    /// Sets of sessions that include this one (FQ-CSID).
     pub(super) sets: Box<[FqCsid]>,
     inactivity: Inactivity,
-    /// Of its slice: it handles the packets.
+    /// Number of the worker that handles the packets.
     pub(super) worker: u8,
-    /// Of a slice of simple devices.
+    /// True in an IoT slice.
     pub(super) simple: bool,
-    /// When it is looked at next.
+    /// When the session's timer fires.
     pub(super) look: TimerDue,
 }
 
-/// How long without packets until that is reported (User Plane Inactivity Timer).
+/// State of the User Plane Inactivity Timer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Inactivity {
-    /// Seconds.
+    /// Limit in seconds; `None` = no supervision.
     limit: Option<u32>,
     since: u32,
     packets: u64,
@@ -52,7 +52,7 @@ pub(super) struct Inactivity {
 }
 
 impl Session {
-    /// The session of a request, without records yet. `now` is in seconds since 1900.
+    /// Creates the session of a request, without entries. `now` is in seconds since 1900.
     pub(super) fn new(request: &SessionEstablishmentRequest, now: u32) -> Result<Self, Refused> {
         let mut rules = Rules::default();
         request.create_fars.iter().try_for_each(|ie| rules.create_far(ie))?;
@@ -76,7 +76,7 @@ impl Session {
         })
     }
 
-    /// Makes the records: those of a session that has had some before are again what they were.
+    /// Creates the datapath entries. A restored session gets the same TEIDs and addresses.
     pub(super) fn install(
         &mut self,
         seid: u64,
@@ -109,7 +109,8 @@ impl Session {
         result
     }
 
-    /// The lowest of our tunnel ends, by which sessions are in the order of their records.
+    /// Returns the lowest TEID of the UPF's tunnel ends. It determines the order in which sessions
+    /// are restored.
     pub(super) fn first_teid(&self) -> Option<Teid> {
         let end = |pdr: &super::rules::Pdr| match pdr.detection.matching {
             Matching::Tunnel { end, .. } => end.teid(),
@@ -118,13 +119,13 @@ impl Session {
         self.rules.pdrs.iter().filter_map(end).min()
     }
 
-    /// Where reports about it go.
+    /// Returns the destination of reports.
     pub(super) fn cp_address(&self) -> IpAddr {
         let v6 = self.cp.ipv6.map(IpAddr::V6);
         self.cp.ipv4.map(IpAddr::V4).or(v6).unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED))
     }
 
-    /// What the UPF chose for the PDRs that are not among `before`'s.
+    /// Returns the allocations of the UPF for the PDRs that are not in `before`.
     pub(super) fn created<'a>(
         &'a self,
         seid: u64,
@@ -151,7 +152,7 @@ impl Session {
         })
     }
 
-    /// Changes the session as a whole or not at all.
+    /// Applies a modification completely or not at all.
     pub(super) fn modify(
         &mut self,
         seid: u64,
@@ -170,7 +171,7 @@ impl Session {
         let flags = request.flags.unwrap_or_default();
         let (old, records, dnn) = (&self.rules, &mut self.records, self.dnn.as_deref());
         let (before, worker) = (self.chosen, self.worker);
-        // 0 stops it (TS 29.244 8.2.83)
+        // 0 stops the timer (TS 29.244 8.2.83)
         let limit = match request.user_plane_inactivity_timer {
             Some(timer) => Some(timer.0).filter(|seconds| *seconds > 0),
             None => self.inactivity.limit,
@@ -218,7 +219,7 @@ impl Session {
         Ok(response)
     }
 
-    /// The last reports of the URRs that are gone, and those that the control plane asks for.
+    /// Returns the last reports of removed URRs, and the reports that the control plane requests.
     fn asked_for(
         &mut self,
         request: &SessionModificationRequest,
@@ -238,7 +239,7 @@ impl Session {
         reports
     }
 
-    /// Removes the records; gives the last reports.
+    /// Removes the entries and returns the last reports.
     pub(super) fn end(mut self: Box<Self>, seid: u64, now: u32, plane: &mut impl TablesAccess) -> Vec<UsageReport> {
         let records = std::mem::take(&mut self.records);
         self.lead_away(plane);
@@ -253,25 +254,25 @@ impl Session {
         urrs.iter_mut().map(|urr| usage::report(urr, UsageReportTrigger::TERMR, now)).collect()
     }
 
-    /// The GTP-U peers that its packets go to, one for each FAR.
+    /// Returns the GTP-U peers of the downlink tunnels, one for each FAR.
     pub(super) fn peers(&self) -> SmallVec<[IpAddr; 2]> {
         let forwarding = self.rules.fars.iter().filter(|far| far.forwards());
         forwarding.filter_map(|far| far.tunnel.map(|tunnel| tunnel.address)).collect()
     }
 
-    /// Does not bring the UE's packets here any more.
+    /// Removes the host routes of the UE.
     pub(super) fn lead_away(&self, plane: &mut impl TablesAccess) {
         ues(&self.rules).into_iter().for_each(|ue| plane.lead(ue, false));
     }
 
-    /// Drops what is buffered for the UE.
+    /// Drops the buffered packets of the UE.
     pub(super) fn drop_buffered(&self, plane: &mut impl TablesAccess) {
         plane.change(|tables, released| {
             self.records.downlinks.iter().for_each(|(_, id)| tables.drop_buffered(*id, released));
         });
     }
 
-    /// What a control plane says of buffering as it answers a report.
+    /// Applies the buffering parameters in the response to a report.
     pub(super) fn update_bar(&mut self, ie: &UpdateBarInReport, plane: &mut impl TablesAccess) -> Result<(), Refused> {
         self.rules.update_bar_in_report(ie)?;
         let packets = self.rules.bar.and_then(|bar| bar.packets).map(usize::from);
@@ -279,20 +280,20 @@ impl Session {
         Ok(())
     }
 
-    /// How long the first packet that waits by this PDR is not reported, in units of 50 ms.
+    /// Returns the delay of the downlink data report for this PDR, in units of 50 ms.
     pub(super) fn report_delay(&self, pdr: u16) -> u8 {
         let far = self.rules.pdrs.iter().find(|other| other.id == pdr).and_then(|pdr| self.rules.far(pdr.far));
         let bar = far.and_then(|far| far.bar);
         self.rules.bar.filter(|own| bar == Some(own.id)).map_or(0, |bar| bar.delay)
     }
 
-    /// Whether packets still wait by this PDR.
+    /// Returns true if this PDR still buffers packets.
     pub(super) fn waits(&self, pdr: u16) -> bool {
         let far = self.rules.pdrs.iter().find(|other| other.id == pdr).and_then(|pdr| self.rules.far(pdr.far));
         far.is_some_and(|far| far.action.contains(ApplyAction::BUFF))
     }
 
-    /// In how many seconds it is to be looked at because something happens by time.
+    /// Returns the number of seconds until the earliest time-based action.
     pub(super) fn due_in(&self, now: u32) -> Option<u32> {
         let Inactivity { limit, since, reported, .. } = self.inactivity;
         let inactivity = limit.map(|seconds| {
@@ -302,8 +303,9 @@ impl Session {
         self.rules.urrs.iter().filter_map(|urr| urr.due_in(now)).chain(inactivity).min()
     }
 
-    /// Reads what its records have carried: the reports of the URRs that have reached a threshold or period, and whether a quota
-    /// is used up, by which packets stop.
+    /// Reads the counters of the entries. Returns the reports of the URRs that have reached a
+    /// threshold or period. The second value is true if a quota has become exhausted, which stops
+    /// packets.
     pub(super) fn due_reports(
         &mut self,
         seid: u64,
@@ -329,7 +331,7 @@ impl Session {
                 urrs.iter_mut().for_each(|urr| usage::settle(urr, tables, seid, pdrs, records, now));
                 released.sources = settings.n3(seid).addresses();
                 let of = (seid, settings.module(seid));
-                // the rules were right before; a quota that is used up takes nothing that is not there
+                // the rules were valid before, and an exhausted quota needs no resources
                 if let Err(refused) =
                     compile::apply(tables, released, of, rules, records, &ModificationScope::default())
                 {
@@ -342,7 +344,8 @@ impl Session {
         (reports, spent)
     }
 
-    /// Whether there have been no packets for as long as the control plane wants to know of.
+    /// Returns true, once per period of inactivity, if no packets have passed for the User Plane
+    /// Inactivity Timer.
     pub(super) fn is_inactive(&mut self, now: u32, plane: &mut impl TablesAccess) -> bool {
         let Some(limit) = self.inactivity.limit else { return false };
         let packets = plane.look(|tables| self.records.packets(tables));
@@ -355,7 +358,7 @@ impl Session {
     }
 }
 
-/// The UE's addresses that downlink packets come for, each once.
+/// Returns the UE's downlink addresses, each once.
 fn ues(rules: &Rules) -> SmallVec<[SessionAddress; 1]> {
     let mut ues = SmallVec::new();
     for pdr in rules.pdrs.iter().filter(|pdr| pdr.detection.matching == Matching::Downlink) {
@@ -366,19 +369,19 @@ fn ues(rules: &Rules) -> SmallVec<[SessionAddress; 1]> {
     ues
 }
 
-/// Brings packets here for the addresses that have come, and not any more for those that have gone.
+/// Adds host routes for new addresses, and removes those of removed addresses.
 fn lead_anew(before: &Rules, after: &Rules, plane: &mut impl TablesAccess) {
     let (before, after) = (ues(before), ues(after));
     after.iter().filter(|ue| !before.contains(ue)).for_each(|ue| plane.lead(*ue, true));
     before.iter().filter(|ue| !after.contains(ue)).for_each(|ue| plane.lead(*ue, false));
 }
 
-/// After how many octets something of a session may happen.
+/// Returns the number of octets until the earliest volume-based action.
 fn volume_left(urrs: &[Urr]) -> Option<u64> {
     urrs.iter().filter_map(Urr::volume_left).min()
 }
 
-/// Gives the PDRs that want one an address, always the same in a session.
+/// Allocates addresses for the PDRs that request one. A session keeps the same addresses.
 fn choose(
     rules: &mut Rules,
     before: Option<AllocatedAddresses>,
@@ -422,7 +425,8 @@ fn choose(
     Ok(Some(chosen))
 }
 
-/// A tunnel end is wanted only with addresses that we have (TS 29.244 8.2.3).
+/// Checks that the UPF has an N3 address of a family that each tunnel end requests (TS 29.244
+/// 8.2.3).
 fn check_families(rules: &Rules, n3: N3) -> Result<(), Refused> {
     let had = |pdr: &super::rules::Pdr| match pdr.detection.matching {
         Matching::Tunnel { end: TunnelEnd::Wanted { ipv4, ipv6, .. }, .. } => {
@@ -439,14 +443,14 @@ fn check_families(rules: &Rules, n3: N3) -> Result<(), Refused> {
     }
 }
 
-/// Removals, then new rules, then changes; gives the URRs that are gone.
+/// Applies removals, then new rules, then changes. Returns the removed URRs.
 fn change_rules(rules: &mut Rules, request: &SessionModificationRequest, now: u32) -> Result<Vec<Urr>, Refused> {
     request.remove_pdrs.iter().try_for_each(|ie| rules.remove_pdr(ie))?;
     request.remove_fars.iter().try_for_each(|ie| rules.remove_far(ie))?;
     request.remove_qers.iter().try_for_each(|ie| rules.remove_qer(ie))?;
     let removed = request.remove_urrs.iter().map(|ie| rules.remove_urr(ie)).collect::<Result<Vec<_>, _>>()?;
     request.remove_bar.iter().try_for_each(|ie| rules.remove_bar(ie))?;
-    // a removed URR counts for no PDR any more
+    // a removed URR measures no PDR
     for pdr in &mut rules.pdrs {
         pdr.urrs.retain(|id| !removed.iter().any(|urr| urr.id == *id));
     }
@@ -483,7 +487,7 @@ fn touched(request: &SessionModificationRequest, before: &Rules) -> Modification
 mod tests {
     #[test]
     fn a_session_is_small() {
-        // of the 2 KiB that one may have in all (DESIGN, numbers to reach)
+        // a share of the limit of 2 KiB per session (DESIGN, numbers to reach)
         assert!(size_of::<super::Session>() <= 1024, "{} octets", size_of::<super::Session>());
     }
 }

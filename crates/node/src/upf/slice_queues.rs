@@ -1,21 +1,23 @@
-//! Turns of the N4 thread: what control planes ask for the users of one slice does not wait behind all that they ask for
-//! those of another. Requests wait in a lane for each slice, in their order, and the lanes take turns; what is of no
-//! session goes first. A lane is bounded: what a flooded one has no room for is lost as if on the network, and comes again.
+//! Request queues of the N4 thread, one for each slice.
+//!
+//! Requests for the users of one slice do not wait behind those for another. A queue is FIFO, and
+//! the queues are served round robin; requests that concern no session come first. Queues are
+//! bounded. A request that finds its queue full is dropped, and the control plane retransmits it.
 
 use super::state::Upf;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// Requests that wait for one slice at the most: some tenths of a second of work, less than a control plane waits before
-/// it repeats a request.
+/// Maximum number of requests in a queue: some tenths of a second of work. That is less than the
+/// retransmission time of a control plane.
 const LANE: usize = 4096;
-/// And their octets.
+/// Maximum size of the requests in a queue, in bytes.
 const LANE_OCTETS: usize = 16 << 20;
 
-/// A datagram that waits, and where it came from.
+/// A queued datagram and its source.
 type QueuedDatagram = (SocketAddr, Vec<u8>);
 
-/// Requests that wait, in their order.
+/// The FIFO queue of one slice.
 #[derive(Debug, Default)]
 struct Lane {
     waiting: VecDeque<QueuedDatagram>,
@@ -30,17 +32,17 @@ impl Lane {
     }
 }
 
-/// The lanes: that of no session, and one for each slice.
+/// The queues: the first for requests that concern no session, then one for each slice.
 #[derive(Debug, Default)]
 pub(super) struct SliceQueues {
     lanes: Vec<Lane>,
-    /// Of the slices, whose turn it is.
+    /// Index of the slice that was served last.
     next: usize,
     waiting: usize,
 }
 
 impl SliceQueues {
-    /// Has a datagram wait; `false` if there is no room for it.
+    /// Queues a datagram. Returns false if its queue is full.
     pub(super) fn push(&mut self, upf: &Upf, from: SocketAddr, datagram: &[u8]) -> bool {
         let lane = upf.slice_of(datagram).map_or(0, |slice| slice + 1);
         if self.lanes.len() <= lane {
@@ -56,7 +58,7 @@ impl SliceQueues {
         room
     }
 
-    /// The next one.
+    /// Removes the next datagram, or returns `None` if all queues are empty.
     pub(super) fn pop(&mut self) -> Option<QueuedDatagram> {
         let (first, slices) = self.lanes.split_first_mut()?;
         let mut found = first.pop();
@@ -71,7 +73,7 @@ impl SliceQueues {
         found
     }
 
-    /// Whether nothing waits.
+    /// Returns true if all queues are empty.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting == 0
     }

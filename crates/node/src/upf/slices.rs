@@ -1,8 +1,9 @@
-//! Slices of the user plane: of which one a session is, who its workers are, and moving users from one to another.
+//! Slices of the user plane: selection, workers, and migration of users.
 //!
-//! A session is of the slice that the control plane names (S-NSSAI), else of the one whose data network it uses, else
-//! of the first. Within a slice it goes to the worker with the fewest users. The state of a user exists once and stays
-//! where it is: a move changes who handles it (`vireo_datapath::Owners`).
+//! The slice of a session is the one with the S-NSSAI that the control plane names. Without a match
+//! it is the one with the session's data network, else the first. Within a slice, the worker with
+//! the fewest users gets the session. User state exists once and is never copied: a migration only
+//! changes the worker (`vireo_datapath::Owners`).
 
 use super::compile::SessionEntries;
 use super::state::{TablesAccess, Upf};
@@ -17,32 +18,31 @@ use vireo_datapath::{SliceWorkers, StatsHandle, Tables, Volume, WorkerLoad};
 use vireo_types::{Dnn, Snssai};
 use vireo_wire::pfcp::{Message, MessageType, NetworkInstance, SessionEstablishmentRequest};
 
-/// A slice of the user plane, as it is configured.
+/// Configuration of a slice of the user plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataSlice {
-    /// Its name.
     pub name: String,
-    /// Sessions with this S-NSSAI are of it.
+    /// S-NSSAI of the slice's sessions.
     pub snssai: Option<Snssai>,
-    /// So are those of these data networks, if they name no S-NSSAI that is known.
+    /// Data networks whose sessions belong to the slice if they name no known S-NSSAI.
     pub dnns: Vec<Dnn>,
-    /// Packet threads of its own, and their processors.
+    /// Packet threads of the slice, and their processors.
     pub workers: SliceWorkers,
 }
 
-/// A slice of simple devices (`profile = "iot"`): by whatever workers they are handled.
+/// Configuration of an IoT slice (`profile = "iot"`). It does not affect the choice of the worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeanSlice {
-    /// Sessions with this S-NSSAI are of it.
+    /// S-NSSAI of the slice's sessions.
     pub snssai: Option<Snssai>,
-    /// So are those of these data networks, if they name no S-NSSAI.
+    /// Data networks whose sessions belong to the slice if they name no S-NSSAI.
     pub dnns: Vec<Dnn>,
-    /// It is the only slice: so are all that name no S-NSSAI.
+    /// True for the only slice: all sessions that name no S-NSSAI belong to it.
     pub alone: bool,
 }
 
 impl LeanSlice {
-    /// Whether a new session is of one of these.
+    /// Returns true if a new session belongs to one of these slices.
     pub(super) fn any_has(all: &[LeanSlice], request: &SessionEstablishmentRequest) -> bool {
         let mut networks = request.create_pdrs.iter().filter_map(|pdr| pdr.pdi.network_instance.as_ref());
         let network = networks.next();
@@ -54,19 +54,19 @@ impl LeanSlice {
     }
 }
 
-/// Addresses that are looked for one by one.
+/// Maximum number of addresses in a migration request.
 const ADDRESSES: u128 = 1 << 16;
-/// Users that are moved while the control plane waits.
+/// Maximum number of users that migrate while the control plane waits.
 const TOGETHER: usize = 256;
 
 #[derive(Clone, Debug)]
 struct Slice {
     config: DataSlice,
-    /// Numbers of its workers.
+    /// Numbers of the slice's workers.
     workers: Range<u8>,
 }
 
-/// The sessions of a worker, in no order.
+/// The sessions of a worker, unordered. Insertion and removal take constant time.
 #[derive(Clone, Debug, Default)]
 struct MemberVerifier {
     seids: Vec<u64>,
@@ -80,13 +80,13 @@ impl MemberVerifier {
 
     fn insert(&mut self, seid: u64) {
         if let Entry::Vacant(place) = self.places.entry(seid) {
-            // there are 2^24 sessions at the most
+            // there are at most 2^24 sessions
             place.insert(self.seids.len() as u32);
             self.seids.push(seid);
         }
     }
 
-    /// The last one takes its place.
+    /// Removes a session. The last one takes its position.
     fn remove(&mut self, seid: u64) {
         let Some(place) = self.places.remove(&seid) else { return };
         self.seids.swap_remove(place as usize);
@@ -96,22 +96,23 @@ impl MemberVerifier {
     }
 }
 
-/// The slices with what is known of their users.
+/// The slices and the assignment of users to their workers.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
     all: Vec<Slice>,
-    /// Sessions of each worker, in no order: found, added and taken away without a look at the others.
+    /// Sessions of each worker.
     members: Vec<MemberVerifier>,
-    /// Users that were moved since the start, and those of them that went to a worker with less to do by themselves.
+    /// Number of users that migrated since the start, and how many of them the rebalancing
+    /// migrated.
     moved: u64,
     rebalanced: u64,
 }
 
-/// The users of a slice's workers.
+/// Number of users of each worker of a slice.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SliceLoad {
     pub(super) name: String,
-    /// Numbers of its workers and their users.
+    /// Pairs of worker number and number of users.
     pub(super) workers: Vec<(u8, usize)>,
 }
 
@@ -122,7 +123,7 @@ impl Slices {
             .iter()
             .map(|config| {
                 let first = next;
-                // more than there may be are refused when the datapath starts
+                // the datapath refuses to start with more workers than are possible
                 next = first.saturating_add(u8::try_from(config.workers.workers).unwrap_or(u8::MAX));
                 Slice { config: config.clone(), workers: first..next }
             })
@@ -130,7 +131,7 @@ impl Slices {
         Slices { all, members: vec![MemberVerifier::default(); next.into()], moved: 0, rebalanced: 0 }
     }
 
-    /// The worker for a new session; 0 where there are no slices.
+    /// Returns the worker for a new session; 0 without slices.
     pub(super) fn choose(&self, request: &SessionEstablishmentRequest) -> u8 {
         let named = request.snssai.and_then(|id| self.all.iter().find(|slice| slice.config.snssai == Some(id.0)));
         let by_network = || {
@@ -144,29 +145,29 @@ impl Slices {
         slice.map_or(0, |slice| self.least(&slice.workers))
     }
 
-    /// The worker of this number, if there is one.
+    /// Returns the worker number if the worker exists, else 0.
     pub(super) fn known(&self, worker: u8) -> u8 {
         if usize::from(worker) < self.members.len() { worker } else { 0 }
     }
 
-    /// The place of the slice that a worker is of.
+    /// Returns the index of the slice that has this worker.
     pub(super) fn place_of(&self, worker: u8) -> Option<usize> {
         self.all.iter().position(|slice| slice.workers.contains(&worker))
     }
 
-    /// The worker with the fewest users.
+    /// Returns the worker with the fewest users.
     fn least(&self, workers: &Range<u8>) -> u8 {
         workers.clone().min_by_key(|worker| self.users(*worker)).unwrap_or(workers.start)
     }
 
-    /// Of each slice.
+    /// Returns the number of users for each worker of each slice.
     pub(super) fn users_by_worker(&self) -> Vec<SliceLoad> {
         let workers = |slice: &Slice| slice.workers.clone().map(|worker| (worker, self.users(worker))).collect();
         let load = |slice: &Slice| SliceLoad { name: slice.config.name.clone(), workers: workers(slice) };
         self.all.iter().map(load).collect()
     }
 
-    /// So many users have gone to a worker with less to do.
+    /// Counts users that the rebalancing has migrated.
     pub(super) fn count_rebalanced(&mut self, users: u64) {
         self.rebalanced += users;
     }
@@ -187,8 +188,9 @@ impl Slices {
         }
     }
 
-    /// Some of a worker's sessions, those before this place: who goes on where they end misses none that stays, though
-    /// others come and go.
+    /// Returns at most 256 of a worker's sessions, those before this position, and their first
+    /// position. A caller that continues from there misses no session that stays, although others
+    /// are added and removed meanwhile.
     fn before(&self, worker: u8, place: usize) -> (Vec<u64>, usize) {
         let Some(members) = self.members.get(usize::from(worker)) else { return (vec![], 0) };
         let end = place.min(members.len());
@@ -206,7 +208,7 @@ impl Slices {
         })
     }
 
-    /// The workers that a move leads to.
+    /// Returns the target workers of a migration.
     fn target(&self, to: &str, worker: Option<u8>) -> Result<Range<u8>, MoveError> {
         let slice = self.find(to)?;
         match worker {
@@ -218,7 +220,7 @@ impl Slices {
         }
     }
 
-    /// How the slices are; `loads` are those of their workers.
+    /// Returns the status of the slices; `loads` has one element for each worker.
     pub(super) fn status(&self, loads: &[WorkerLoad]) -> SlicesStatus {
         let worker = |config: &DataSlice, first: u8, number: u8| {
             let load = loads.get(usize::from(number)).copied().unwrap_or_default();
@@ -249,19 +251,19 @@ impl Slices {
 }
 
 impl SessionEntries {
-    /// Hands their packets to a worker.
+    /// Assigns the packets of the entries to a worker.
     pub(super) fn give(&self, tables: &Tables, worker: u8) {
         tables.owners().give(&self.uplinks, self.downlinks.iter().map(|(ue, _)| *ue), worker);
     }
 
-    /// What each of them has carried.
+    /// Returns the volume of each entry.
     fn volumes(&self, tables: &Tables) -> impl Iterator<Item = Volume> {
         let up = self.uplinks.iter().map(|teid| tables.uplink_volume(*teid));
         up.chain(self.downlinks.iter().map(|(_, id)| tables.downlink_volume(*id)))
     }
 }
 
-/// Each address of a range, a prefix for each /64.
+/// Returns each address of a range; for IPv6 the prefix of each /64.
 fn each(first: IpAddr, last: IpAddr) -> Result<Vec<IpAddr>, MoveError> {
     let (from, to) = match (first, last) {
         (IpAddr::V4(from), IpAddr::V4(to)) => (u128::from(from.to_bits()), u128::from(to.to_bits())),
@@ -282,7 +284,8 @@ fn each(first: IpAddr, last: IpAddr) -> Result<Vec<IpAddr>, MoveError> {
 }
 
 impl Upf {
-    /// The place of the slice whose users a request is for; `None` if it is for no session, or is no sound one.
+    /// Returns the index of the slice that a request concerns. Returns `None` if the request is
+    /// invalid or concerns no session.
     pub(super) fn slice_of(&self, datagram: &[u8]) -> Option<usize> {
         let message = Message::new(datagram).ok()?;
         let worker = match message.message_type() {
@@ -295,13 +298,14 @@ impl Upf {
         self.slices.place_of(worker)
     }
 
-    /// Hands the packets of these sessions to workers; gives how many had another before.
+    /// Assigns the packets of these sessions to workers. Returns how many sessions changed their
+    /// worker.
     fn hand_over(&mut self, seids: &[u64], to: &Range<u8>, plane: &mut impl TablesAccess) -> u64 {
         let mut moved = 0;
         let Upf { sessions, slices, .. } = self;
         plane.look(|tables| {
             for seid in seids {
-                // one that has ended meanwhile is nobody's
+                // the session has ended meanwhile, or already has a target worker
                 if sessions.worker(*seid).is_none_or(|worker| to.contains(&worker)) {
                     continue;
                 }
@@ -319,7 +323,7 @@ impl Upf {
         moved
     }
 
-    /// What some sessions' records have counted.
+    /// Adds the volume of the sessions' entries to `sum`.
     fn counted(&self, seids: &[u64], view: &StatsHandle, mut sum: SliceCounted) -> SliceCounted {
         view.look(|tables| {
             for session in seids.iter().filter_map(|seid| self.sessions.get(seid)) {
@@ -331,7 +335,7 @@ impl Upf {
         sum
     }
 
-    /// Which of some addresses' sessions are there.
+    /// Returns the sessions of these addresses.
     fn at(&self, addresses: &[IpAddr], plane: &mut impl TablesAccess) -> Vec<u64> {
         let mut found: Vec<u64> =
             plane.look(|tables| addresses.iter().filter_map(|one| tables.session_at(*one)).collect());
@@ -341,8 +345,9 @@ impl Upf {
     }
 }
 
-/// How the slices are, if there are any. Users are looked at some at a time: `with` lends the state machine, for which others
-/// wait. Of users that come or go meanwhile the counts may be there or not, or twice.
+/// Returns the status of the slices. `with` lends the state machine for a limited number of users
+/// at a time, because other threads wait for it. Counters of users that come or go meanwhile may be
+/// missing or counted twice.
 pub(super) fn status(view: &StatsHandle, counts: bool, mut with: impl FnMut(&mut dyn FnMut(&Upf))) -> SlicesStatus {
     let mut status = SlicesStatus::default();
     with(&mut |upf| status = upf.slices.status(&view.loads()));
@@ -363,7 +368,8 @@ pub(super) fn status(view: &StatsHandle, counts: bool, mut with: impl FnMut(&mut
     status
 }
 
-/// Moves users, some at a time: `with` lends the state machine and the tables, for which others wait.
+/// Migrates users, a limited number at a time. `with` lends the state machine and the tables, for
+/// which other threads wait.
 pub(super) fn move_users<P: TablesAccess>(
     order: &MoveRequest,
     mut with: impl FnMut(&mut dyn FnMut(&mut Upf, &mut P)),
@@ -391,7 +397,7 @@ pub(super) fn move_users<P: TablesAccess>(
     if users == 0 { Err(MoveError::NoUser) } else { Ok(MoveResult { users, moved }) }
 }
 
-/// Moves so many users of a slice.
+/// Migrates at most `count` users of a slice.
 fn move_slice<P: TablesAccess>(
     name: &str,
     count: usize,
@@ -413,7 +419,8 @@ fn move_slice<P: TablesAccess>(
     Ok(MoveResult { users: users as u64, moved })
 }
 
-/// Moves so many users of a worker, some at a time; gives how many were looked at and how many had another worker before.
+/// Migrates at most `users` users of a worker, a limited number at a time. Returns how many it
+/// examined and how many changed their worker.
 pub(super) fn move_from<P: TablesAccess>(
     worker: u8,
     users: usize,
@@ -421,7 +428,7 @@ pub(super) fn move_from<P: TablesAccess>(
     mut with: impl FnMut(&mut dyn FnMut(&mut Upf, &mut P)),
 ) -> (usize, u64) {
     let (mut left, mut moved) = (users, 0);
-    // those that come meanwhile are of the worker as it is then
+    // sessions that start meanwhile are appended, so they may migrate in place of older ones
     while left > 0 {
         let mut gone = 0;
         with(&mut |upf, plane| {

@@ -1,4 +1,4 @@
-//! A UPF that runs alone, under somebody else's control plane, as the status interface shows it.
+//! Status interface of a UPF without a core, under an external control plane.
 
 use super::server::UpfHandle;
 use crate::api::{MoveError, MoveRequest, MoveResult, SlicesStatus, Status, StatusFilter, StatusSource, UpfStatus};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use vireo_types::Supi;
 
-/// The status of one UPF and nothing else: it knows no subscribers.
+/// Status of one UPF, without subscribers.
 #[derive(Debug)]
 pub struct StandaloneStatus {
     upf: Arc<UpfHandle>,
@@ -14,14 +14,14 @@ pub struct StandaloneStatus {
 }
 
 impl StandaloneStatus {
-    /// The status of this UPF.
+    /// Creates the status of this UPF.
     pub fn new(upf: Arc<UpfHandle>) -> Self {
         StandaloneStatus { upf, started: Instant::now() }
     }
 }
 
 impl UpfHandle {
-    /// Writes what was counted into an entry of the status.
+    /// Writes the counters into a status entry.
     pub fn tell(&self, entry: &mut UpfStatus) {
         let stats = self.stats();
         entry.sessions = stats.sessions as u64;

@@ -1,21 +1,23 @@
-//! When sessions are to be looked at next because something of theirs happens by time: a wheel of seconds.
+//! Timer wheel for time-based actions of sessions, with slots of one second.
 
-/// Slots: seconds that an entry may lie ahead. One that is due later is put into the last and then again.
+/// Number of slots, hence the maximum delay in seconds. A later timer is set to the last slot and
+/// armed again when it fires.
 const SLOTS: usize = 4096;
 
-/// Sessions by the second in which they are looked at. Each has one entry that counts, which it knows itself
-/// ([`TimerDue`]); what it is due earlier makes another, later leaves the one there is, and an entry that does not count any
-/// more is passed over.
+/// Sessions by the second in which their timer fires.
+///
+/// Each session stores the second of its valid timer ([`TimerDue`]). Arming an earlier timer adds
+/// an entry; arming a later one changes nothing. Entries that do not match are skipped.
 #[derive(Debug)]
 pub(super) struct TimerWheel {
     slots: Vec<Vec<u64>>,
-    /// The second that is next.
+    /// The next second to process; 0 before the first use.
     next: u64,
-    /// Taken out and not handled yet, of the second before.
+    /// Unprocessed entries of the previous seconds.
     taken: Vec<u64>,
 }
 
-/// When a session is looked at next, in seconds of the datapath's clock; 0 = never.
+/// Second in which a session's timer fires, by the datapath's clock; 0 = never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TimerDue(u64);
 
@@ -24,7 +26,8 @@ impl TimerWheel {
         TimerWheel { slots: vec![vec![]; SLOTS], next: 0, taken: vec![] }
     }
 
-    /// The session is to be looked at in so many seconds, not at once. `now` is in seconds of the datapath's clock.
+    /// Arms the timer of a session, to fire in `after` seconds but at least 1. `now` is in seconds
+    /// of the datapath's clock.
     pub(super) fn arm(&mut self, session: u64, look: &mut TimerDue, now: u64, after: u32) {
         self.begin(now);
         let at = now.max(self.next - 1) + u64::from(after).clamp(1, SLOTS as u64 - 1);
@@ -34,7 +37,7 @@ impl TimerWheel {
         }
     }
 
-    /// Whether there is more to take at once.
+    /// Returns true if entries of past seconds are unprocessed.
     pub(super) fn is_behind(&self) -> bool {
         !self.taken.is_empty()
     }
@@ -45,8 +48,9 @@ impl TimerWheel {
         }
     }
 
-    /// A session whose turn it is by now, if its entry counts: `look` gives what the session knows of it, which the
-    /// caller then forgets ([`TimerDue::default`]). No more than `entries` are gone through, of which these are taken off.
+    /// Returns a session whose timer has fired. `look` returns the [`TimerDue`] of a session, which
+    /// the caller must then reset ([`TimerDue::default`]). At most `entries` entries are processed;
+    /// their number is subtracted from it.
     pub(super) fn take(
         &mut self,
         now: u64,
@@ -59,7 +63,7 @@ impl TimerWheel {
                 && let Some(session) = self.taken.pop()
             {
                 *entries -= 1;
-                // due in the past or now; later ones of the same session lie in other slots
+                // due in the past or now; later timers of the same session lie in other slots
                 if look(session).is_some_and(|look| look.0 != 0 && look.0 < self.next) {
                     return Some(session);
                 }
@@ -68,7 +72,7 @@ impl TimerWheel {
                 return None;
             }
             let slot = self.next as usize % SLOTS;
-            // all of `taken` is gone; what a rush needed is given back
+            // `taken` is empty; the memory of a burst is freed
             std::mem::swap(&mut self.taken, &mut self.slots[slot]);
             self.slots[slot].shrink_to(64);
             self.next += 1;
@@ -81,7 +85,7 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// What is taken second by second from `from` to `to`.
+    /// Returns the timers that fire second by second from `from` to `to`.
     fn run(looks: &mut TimerWheel, known: &mut HashMap<u64, TimerDue>, from: u64, to: u64) -> Vec<(u64, u64)> {
         let mut all = vec![];
         for now in from..=to {
@@ -101,7 +105,7 @@ mod tests {
             looks.arm(session, &mut look, 1_000, after);
             known.insert(session, look);
         }
-        // earlier counts, later does not
+        // an earlier timer replaces the first, a later one does not
         looks.arm(1, known.get_mut(&1).expect("there"), 1_000, 3);
         looks.arm(1, known.get_mut(&1).expect("there"), 1_000, 9);
         known.remove(&3);

@@ -1,9 +1,13 @@
-//! URRs (TS 29.244 5.2.2): what they have counted, when they say so, and when nothing may pass any more.
+//! Usage reporting rules (URR, TS 29.244 5.2.2): measurement, reports and quotas.
 //!
-//! Volume is what records and meters of the datapath have carried. It is read when a request changes or ends them, when
-//! a time is due ([`Urr::due_in`]), and when the datapath says that a threshold is near ([`Urr::volume_left`]): nothing is
-//! read in vain. Volume quotas are held by the datapath to the packet. Time runs from the start of a measurement on,
-//! with or without packets (as with ISTM), in whole seconds.
+//! The entries and meters of the datapath count volume. The UPF reads the counters in three cases:
+//!
+//! - a request changes or ends the entries,
+//! - a time is due ([`Urr::due_in`]),
+//! - the datapath signals that a threshold is near ([`Urr::volume_left`]).
+//!
+//! The datapath enforces volume quotas to the packet. Time is measured in whole seconds from the
+//! start of a measurement, with or without packets (as with ISTM).
 
 use super::compile::SessionEntries;
 use super::persistence::{element, list, optional};
@@ -16,7 +20,7 @@ use vireo_wire::pfcp::*;
 /// Volume of both directions.
 pub(super) type Usage = Metered;
 
-/// A URR and what it has counted.
+/// A URR and its measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Urr {
     pub(super) id: u32,
@@ -24,36 +28,38 @@ pub(super) struct Urr {
     method: MeasurementMethod,
     #[serde(with = "element")]
     triggers: ReportingTriggers,
-    /// Whether packets are reported beside octets.
+    /// If true, reports contain packet counts beside octets.
     packets: bool,
     limits: Limits,
-    /// URRs whose reports bring one of this too.
+    /// URRs whose reports trigger a report of this URR.
     #[serde(with = "list")]
     linked: SmallVec<[u32; 2]>,
-    /// What is done with packets once a quota is used up; else they are dropped.
+    /// FAR for packets after a quota is exhausted; `None` drops them.
     quota_far: Option<u32>,
-    /// The number of the next report.
+    /// UR-SEQN of the next report.
     sequence: u32,
-    /// Since when is counted, in seconds since 1900.
+    /// Start of the measurement, in seconds since 1900.
     since: u32,
-    /// Counted since then, up to `base`.
+    /// Volume since `since`, excluding what the entries have counted beyond `base`.
     counted: Usage,
-    /// What its records had carried when `counted` was last brought up to date. Those of another life begin with nothing.
+    /// Counters of the entries at the last update of `counted`. Entries of a new incarnation start
+    /// at zero.
     #[serde(skip)]
     base: Usage,
-    /// Counted since the quota was given, and when that was.
+    /// Volume since the quota was granted, and the time of the grant in seconds since 1900.
     used: Usage,
     granted: u32,
-    /// Of the packets since `since`.
+    /// Times of packets since `since`, in seconds since 1900; `None` if not known to 2 s.
     first_packet: Option<u32>,
     last_packet: Option<u32>,
-    /// Whether there were any since then.
+    /// True if packets have passed since `since`.
     passed: bool,
-    /// When packets were last seen to have passed, or the measurement began; and when was last looked.
+    /// Time of the last observed traffic, or the start of the measurement; and time of the last
+    /// reading.
     active: u32,
     looked: u32,
     flowing: bool,
-    /// A quota is used up, and no other was given.
+    /// True if a quota is exhausted and none has been granted since.
     spent: bool,
 }
 
@@ -72,7 +78,7 @@ struct Limits {
     inactivity: Option<u32>,
 }
 
-/// The triggers that are served, with the element that each needs.
+/// The supported triggers, with the element that each needs; 0 = none.
 const SERVED: [(ReportingTriggers, u16); 10] = [
     (ReportingTriggers::PERIO, MeasurementPeriod::ID),
     (ReportingTriggers::VOLTH, VolumeThreshold::ID),
@@ -87,7 +93,11 @@ const SERVED: [(ReportingTriggers, u16); 10] = [
 ];
 
 impl Urr {
-    /// `now` is in seconds since 1900.
+    /// Creates a URR. `now` is in seconds since 1900.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the URR is unsupported or lacks an element that a trigger needs.
     pub(super) fn new(ie: &CreateUrr, now: u32) -> Result<Self, Refused> {
         check_monitoring(ie.monitoring_time)?;
         let information = ie.measurement_information.unwrap_or_default();
@@ -131,7 +141,7 @@ impl Urr {
         limits.holding = ie.quota_holding_time.map(|time| time.0).or(limits.holding);
         limits.inactivity = ie.inactivity_detection_time.map(|time| time.0).or(limits.inactivity);
         if ie.volume_quota.is_some() || ie.time_quota.is_some() || ie.quota_validity_time.is_some() {
-            // a new quota begins with nothing used of it
+            // a new quota starts with nothing used
             limits.volume_quota = ie.volume_quota.or(limits.volume_quota);
             limits.time_quota = ie.time_quota.map(|time| time.0).or(limits.time_quota);
             limits.validity = ie.quota_validity_time.map(|time| time.0).or(limits.validity);
@@ -144,8 +154,8 @@ impl Urr {
         self.check()
     }
 
-    /// A URR that asks for reports that are not sent, or does not say of how much, is refused: they would be missing
-    /// without a word.
+    /// Refuses a URR with an unsupported trigger or without a limit that a trigger needs. Its
+    /// reports would be missing silently.
     fn check(&self) -> Result<(), Refused> {
         let limits = &self.limits;
         let known = SERVED.iter().fold(0, |all, (trigger, _)| all | trigger.0);
@@ -172,11 +182,11 @@ impl Urr {
         Ok(())
     }
 
-    /// In how many seconds something of it happens by time at the earliest.
+    /// Returns the number of seconds until the earliest time-based action.
     pub(super) fn due_in(&self, now: u32) -> Option<u32> {
         let wants = |trigger| self.triggers.contains(trigger);
         let left = |since: u32, limit: Option<u32>| limit.map(|limit| limit.saturating_sub(now.wrapping_sub(since)));
-        // whether packets still pass shows only when it is looked
+        // only a reading shows whether packets still pass
         let silent = |limit: Option<u32>| left(self.active, limit).map(|left| left.min(step(limit)));
         let quota = |at: Option<u32>| at.filter(|_| !self.spent);
         let all = [
@@ -186,13 +196,14 @@ impl Urr {
             quota(left(self.granted, self.limits.time_quota)),
             quota(left(self.granted, self.limits.validity)),
             quota(silent(self.limits.holding)),
-            // the datapath tells; should that be lost, this is late and not never
+            // the datapath sends an event; if it is lost, the reading is late but still happens
             self.volume_left().map(|_| UNTOLD),
         ];
         all.into_iter().flatten().min()
     }
 
-    /// After how many octets of either direction together something of it may happen at the earliest.
+    /// Returns the number of octets, of both directions together, until the earliest volume-based
+    /// action.
     pub(super) fn volume_left(&self) -> Option<u64> {
         let left = |limits: Octets3, usage: Usage| {
             let (all, up, down) = limits;
@@ -213,17 +224,18 @@ impl Urr {
         all.into_iter().flatten().min()
     }
 
-    /// Whether its packets are counted to the octet, because they stop at one.
+    /// Returns true if the URR has a volume quota. Its packets are counted exactly, because they
+    /// stop at an octet count.
     pub(super) fn has_volume_quota(&self) -> bool {
         self.limits.volume_quota.is_some()
     }
 
-    /// What is done with its packets now that a quota is used up.
+    /// Returns the action for packets while a quota is exhausted.
     pub(super) fn quota_action(&self) -> Option<QuotaAction> {
         self.spent.then_some(self.quota_far.map_or(QuotaAction::Drop, QuotaAction::Far))
     }
 
-    /// How far the datapath's meter, which shows `metered`, may go.
+    /// Returns the limits of the datapath's meter, which shows `metered`.
     pub(super) fn quota(&self, metered: Usage) -> Quota {
         let Some(quota) = self.limits.volume_quota.filter(|_| !self.spent) else {
             return Quota::default();
@@ -238,7 +250,7 @@ impl Urr {
         }
     }
 
-    /// Why a settled URR must report now, if it must.
+    /// Returns the triggers that require a report of a settled URR; none if zero.
     fn due(&mut self, now: u32) -> UsageReportTrigger {
         let limits = self.limits;
         let mut why = UsageReportTrigger::default();
@@ -280,27 +292,26 @@ impl Urr {
     }
 }
 
-/// What is done with the packets of a URR whose quota is used up.
+/// Action for the packets of a URR whose quota is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuotaAction {
-    /// They are dropped.
     Drop,
-    /// What this FAR says (FAR ID for Quota Action).
+    /// Apply this FAR (FAR ID for Quota Action).
     Far(u32),
 }
 
-/// How often it is looked at the latest where the datapath should have told: a report that comes late is not missed.
+/// Maximum time between readings in seconds, in case an event of the datapath is lost.
 const UNTOLD: u32 = 60;
 
-/// How often it is looked whether packets have passed, of a time after which it matters that none have: that much
-/// later it may be noticed, in seconds.
+/// Returns the interval of readings that detect the absence of packets for `limit`, in seconds.
+/// Detection may be late by that much.
 pub(super) fn step(limit: Option<u32>) -> u32 {
     limit.map_or(u32::MAX, |limit| (limit / 8).max(1))
 }
 
 type Octets3 = (Option<u64>, Option<u64>, Option<u64>);
 
-/// Whether one of these is reached; 0 is no threshold.
+/// Returns true if one of the thresholds is reached; 0 is no threshold.
 fn reached(limits: Option<Octets3>, usage: Usage) -> bool {
     limits.is_some_and(|(all, up, down)| {
         let over = |limit: Option<u64>, octets: u64| limit.is_some_and(|limit| limit > 0 && octets >= limit);
@@ -308,7 +319,7 @@ fn reached(limits: Option<Octets3>, usage: Usage) -> bool {
     })
 }
 
-/// The same of a quota, of which 0 is nothing.
+/// Returns true if one of the quotas is exhausted; 0 is an empty quota.
 fn spent(limits: Option<Octets3>, usage: Usage) -> bool {
     limits.is_some_and(|(all, up, down)| {
         let over = |limit: Option<u64>, octets: u64| limit.is_some_and(|limit| octets >= limit);
@@ -320,15 +331,16 @@ fn total(usage: Usage) -> u64 {
     usage.uplink.octets + usage.downlink.octets
 }
 
-/// Thresholds that change in the middle of a measurement are not served.
+/// Refuses a monitoring time: thresholds that change within a measurement are unsupported.
 fn check_monitoring(time: Option<MonitoringTime>) -> Result<(), Refused> {
     time.map_or(Ok(()), |_| Err(Refused::unsupported(MonitoringTime::ID)))
 }
 
-/// The time of a packet is told if it is known so well, in seconds.
+/// Maximum uncertainty of a packet time that is reported, in seconds.
 const KNOWN: u32 = 2;
 
-/// Brings what `urr` has counted up to date. `pdrs` and `records` are those that held until now.
+/// Brings the measurement of `urr` up to date. `pdrs` and `records` are those in effect until
+/// `now`.
 pub(super) fn settle(urr: &mut Urr, tables: &Tables, session: u64, pdrs: &[Pdr], records: &SessionEntries, now: u32) {
     let carried = records.usage(tables, session, pdrs, urr.id);
     let add = |counted: &mut Volume, carried: Volume, base: Volume| {
@@ -350,14 +362,15 @@ pub(super) fn settle(urr: &mut Urr, tables: &Tables, session: u64, pdrs: &[Pdr],
     (urr.base, urr.looked) = (carried, now);
 }
 
-/// Counting goes on from what the records have carried now.
+/// Continues counting from the present counters of the entries.
 pub(super) fn rebase(rules: &mut Rules, tables: &Tables, session: u64, records: &SessionEntries) {
     for n in 0..rules.urrs.len() {
         rules.urrs[n].base = records.usage(tables, session, &rules.pdrs, rules.urrs[n].id);
     }
 }
 
-/// The report of a settled URR, which begins anew. `now` is in seconds since 1900.
+/// Returns the report of a settled URR and starts a new measurement. `now` is in seconds since
+/// 1900.
 pub(super) fn report(urr: &mut Urr, trigger: UsageReportTrigger, now: u32) -> UsageReport {
     let Usage { uplink, downlink } = std::mem::take(&mut urr.counted);
     let since = std::mem::replace(&mut urr.since, now);
@@ -388,8 +401,8 @@ pub(super) fn report(urr: &mut Urr, trigger: UsageReportTrigger, now: u32) -> Us
     }
 }
 
-/// The reports that settled URRs must give now, those of linked ones among them; and whether a quota has been used up,
-/// so that other things become of packets.
+/// Returns the due reports of settled URRs, including those of linked URRs. The second value is
+/// true if a quota has become exhausted, which changes the treatment of packets.
 pub(super) fn due_reports(urrs: &mut [Urr], now: u32) -> (Vec<UsageReport>, bool) {
     let before = urrs.iter().filter(|urr| urr.spent).count();
     let mut why: SmallVec<[UsageReportTrigger; 4]> = urrs.iter_mut().map(|urr| urr.due(now)).collect();

@@ -1,6 +1,9 @@
-//! Several UEs of an NF's queue in one go, where contexts are in a database: what it has of them is read in one question, their events
-//! are carried out one after the other, and what these have left is stored in one question. Each UE's is a commit of its own, after which
-//! its effects leave; a worker that dies in between leaves of each UE what it would have left of one (DESIGN decisions 3 and 4).
+//! Batches of UEs from an NF's queue, for contexts in a database.
+//!
+//! The records are read in one operation, the events are processed one after the other, and the
+//! results are stored in one operation. Each UE has its own commit, after which its effects are
+//! sent. A worker that dies in between leaves each UE as if it were alone (DESIGN decisions 3 and
+//! 4).
 
 use super::contexts::PendingCommit;
 use super::{EventOutcome, IN_A_ROW, NfWorker, not_carried_out, region_layout};
@@ -9,10 +12,10 @@ use crate::worker::event_message::EventMessage;
 use std::time::Instant;
 use vireo_store::region::{Packet, Slot};
 
-/// UEs in one go, at the most.
+/// Maximum number of UEs in a batch.
 const GROUP: usize = 32;
 
-/// What an event has left that is not stored yet.
+/// An event whose result is not stored yet.
 struct BatchEntry {
     slot: Slot,
     packet: Packet,
@@ -21,7 +24,8 @@ struct BatchEntry {
 }
 
 impl NfWorker {
-    /// Takes the UEs that wait in an NF's queue and does all that waits for them. Returns how many events and ended procedures that were.
+    /// Processes the events of the UEs in an NF's queue. Returns the numbers of events and of ended
+    /// procedures.
     pub(super) fn serve_batch(&mut self, nf: usize) -> (u64, u64) {
         let queue = &self.queues[nf];
         let taken: Vec<_> = std::iter::from_fn(|| queue.take(&self.worker)).take(GROUP).collect();
@@ -46,7 +50,7 @@ impl NfWorker {
         (events, procedures)
     }
 
-    /// An event of each of these UEs. How many procedures ended by them.
+    /// Processes one event of each of these UEs. Returns the number of ended procedures.
     fn carry_out_all(&mut self, nf: usize, open: &[(Slot, Packet)]) -> u64 {
         if let [(slot, packet)] = open {
             return self.retry_single(nf, *slot, *packet);
@@ -67,18 +71,18 @@ impl NfWorker {
         }
         self.publish_serving(region_layout::SERVING);
         procedures += self.store_all(nf, waiting, commits);
-        // What others have done does not wait for these.
+        // The other results do not wait for these events.
         procedures + again.into_iter().map(|(slot, packet)| self.retry_single(nf, slot, packet)).sum::<u64>()
     }
 
-    /// What events have left becomes true. How many procedures ended by them.
+    /// Commits results. Returns the number of ended procedures.
     fn store_all(&mut self, nf: usize, waiting: Vec<BatchEntry>, commits: Vec<PendingCommit>) -> u64 {
         if commits.is_empty() {
             return 0;
         }
         self.bump_heartbeat(Instant::now());
         let Some(done) = self.store(commits) else {
-            // Nobody knows of which one it was.
+            // The failed result is unknown.
             return waiting.into_iter().map(|waiting| self.retry_single(nf, waiting.slot, waiting.packet)).sum();
         };
         self.count_asked(|place| waiting[place].transaction);
@@ -97,7 +101,8 @@ impl NfWorker {
         procedures
     }
 
-    /// An event is carried out by itself, and tried again where the database was not there for it. How many procedures ended by it.
+    /// Processes an event alone, with retries while the database is down. Returns the number of
+    /// ended procedures.
     fn retry_single(&mut self, nf: usize, slot: Slot, packet: Packet) -> u64 {
         self.publish_serving(region_layout::serving(slot));
         let ended = self.event(nf, slot, packet);
@@ -105,7 +110,7 @@ impl NfWorker {
         u64::from(ended)
     }
 
-    /// Begins an event; `None`: it is to be carried out alone.
+    /// Starts an event; `None`: it must be processed alone.
     fn begin_of(&mut self, nf: usize, slot: Slot, packet: Packet) -> Option<(EventOutcome, Transaction)> {
         let mut octets = std::mem::take(&mut self.packet);
         octets.clear();

@@ -1,30 +1,35 @@
-//! Contexts in a database (`state.location` "redis" or "mongodb"): transactional statelessness of seed 3, and the central store of seed 1
-//! (section 7.1). Each step reads its UE's context from there and commits it there, by compare-and-swap, before its effects
-//! leave; nothing is kept in between.
+//! Contexts in a database: `state.location` "redis" or "mongodb".
 //!
-//! The region says of each UE which record is its own and which input was carried out last, and holds what that wants done. A
-//! worker that dies between the two commits is found out by the next one: the database is ahead of the region, and what is
-//! stored there is what has to be done.
+//! This is the transactional statelessness of seed 3, and the central store of seed 1 (section
+//! 7.1). Each step reads its UE's context from the database and commits it there by
+//! compare-and-swap before its effects are sent. Workers cache nothing between steps.
 //!
-//! With [`StateWrite::NonBlocking`] a step goes on when its commit is handed to writers, threads of the worker. The region says which
-//! input was carried out last and by whom, and has the context as well: who loads it next waits until the database has that,
-//! whichever worker it is, and goes on from the region's where the writers have died with their worker. What they had in hand is lost
-//! with the region alone: to another host of a cluster the UE is what it was before, with other COUNTs than those that may have
-//! been used.
+//! The region stores for each UE its record number, the last processed input and the outbox. If a
+//! worker dies between the two commits, the next worker finds the database ahead of the region. It
+//! then executes the outbox stored in the database.
 //!
-//! With [`StatePersist::Procedure`] that is at the first and the last step of a procedure, and the worker keeps the context in
-//! between: if it dies then, the procedure is lost with it, and the UE goes on from what it was before, or begins anew.
+//! With [`StateWrite::NonBlocking`] a step continues when its commit is handed to writers, which
+//! are threads of the worker. The region then also has the context, the last processed input and
+//! its worker. The next load, in any worker, waits until the database has this commit. If the
+//! writers died with their worker, the load continues from the region. A commit in flight is lost
+//! only together with the region. A new owner in a cluster then has the UE's previous state, with
+//! COUNTs beyond those that may have been used.
 //!
-//! In a cluster a record has what a copy at another host would have, and more: what the last steps wanted done, the questions
-//! that the SMF has not answered, the transfers that were taken. Who gets the buckets of a host that is gone [claims](Claim) its
-//! records. A record has its owner's name, so that a host that was only stopped, and wakes, finds that the UE is another's
-//! now: its commit meets another version, or its read another owner, its step is void, and nothing leaves. A record is called
-//! by the first number that its UE had: that one's bucket is in the column of all numbers that the UE gets later, and so always
-//! at the same host as they are.
+//! With [`StatePersist::Procedure`] a commit reaches the database only at the first and the last
+//! step of a procedure. The worker keeps the context in between. If it dies then, the procedure is
+//! lost: the UE returns to its previous state, or starts anew.
 //!
-//! A record may be [shared](crate::shared_record) with the SMF, which commits in the AMF's place what a step has left that has a question
-//! to it and nothing else. Until then, and of answers that nothing follows from, the region alone has it: who is given the UE
-//! by the record, where the question is open, asks it again by its name, and gets the same answer.
+//! In a cluster a record has the content of a replica entry. It also has the outboxes of the last
+//! steps, the SMF requests without response, and the results of N1N2 transfers. The new owner of a
+//! dead host's buckets [claims](BucketClaim) its records. A record names its owner. A host that was
+//! only stopped finds another version when it commits, or another owner when it reads: its step is
+//! void, and no effect is sent. The key of a record is the first LTMSI of its UE. Its bucket is in
+//! the same column as all later LTMSIs of the UE, and thus always at the same host.
+//!
+//! A record may be [shared](crate::shared_record) with the SMF. The SMF then commits the result of
+//! a step whose only effect is a request to it. Until then only the region has that result, and the
+//! results of responses without effects. A new owner finds the request open in the record, repeats
+//! it with the same key and gets the same response.
 
 mod batch;
 mod record;
@@ -50,54 +55,54 @@ use vireo_store::records::{Change, LIFE, Name, RecordBase, RecordError, RecordSt
 use vireo_types::{Bucket, Instant, Ltmsi};
 use writers::behind;
 
-/// Whose records these are.
+/// Collection of the AMF's records.
 const COLLECTION: &str = "amf";
-/// How long it is known what a UE that is gone has wanted done.
+/// Lifetime of the record of a removed UE, which keeps its last outbox.
 const GONE: Duration = Duration::from_secs(60);
-/// Records in one go.
+/// Number of records per database operation.
 const BATCH: usize = 256;
-/// Steps of which it is known what they wanted done, and transfers that are known to be taken, at the most.
+/// Maximum number of remembered outboxes, and of remembered transfer results.
 const REMEMBERED: usize = 16;
-/// Questions that are known to be unanswered. Beyond, every answer is taken.
+/// Maximum number of remembered open requests. Beyond it every response is accepted.
 const ASKED: usize = 256;
 
-/// Where it is.
+/// Location and format of the records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ContextDatabaseConfig {
-    /// The database, and how records are kept there.
+    /// The database, and the format of its records.
     pub(crate) records: RecordsConfig,
-    /// What this host is called in records of its UEs: in each of its lives another number.
+    /// Owner number of this host in its records: another one after each start.
     pub(crate) owner: u64,
-    /// Whether other hosts go on with what this one leaves there.
+    /// True if other hosts may take over this host's records.
     pub(crate) shared: bool,
 }
 
-/// What the region has in the place of a context that is in the database.
+/// Content of the region in place of a context that is in the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DatabaseRef {
-    /// The number of its record.
+    /// Record number.
     pub(crate) id: u64,
-    /// The input up to which all was carried out when another host left it.
+    /// Last processed input when another host released the UE.
     pub(crate) base: u64,
-    /// Who has committed it last, if that may still be about to be written.
+    /// Worker of the last commit, if the write may be pending.
     pub(crate) writer: Writer,
 }
 
-/// What that begins with: no context does.
+/// First octet of an encoded reference. No encoded context begins with it.
 const MARK: u8 = 0xff;
 
 impl DatabaseRef {
-    /// Its octets, and behind them what the database is to have later.
+    /// Returns the encoding, followed by the content that the database is to have later.
     fn before(self, part: &[u8]) -> Vec<u8> {
         [&self.octets()[..], part].concat()
     }
 
-    /// What the database is to have later, of its octets, if that is so.
+    /// Returns the content that the database is to have later, if an encoding has any.
     pub(crate) fn part(octets: &[u8]) -> Option<&[u8]> {
         octets.strip_prefix(&[MARK])?.get(24..).filter(|part| !part.is_empty())
     }
 
-    /// Its octets.
+    /// Returns the encoding.
     pub(crate) fn octets(self) -> [u8; 25] {
         let mut octets = [MARK; 25];
         let words = [self.id, self.base, self.writer.0];
@@ -105,7 +110,7 @@ impl DatabaseRef {
         octets
     }
 
-    /// Of its octets.
+    /// Decodes a reference.
     pub(crate) fn of(octets: &[u8]) -> Option<Self> {
         let (id, rest) = octets.strip_prefix(&[MARK])?.split_first_chunk()?;
         let (base, rest) = rest.split_first_chunk()?;
@@ -114,19 +119,20 @@ impl DatabaseRef {
         Some(DatabaseRef { id, base, writer: Writer(writer) })
     }
 
-    /// That of a UE that begins with this number and input. The same input makes the same record, and no other host's or life's does.
+    /// Creates the reference of a new UE. The same input results in the same record, and no input
+    /// of another host or run does.
     pub(super) fn fresh(ltmsi: Ltmsi, owner: u64, input: u64) -> Self {
         let within = (owner as u32).wrapping_add(input as u32);
         DatabaseRef { id: u64::from(ltmsi.get()) << 32 | u64::from(within), ..DatabaseRef::default() }
     }
 }
 
-/// The bucket of a record.
+/// Returns the bucket of a record.
 fn bucket_of(id: u64) -> Bucket {
     Ltmsi::from_raw((id >> 32) as u32).bucket()
 }
 
-/// Where records are.
+/// Returns the collection of the records.
 fn collection(config: &ContextDatabaseConfig) -> &'static str {
     if config.records.is_shared() { shared_record::COLLECTION } else { COLLECTION }
 }
@@ -135,42 +141,40 @@ fn name(config: &ContextDatabaseConfig, id: u64) -> Name {
     Name { collection: collection(config), id }
 }
 
-/// What a step wants done.
+/// Outbox of a step that is not known to be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PendingOutbox {
-    /// When it was.
+    /// Time of the step.
     pub(crate) at: Instant,
-    /// Its outbox.
+    /// Encoded outbox.
     #[serde(with = "record::octets")]
     pub(crate) outbox: Vec<u8>,
 }
 
-/// A question that the SMF has not answered.
+/// An SMF request without response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PendingSmfRequest {
-    /// By what the SMF knows it when it is asked again.
+    /// Idempotency key: the SMF recognises a repeat by it.
     pub(crate) key: u64,
-    /// The session.
     pub(crate) number: SessionNumber,
-    /// The question.
     pub(crate) ask: SmfRequest,
-    /// The SM context that goes along, if it travels.
+    /// Piggybacked SM context (`state.carry = "piggyback"`).
     pub(crate) carried: Option<PiggybackedSmContext>,
 }
 
-/// What is known of a UE besides its context, so that another host can go on.
+/// State of a UE besides its context that a takeover needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RecoveryLog {
-    /// What the last steps want done, the last one's at the end. Several may have been before the first one's effects left.
+    /// Outboxes of the last steps in commit order. Effects of several steps may be unsent.
     pub(crate) wanted: Vec<PendingOutbox>,
-    /// The questions that are open.
+    /// Open SMF requests.
     pub(crate) asked: Vec<PendingSmfRequest>,
-    /// The last transfers, by their keys, and what became of them.
+    /// Keys and results of the last transfers.
     taken: Vec<(u64, N1N2TransferResult)>,
 }
 
 impl RecoveryLog {
-    /// A step wants this done. What was wanted long ago was done.
+    /// Adds the outbox of a step. Removes old outboxes, whose effects were sent.
     pub(super) fn wants(&mut self, at: Instant, outbox: &[u8], shared: bool) {
         if shared {
             self.wanted.retain(|wanted| at.since(wanted.at) <= replica::DONE_AGAIN);
@@ -182,31 +186,31 @@ impl RecoveryLog {
         self.wanted.push(PendingOutbox { at, outbox: outbox.to_vec() });
     }
 
-    /// The SMF is asked.
+    /// Adds an SMF request.
     pub(super) fn asks(&mut self, asked: PendingSmfRequest) {
         if self.asked.len() < ASKED {
             self.asked.push(asked);
         }
     }
 
-    /// The SMF has answered a question; whether that is so for the first time.
+    /// Removes an answered request. Returns true if this is its first response.
     pub(super) fn is_answered(&mut self, key: u64) -> bool {
         let before = self.asked.len();
         self.asked.retain(|asked| asked.key != key);
         self.asked.len() < before || before >= ASKED
     }
 
-    /// Whether a question is open.
+    /// Returns true if the request is open.
     pub(super) fn has_asked(&self, key: u64) -> bool {
         self.asked.len() >= ASKED || self.asked.iter().any(|asked| asked.key == key)
     }
 
-    /// What became of a transfer that was taken before.
+    /// Returns the result of a repeated transfer.
     pub(super) fn result_of(&self, key: u64) -> Option<N1N2TransferResult> {
         self.taken.iter().find(|(taken, _)| *taken == key).map(|(_, result)| *result)
     }
 
-    /// A transfer was taken.
+    /// Adds the result of a transfer.
     pub(super) fn takes(&mut self, key: u64, result: N1N2TransferResult) {
         let over = (self.taken.len() + 1).saturating_sub(REMEMBERED);
         self.taken.drain(..over);
@@ -214,30 +218,31 @@ impl RecoveryLog {
     }
 }
 
-/// A UE as the database has it.
+/// A UE as stored in the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UeRecord {
-    /// The host whose it is.
+    /// Owner number of the UE's host.
     pub(crate) owner: u64,
-    /// Which it is of those that the UE has had.
+    /// Version of the record: number of commits of the UE.
     pub(crate) step: u64,
-    /// Whether the context is gone. These three come first ([`shared_record::AmfPartHeader`]).
+    /// True if the context is removed. These three fields come first
+    /// ([`shared_record::AmfPartHeader`]).
     pub(crate) gone: bool,
-    /// The input that was carried out last, as that host counts them; 0: none since it has taken the UE over.
+    /// Last processed input in the owner's numbering; 0: none since it took the UE over.
     pub(crate) consumed: u64,
     pub(crate) deadline: Option<Instant>,
     pub(crate) pin: u64,
     pub(crate) course: RecoveryLog,
-    /// Empty: the context is gone.
+    /// Empty if the context is removed.
     #[serde(with = "serde_bytes")]
     pub(crate) context: Vec<u8>,
-    /// What there is of it in its record, if it was loaded: what is the same is not written again.
+    /// Content of the loaded record: equal fields are not written again.
     #[serde(skip)]
     pub(crate) known: RecordBase,
 }
 
 impl UeRecord {
-    /// What the last step wants done.
+    /// Returns the outbox of the last step.
     pub(super) fn outbox(&self) -> &[u8] {
         self.course.wanted.last().map_or(&[], |wanted| &wanted.outbox)
     }
@@ -250,35 +255,35 @@ impl UeRecord {
         postcard::to_stdvec(self).map_err(|_| ContextDatabaseError::Stranger)
     }
 
-    /// What the region has of it where the database is to have it later; `None`: it is too long for that.
+    /// Returns the region's content while the database is behind; `None` if it is too long.
     pub(super) fn ahead(&self, elsewhere: DatabaseRef) -> Option<Vec<u8>> {
         let octets = self.encode().ok().filter(|octets| octets.len() <= shared_record::PART_OCTETS)?;
         Some(elsewhere.before(&octets))
     }
 }
 
-/// Why a context is not to be had, or not stored.
+/// Error while loading or storing a context.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextDatabaseError {
-    /// The database.
+    /// The database failed.
     #[error("the database of contexts (state.database) does not answer: {0}")]
     Database(#[from] RecordError),
-    /// What it has.
+    /// The record is not a context.
     #[error(
         "the database of contexts (state.database) has something else than a context: is it another program's too?"
     )]
     Stranger,
-    /// It has not what was stored.
+    /// The record is missing although it was stored.
     #[error(
         "the database of contexts (state.database) has lost a UE: was it emptied, or does it let go of what is old?"
     )]
     Lost,
-    /// Somebody else goes on with it.
+    /// Another host owns the UE.
     #[error("the UE is another host's by now: this one was taken for dead")]
     Foreign,
 }
 
-/// A way to the records, or why there is none.
+/// Handle of the records, or the error that prevents one.
 type RecordsHandle = Result<Box<dyn RecordStore>, RecordError>;
 
 fn there(way: &mut RecordsHandle) -> Result<&mut dyn RecordStore, RecordError> {
@@ -288,13 +293,13 @@ fn there(way: &mut RecordsHandle) -> Result<&mut dyn RecordStore, RecordError> {
     }
 }
 
-/// A worker's way to the database.
+/// A worker's access to the database.
 pub(super) struct ContextDatabase {
     config: ContextDatabaseConfig,
     records: RecordsHandle,
-    /// The same for what is to be forgotten soon.
+    /// The same with a short lifetime, for removed UEs.
     brief: RecordsHandle,
-    /// Those who write what is committed there, if steps do not wait for that.
+    /// Writer threads, if steps do not wait for their commits.
     writers: Option<Writers>,
     foreseen: Prefetched,
 }
@@ -305,19 +310,19 @@ impl std::fmt::Debug for ContextDatabase {
     }
 }
 
-/// Whether the database answers.
+/// Checks that the database answers.
 pub(crate) fn check(config: &ContextDatabaseConfig) -> Result<(), ContextDatabaseError> {
     config.records.prove_key()?;
     there(&mut config.records.open())?.load(&[name(config, 0)])?;
     Ok(())
 }
 
-/// The host ends, and nobody goes on with its contexts: they go.
+/// Removes the contexts of this host, which no other host takes over.
 pub(crate) fn clear(config: &ContextDatabaseConfig) -> Result<(), ContextDatabaseError> {
     let mut way = config.records.open();
     let records = there(&mut way)?;
     let names: Vec<Name> = records.list_ids(collection(config))?.into_iter().map(|id| name(config, id)).collect();
-    // What is shared may be another one's, and is the SMF's while that has an SM context there.
+    // A shared record may belong to another AMF, and to the SMF while it has an SM context there.
     let own = |found: &StoredRecord| {
         let alone = found.parts.iter().all(|(name, _)| name == shared_record::AMF);
         let head = || shared_record::AmfPartHeader::kept(config.records.codec().format, found);
@@ -328,7 +333,7 @@ pub(crate) fn clear(config: &ContextDatabaseConfig) -> Result<(), ContextDatabas
         let there = part.iter().zip(&found);
         let there = there.filter_map(|(name, found)| Some((*name, found.as_ref().filter(|found| own(found))?.version)));
         let removals: Vec<_> = there.map(|(name, expected)| (name, Change::Remove { expected })).collect();
-        // What has changed meanwhile ends its life there.
+        // A record that changed meanwhile expires.
         records.change(&removals);
     }
     Ok(())
@@ -345,7 +350,7 @@ impl ContextDatabase {
         ContextDatabase { records, brief, writers, foreseen: Prefetched::default(), config }
     }
 
-    /// The same over records that are there.
+    /// Creates an instance over existing records.
     #[cfg(test)]
     pub(super) fn over<R: RecordStore + Clone + 'static>(config: ContextDatabaseConfig, records: &R) -> Self {
         let way = || -> RecordsHandle { Ok(Box::new(records.clone())) };
@@ -360,54 +365,54 @@ impl ContextDatabase {
         &self.config
     }
 
-    /// What there is of a UE.
+    /// Loads the record of a UE.
     pub(super) fn read(&mut self, id: u64) -> Result<Option<(Version, UeRecord)>, ContextDatabaseError> {
         let found = there(&mut self.records)?.load(&[name(&self.config, id)])?.pop().flatten();
         found.map(|found| Ok((found.version, stored(&self.config, found)?))).transpose()
     }
 }
 
-/// A UE of another host that is this one's now.
+/// A UE of another host that this host has claimed.
 #[derive(Debug)]
 pub(crate) struct ClaimedUe {
-    /// Its record.
+    /// Record number.
     pub(crate) id: u64,
-    /// Whose it was.
+    /// Previous owner number.
     pub(crate) before: u64,
-    /// What there was of it.
+    /// Content of the record.
     pub(crate) stored: UeRecord,
 }
 
-/// Takes the records of buckets for a host. What has been taken stays so where the rest is tried again.
+/// Claim of the records of some buckets. Claimed records stay claimed when the rest is retried.
 #[derive(Debug)]
 pub(crate) struct BucketClaim<'a> {
     config: &'a ContextDatabaseConfig,
-    /// `None`: it was not looked yet.
+    /// Records to claim; `None` before they are listed.
     waiting: Option<Vec<Name>>,
-    /// What was taken.
+    /// Claimed records.
     pub(crate) claimed: Vec<ClaimedUe>,
 }
 
 impl<'a> BucketClaim<'a> {
-    /// Nothing yet.
+    /// Creates a claim without records.
     pub(crate) fn new(config: &'a ContextDatabaseConfig) -> Self {
         BucketClaim { config, waiting: None, claimed: Vec::new() }
     }
 
-    /// The way to the records.
+    /// Opens the records.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// Returns an error if the database cannot be opened.
     pub(crate) fn way(&self) -> Result<Box<dyn RecordStore>, RecordError> {
         self.config.records.open()
     }
 
-    /// Takes what there is of these buckets.
+    /// Claims all records of these buckets.
     ///
     /// # Errors
     ///
-    /// When the database does not do what it is asked: it is to be tried again.
+    /// Returns an error if a database operation fails. The call must then be repeated.
     pub(crate) fn go(
         &mut self,
         records: &mut dyn RecordStore,
@@ -424,18 +429,19 @@ impl<'a> BucketClaim<'a> {
         while result.is_ok() && !waiting.is_empty() {
             let mut part = waiting.split_off(waiting.len().saturating_sub(BATCH));
             result = self.take(records, &mut part);
-            // What the one before has committed meanwhile is looked at once more: from here on it cannot.
+            // Records that the previous owner committed meanwhile are retried. A claimed record is
+            // safe from it.
             waiting.append(&mut part);
         }
         self.waiting = Some(waiting);
         result
     }
 
-    /// Takes these; those that are left are to be tried again.
+    /// Claims these records. Leaves those in `part` that must be retried.
     fn take(&mut self, records: &mut dyn RecordStore, part: &mut Vec<Name>) -> Result<(), RecordError> {
         let mut taken = Vec::new();
         for (name, found) in part.iter().zip(load(records, part)?) {
-            // One may have ended its life meanwhile.
+            // The record may have expired meanwhile.
             let Some(found) = found else { continue };
             let alone = found.parts.iter().all(|(name, _)| name == shared_record::AMF);
             let (version, is_whole) = (found.version, !self.config.records.is_shared());
@@ -473,7 +479,7 @@ impl<'a> BucketClaim<'a> {
         result
     }
 
-    /// A UE as it is this host's.
+    /// Returns the record with this host as owner.
     fn mine(&self, stored: &UeRecord) -> UeRecord {
         let mut context = stored.context.clone();
         let RecordsConfig { persist, scope, write, .. } = self.config.records;
@@ -482,10 +488,12 @@ impl<'a> BucketClaim<'a> {
             && let Ok(mut ue) = context::decode(&context)
         {
             match persist {
-                // A procedure may have been under way, or something not written yet: what was sent had these names and COUNTs.
+                // A procedure or a write may have been pending: its messages used these identifiers
+                // and COUNTs.
                 StatePersist::Procedure => replica::skip(&mut ue),
                 StatePersist::Transaction if behind => replica::skip(&mut ue),
-                // The SMF may have been asked what it has not committed, and nobody else was told anything.
+                // The SMF may have a request that it has not committed. No other peer was sent
+                // anything.
                 StatePersist::Transaction => ue.sequence += replica::SKIPPED_STEPS,
             }
             context = context::encode(&ue, Vec::new()).unwrap_or(context);
@@ -496,7 +504,7 @@ impl<'a> BucketClaim<'a> {
     }
 }
 
-/// These records; one that is none is nobody's.
+/// Loads records. One that is no valid record is skipped.
 fn load(records: &mut dyn RecordStore, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError> {
     let one = |records: &mut dyn RecordStore, name: &Name| match records.load(std::slice::from_ref(name)) {
         Ok(mut found) => Ok(found.pop().flatten()),
@@ -558,7 +566,7 @@ mod tests {
         assert_eq!((course.taken.len(), course.result_of(5)), (REMEMBERED, None));
     }
 
-    /// One host commits, another one claims, the first one wakes.
+    /// One host commits, another one claims, the first one wakes up.
     #[test]
     fn who_was_taken_over_from_commits_nothing_any_more() {
         let records = MemoryRecords::new(LIFE);
@@ -582,7 +590,7 @@ mod tests {
         let (version, mine) = second.read(id).unwrap().unwrap();
         assert_eq!((version, mine.owner, mine.consumed), (3, 2, 0));
 
-        // The first one had read before it was stopped, or reads now.
+        // The first host had read the record before it was stopped, or reads it now.
         let woken = UeRecord { consumed: 9, ..stored(1, ltmsi) };
         assert!(matches!(first.commit((id, 2), woken.clone()), Err(ContextDatabaseError::Foreign)));
         assert_eq!(second.read(id).unwrap().unwrap().1, mine, "nothing has changed");
@@ -590,7 +598,8 @@ mod tests {
         assert!(matches!(first.commit((id, 3), woken), Err(ContextDatabaseError::Foreign)));
     }
 
-    /// A place whose answers are lost so often, after or before it has done what was asked, and where another commits first.
+    /// Records that lose responses, before or after the operation, and let another writer commit
+    /// first.
     struct Failing {
         records: MemoryRecords,
         loses: u32,

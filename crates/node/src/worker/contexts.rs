@@ -1,5 +1,7 @@
-//! Where a worker has the contexts of its UEs: in the region (the design), or, to compare that with, in its own memory (a
-//! stateful core, which loses them with the process) or in a database.
+//! Contexts of a worker's UEs: in the region, its memory or a database.
+//!
+//! The region is the design. The other locations exist for comparison: a stateful core, which loses
+//! its contexts with the process, and a database.
 
 use super::Location;
 use super::context_database::{
@@ -19,145 +21,147 @@ use vireo_store::records::RecordBase;
 use vireo_store::region::{Buffer, CommitRecord, Packet, Region, Slot, Snapshot, Worker};
 use vireo_store::{CommitError, Version};
 
-/// The mark of a packet that is an outbox, in its sequence number beside the slot's.
+/// Flag in the sequence number of a packet: the packet is an outbox. The other bits are the slot.
 pub(crate) const OUTBOX: u64 = 1 << 63;
-/// How long a stateful worker waits for room for an outbox: less than after which it would be taken for stuck.
+/// Maximum wait of a stateful worker for room for an outbox: less than the time after which it
+/// counts as stuck.
 const ROOM_WITHIN: Duration = Duration::from_millis(300);
 
-/// What there is of a UE.
+/// Result of loading a UE.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LoadResult {
-    /// Nothing yet.
+    /// There is no context yet.
     Nothing,
-    /// Its context.
+    /// The context was loaded.
     Context {
-        /// The last input carried out.
+        /// Last processed input.
         consumed: u64,
-        /// The record whose effects have not left.
+        /// Record whose effects were not sent.
         unsent: Option<Buffer>,
     },
-    /// Its context has gone; the host is about to take the slot back.
+    /// The context is removed; the host is about to free the slot.
     Tombstone {
-        /// The last input carried out.
+        /// Last processed input.
         consumed: u64,
-        /// The record whose effects have not left.
+        /// Record whose effects were not sent.
         unsent: Option<Buffer>,
     },
 }
 
-/// Where contexts are.
+/// Location of the contexts.
 #[derive(Debug, Default)]
 enum ContextLocation {
-    /// In the region.
+    /// State region.
     #[default]
     Region,
-    /// In this worker's memory.
+    /// Memory of this worker.
     Private(FxHashMap<Slot, Box<LoadedContext>>),
-    /// In a database; with those that a procedure is under way over, where that keeps them here.
+    /// Database. `held` has the contexts of procedures in progress with
+    /// [`StatePersist::Procedure`].
     Central { central: Box<ContextDatabase>, held: Option<FxHashMap<Slot, Box<LoadedContext>>> },
 }
 
-/// Why a step is void.
+/// Error that makes a step void.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StepError {
-    /// The region.
+    /// The commit to the region failed.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// The database.
+    /// The database failed or refused.
     #[error(transparent)]
     Central(#[from] ContextDatabaseError),
-    /// The region, when the database has it.
+    /// The commit to the region failed after that to the database.
     #[error("{0}; the database has it already")]
     Behind(CommitError),
 }
 
 impl StepError {
-    /// Whether the same may succeed later.
+    /// Returns true if a retry may succeed.
     pub(super) fn passes(&self) -> bool {
         match self {
             StepError::Central(ContextDatabaseError::Database(error)) => error.is_retryable(),
-            // Room is made as effects leave; whoever loads the UE next finds that the database is ahead.
+            // Room appears as effects are sent. The next load finds the database ahead.
             StepError::Behind(error) => *error == CommitError::Full,
             StepError::Commit(_) | StepError::Central(_) => false,
         }
     }
 }
 
-/// A commit.
+/// Result of a commit.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CommitHandle {
-    /// The record, for the egress.
+    /// The commit record for the egress.
     Committed(Buffer),
     /// A packet with the outbox.
     Private(Packet),
 }
 
-/// What a step has left.
+/// Result of a step.
 #[derive(Debug)]
 pub(super) enum StepOutcome {
-    /// It is true.
+    /// The result is committed.
     Done(CommitHandle),
-    /// A database is to have it first.
+    /// The database must store the result first.
     Pending(Box<PendingCommit>),
 }
 
-/// What a step over a UE has left that a database is to have before it is true.
+/// Result of a step that the database must store before the region.
 #[derive(Debug)]
 pub(super) struct PendingCommit {
     slot: Slot,
-    /// What the region has.
+    /// State of the region before the step.
     before: Snapshot,
     elsewhere: DatabaseRef,
-    /// The version in whose place it goes.
+    /// Version that the commit replaces.
     version: Version,
-    /// The database has an earlier one.
+    /// True if the database has an earlier state than the region.
     ahead: bool,
     stored: UeRecord,
 }
 
-/// How what a step has left becomes true, where contexts are in a record that the SMF shares.
+/// Way of a commit if the record is shared with the SMF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum CommitPath {
-    /// It is committed there.
+    /// The AMF commits to the record.
     #[default]
     Committed,
-    /// It goes with the question that the step ends in, and the SMF commits it.
+    /// The SMF commits it with the request that the step sends.
     BySmf,
-    /// It follows from what the SMF has committed with its answer, which it gives again: it is committed with what comes next.
+    /// It follows from the SMF's response, which the SMF can repeat. The next commit includes it.
     Deferred,
 }
 
-/// UEs whose contexts a worker keeps decoded; what is not kept is read from the region.
+/// Number of contexts that a worker caches decoded; others are read from the region.
 const KEPT: usize = 1024;
 
-/// A UE's context in a worker's hands. It stays where it is while it is worked on, kept and found again.
+/// A loaded context of a UE. It stays at one address while it is used, cached and found again.
 #[derive(Debug)]
 pub(super) struct LoadedContext {
     slot: Slot,
     pub(super) ue: UeContext,
-    /// Whether there was none.
+    /// True if there was no context before.
     pub(super) fresh: bool,
-    /// What the next record is made from.
+    /// Base of the next incremental encoding.
     parts: Option<IncrementalEncoder>,
-    /// What was committed last, if that was done here.
+    /// State after the last commit, if this worker made it.
     record: Option<Snapshot>,
-    /// The last input carried out.
+    /// Last processed input.
     consumed: u64,
-    /// Of one in a database.
+    /// Only for a context in a database.
     stored: DatabaseState,
 }
 
-/// What is known of a context in a database.
+/// State of a context in a database.
 #[derive(Debug, Default)]
 struct DatabaseState {
-    /// Its record; `None` before the first commit.
+    /// Reference to its record; `None` before the first commit.
     elsewhere: Option<DatabaseRef>,
     version: Version,
-    /// What that is.
+    /// Content of that version.
     known: RecordBase,
-    /// Which it is of those that the UE has had.
+    /// Version of the UE: number of its commits.
     step: u64,
-    /// The database has an earlier one.
+    /// True if the database has an earlier state than the region.
     ahead: bool,
     course: RecoveryLog,
     way: CommitPath,
@@ -176,55 +180,55 @@ impl LoadedContext {
         })
     }
 
-    /// The SMF has answered a question; whether that is so for the first time.
+    /// Removes an answered request. Returns true if this is its first response.
     pub(super) fn is_answered(&mut self, key: u64) -> bool {
         self.stored.course.is_answered(key)
     }
 
-    /// Whether a question is open.
+    /// Returns true if the request is open.
     pub(super) fn has_asked(&self, key: u64) -> bool {
         self.stored.course.has_asked(key)
     }
 
-    /// What became of a transfer that was taken before.
+    /// Returns the result of a repeated transfer.
     pub(super) fn result_of(&self, key: u64) -> Option<N1N2TransferResult> {
         self.stored.course.result_of(key)
     }
 
-    /// A transfer was taken.
+    /// Adds the result of a transfer.
     pub(super) fn takes(&mut self, key: u64, result: N1N2TransferResult) {
         self.stored.course.takes(key, result);
     }
 
-    /// What a step has left is to become true in this way.
+    /// Sets the way of the next commit.
     pub(super) fn goes(&mut self, way: CommitPath) {
         self.stored.way = way;
     }
 
-    /// The SMF is asked.
+    /// Adds an SMF request.
     pub(super) fn asks(&mut self, asked: PendingSmfRequest) {
         self.stored.course.asks(asked);
     }
 }
 
-/// A worker's contexts, one of them loaded.
+/// Contexts of a worker, with at most one loaded.
 #[derive(Debug, Default)]
 pub(super) struct Contexts {
     place: ContextLocation,
-    /// By slot; valid only as long as the region has the same record.
+    /// Cached contexts by slot; valid only while the region has the same record.
     kept: Vec<Option<Box<LoadedContext>>>,
     loaded: Option<Box<LoadedContext>>,
-    /// What was read from the region last.
+    /// Last read of the region.
     snapshot: Snapshot,
-    /// A record that became the region's because of what a database had.
+    /// Record that was copied from the database to the region for a dead worker.
     found: Option<Buffer>,
-    /// What the database was asked, and how long each took.
+    /// Database operations and their times since the last query.
     asked: Vec<(StateOperation, Duration)>,
     buffer: Vec<u8>,
 }
 
-/// A packet for what a step wants done. When all are under way, the egress makes room within a moment: the step has changed a context
-/// that is nowhere else, so it cannot be given up lightly.
+/// Returns a packet with the outbox of a step. Waits while all packets are in use: the egress frees
+/// some soon. The changed context exists nowhere else, so the step must not fail lightly.
 fn private_packet(worker: &mut Worker, sequence: u64, outbox: &[u8]) -> Result<Packet, CommitError> {
     let since = Instant::now();
     loop {
@@ -250,12 +254,12 @@ impl Contexts {
         Contexts { place, kept, ..Contexts::default() }
     }
 
-    /// Whether several UEs are served in one go: each of them alone would wait for answers of a database of its own.
+    /// Returns true if UEs are served in batches: each one alone would wait for a database.
     pub(super) fn serves_groups(&self) -> bool {
         matches!(self.place, ContextLocation::Central { .. })
     }
 
-    /// Reads what a database has of UEs that are going to be loaded, in one question.
+    /// Prefetches the records of UEs in one database operation.
     pub(super) fn foresee(&mut self, region: &Region, slots: impl Iterator<Item = Slot>) {
         let ContextLocation::Central { central, held } = &mut self.place else { return };
         let is_held = |slot: &Slot| held.as_ref().is_some_and(|held| held.contains_key(slot));
@@ -270,10 +274,10 @@ impl Contexts {
         }
     }
 
-    /// Loads what there is of a UE.
+    /// Loads the context of a UE.
     pub(super) fn load(&mut self, region: &Region, worker: &mut Worker, slot: Slot) -> Result<LoadResult, StepError> {
         if let Some(hand) = self.loaded.take() {
-            // Nothing was done with it.
+            // The loaded context was not used.
             self.keep(hand);
         }
         let here = match &mut self.place {
@@ -284,7 +288,7 @@ impl Contexts {
             ContextLocation::Central { .. } => None,
         };
         if let Some(hand) = here {
-            // This worker committed it and handed it over.
+            // This worker committed the context and passed the record to the host.
             let found = LoadResult::Context { consumed: hand.consumed, unsent: None };
             self.loaded = Some(hand);
             return Ok(found);
@@ -343,8 +347,8 @@ impl Contexts {
         }
     }
 
-    /// A UE as the database has it. Where that is ahead of the region, a worker has died in between, and what it wanted done
-    /// becomes the region's.
+    /// Loads a UE from its database record. If that is ahead of the region, a worker died in
+    /// between: its outbox is copied to the region.
     fn stored(
         &mut self,
         region: &Region,
@@ -354,7 +358,7 @@ impl Contexts {
     ) -> Result<LoadResult, StepError> {
         let octets = elsewhere.octets();
         let here = if stored.context.is_empty() { &[][..] } else { &octets };
-        // All was carried out that was before another host left it, and nothing since.
+        // All inputs before the takeover from another host were processed, and none since.
         let consumed = if stored.consumed == 0 { elsewhere.base } else { stored.consumed };
         if consumed > self.snapshot.consumed {
             let (deadline, pin, outbox) = (stored.deadline, stored.pin, stored.outbox());
@@ -374,15 +378,15 @@ impl Contexts {
             let elsewhere = Some(elsewhere);
             hand.stored = DatabaseState { elsewhere, version, known, step, course, ..DatabaseState::default() };
             if lost {
-                // A procedure was under way, and who carried it out has died: what it sent had these names and COUNTs.
+                // A worker died during a procedure: its messages used these identifiers and COUNTs.
                 replica::skip(&mut hand.ue);
             }
         }
         Ok(LoadResult::Context { consumed, unsent })
     }
 
-    /// A UE whose first procedure was under way when who carried it out has died: the host takes the slot back, and the UE
-    /// begins anew.
+    /// Removes a UE whose worker died during the first procedure. The host frees the slot, and the
+    /// UE starts anew.
     fn lost(&mut self, region: &Region, worker: &mut Worker, slot: Slot) -> Result<LoadResult, StepError> {
         let consumed = self.snapshot.consumed;
         let last = Outbox::decode(&self.snapshot.outbox).ok_or(ContextDatabaseError::Lost)?;
@@ -405,42 +409,44 @@ impl Contexts {
         Ok(LoadResult::Tombstone { consumed, unsent })
     }
 
-    /// A record that the last [`Contexts::load`] has committed for a worker that died: its effects are to leave.
+    /// Returns the record that the last [`Contexts::load`] committed for a dead worker. Its effects
+    /// must be sent.
     pub(super) fn found(&mut self) -> Option<Buffer> {
         self.found.take()
     }
 
-    /// What the database was asked since this was asked last.
+    /// Returns the database operations since the last call.
     pub(super) fn asked(&mut self) -> impl Iterator<Item = (StateOperation, Duration)> {
         self.asked.drain(..)
     }
 
-    /// Whether another host may go on with them from a database: then what is asked and taken is known there, too.
+    /// Returns true if another host may take the contexts over from a database. Requests and
+    /// results are then stored too.
     pub(super) fn are_shared(&self) -> bool {
         matches!(&self.place, ContextLocation::Central { central, .. } if central.config().shared)
     }
 
-    /// Whether the SMF commits to the same records.
+    /// Returns true if the SMF commits to the same records.
     pub(super) fn are_of_smf(&self) -> bool {
         matches!(&self.place, ContextLocation::Central { central, .. } if central.config().records.is_shared())
     }
 
-    /// Nothing was done with what was taken.
+    /// Returns an unused context.
     pub(super) fn put_back(&mut self, hand: Box<LoadedContext>) {
         self.loaded = Some(hand);
     }
 
-    /// Whether they are in this worker's memory alone.
+    /// Returns true if the contexts exist only in this worker's memory.
     pub(super) fn are_private(&self) -> bool {
         matches!(self.place, ContextLocation::Private(_))
     }
 
-    /// The context that is loaded.
+    /// Returns the loaded context.
     pub(super) fn current(&self) -> Option<&UeContext> {
         self.loaded.as_ref().map(|hand| &hand.ue)
     }
 
-    /// Makes a context where there is none.
+    /// Creates a context if there is none.
     pub(super) fn fresh(&mut self, region: &Region, slot: Slot, found: LoadResult) -> Option<()> {
         if matches!(found, LoadResult::Nothing) {
             self.loaded = Some(LoadedContext::new(slot, UeContext::new(region.ltmsi_of(slot)?), true, 0));
@@ -448,11 +454,11 @@ impl Contexts {
         Some(())
     }
 
-    /// Takes the context that is loaded, for a step over it. One that does not come back by [`Contexts::commit`] is as it
-    /// was stored; a stateful worker has lost it.
+    /// Returns the loaded context for a step. Without a later [`Contexts::commit`] the stored
+    /// context stays unchanged; a stateful worker loses it.
     pub(super) fn take(&mut self) -> Option<Box<LoadedContext>> {
         let mut hand = self.loaded.take()?;
-        // What the perpetual part was, before the step changes it.
+        // The perpetual part, before the step changes it.
         if hand.parts.is_none() && matches!(self.place, ContextLocation::Region) {
             let parts = if hand.fresh {
                 IncrementalEncoder::new(&hand.ue)
@@ -464,7 +470,7 @@ impl Contexts {
         Some(hand)
     }
 
-    /// Makes what a step did true: from now on it happened, unless a database has to have it first. The UE is kept at hand.
+    /// Commits the result of a step, unless the database must store it first. Caches the context.
     pub(super) fn commit(
         &mut self,
         worker: &mut Worker,
@@ -504,8 +510,9 @@ impl Contexts {
         Ok(StepOutcome::Done(CommitHandle::Committed(committed.buffer)))
     }
 
-    /// The same of a context in a database: it is to be there before it is in the region. What is kept here while a procedure is
-    /// under way, or what the SMF is to commit, is in the region alone.
+    /// Prepares the commit of a context in a database, which precedes the region's. During a
+    /// procedure with [`StatePersist::Procedure`], or if the SMF commits, only the region is
+    /// changed.
     fn prepare(
         &mut self,
         worker: &mut Worker,
@@ -526,7 +533,7 @@ impl Contexts {
         let elsewhere = *elsewhere;
         course.wants(clock(), outbox, shared);
         if let Some(held) = held.as_mut().filter(|_| pin != 0 && !forgets) {
-            // It goes on.
+            // The procedure continues.
             let record = CommitRecord { consumed, deadline, pin, context: &elsewhere.octets(), outbox };
             let committed = worker.commit(slot, &self.snapshot, &record)?;
             (hand.fresh, hand.consumed) = (false, consumed);
@@ -548,8 +555,8 @@ impl Contexts {
         Ok(StepOutcome::Pending(Box::new(PendingCommit { slot, before, elsewhere, version, ahead, stored })))
     }
 
-    /// Makes steps over several UEs true that a database has to have: there, in one question, and then in the region. What becomes of
-    /// each.
+    /// Commits the results of steps over several UEs to the database in one operation, and then to
+    /// the region. Returns the result of each.
     pub(super) fn store(
         &mut self,
         worker: &mut Worker,
@@ -570,7 +577,8 @@ impl Contexts {
             let mut there = there?;
             let behind = if central.writes_behind() { there.behind(elsewhere) } else { None };
             if central.writes_behind() && (ahead || behind.is_none()) {
-                // Who may have been slow to write is dead, or the region has no room for it: this one waits.
+                // A slow writer may be dead, or the region has no room: this commit waits for the
+                // write.
                 central.settle(elsewhere.id)?;
             }
             let octets = elsewhere.octets();
@@ -583,7 +591,7 @@ impl Contexts {
         each.collect()
     }
 
-    /// A commit that nothing is stored together with.
+    /// Commits one result alone.
     #[cfg(test)]
     fn commit_alone(
         &mut self,

@@ -1,4 +1,4 @@
-//! Events on their way to a worker: what a packet of the region holds.
+//! Events in transit to a worker: content of a packet of the region.
 
 use crate::metrics::Transaction;
 use serde::{Deserialize, Serialize};
@@ -9,129 +9,108 @@ use vireo_core::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequ
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
 use vireo_types::{AmfUeNgapId, AssocId, Instant, RanUeNgapId, Seid};
 
-/// An event for one UE, as it crosses into another process.
+/// An event for one UE, encoded for another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum EventMessage<'a> {
     /// The first message of an NG connection.
     Initial {
-        /// The RAN node's association.
+        /// RAN node number (the association of its NG Setup).
         assoc: AssocId,
-        /// The UE was found by the 5G-TMSI that the message names: it has to prove that it is the one.
+        /// True if the UE was found by the 5G-TMSI in the message: its identity must still be
+        /// proved.
         named: bool,
-        /// The PDU.
         #[serde(borrow, with = "serde_bytes")]
         pdu: &'a [u8],
     },
-    /// The same of a UE that there is no room for.
+    /// The first message of an NG connection whose UE is rejected for lack of room.
     Congested {
-        /// The RAN node's association.
+        /// RAN node number (the association of its NG Setup).
         assoc: AssocId,
-        /// The PDU.
         #[serde(borrow, with = "serde_bytes")]
         pdu: &'a [u8],
     },
     /// A message on the UE's NG connection.
     Ngap {
-        /// The RAN node's association.
+        /// RAN node number (the association of its NG Setup).
         assoc: AssocId,
-        /// The number it names.
+        /// AMF UE NGAP ID in the message.
         amf_id: AmfUeNgapId,
-        /// The PDU.
         #[serde(borrow, with = "serde_bytes")]
         pdu: &'a [u8],
     },
-    /// The home network's answer.
+    /// Authentication result of the home network.
     Authentication(Box<Result<AuthenticationInfo, AuthenticationError>>),
     /// A PFCP message.
     Pfcp {
-        /// The UPF.
         upf: SocketAddr,
-        /// The session.
         seid: Seid,
-        /// Whether it is a request, which is owed an answer.
+        /// True if the message is a request and requires a response.
         request: bool,
-        /// The message.
         #[serde(borrow, with = "serde_bytes")]
         message: &'a [u8],
     },
-    /// A PFCP request got no answer.
-    PfcpTimeout {
-        /// The session.
-        seid: Seid,
-    },
+    /// A PFCP request received no response.
+    PfcpTimeout { seid: Seid },
     /// A UPF lost its sessions.
-    UpfLost {
-        /// The UPF.
-        upf: SocketAddr,
-    },
-    /// The context's deadline has passed.
+    UpfLost { upf: SocketAddr },
+    /// The context's deadline has expired.
     Deadline,
-    /// The UE's NG connection is gone.
+    /// The UE's NG connection is lost.
     ConnectionLost {
-        /// Its association.
+        /// RAN node number (the association of its NG Setup).
         assoc: AssocId,
     },
-    /// The RAN node has given the UE's number to another connection.
+    /// The RAN node reuses the UE's RAN UE NGAP ID for another connection.
     RanIdReused {
-        /// Its association.
+        /// RAN node number (the association of its NG Setup).
         assoc: AssocId,
-        /// The number.
         ran_id: RanUeNgapId,
     },
-    /// Another context is the subscriber's.
+    /// Another context of the subscriber is valid.
     Superseded,
-    /// The UE's room is needed for others, if it has proved nothing.
+    /// The UE's slot is needed for other UEs, unless the UE has been authenticated.
     Evicted,
-    /// The operator wants the UE gone.
+    /// Operator command: deregister the UE.
     Deregister {
-        /// Whether it shall register again.
+        /// True if the UE is to register again.
         again: bool,
     },
-    /// The operator wants its sessions at another UPF.
-    Relocate {
-        /// The UPF.
-        upf: SocketAddr,
-    },
-    /// Of a service-based chain: what has become of a question to the SMF.
+    /// Operator command: relocate the UE's sessions to another UPF.
+    Relocate { upf: SocketAddr },
+    /// SBA mode: the SMF's response to a request, or its failure.
     Smf {
-        /// What the question was known by.
+        /// Idempotency key of the request.
         key: u64,
-        /// The session.
         number: SessionNumber,
-        /// The question.
+        /// The request that was sent.
         ask: Box<SmfRequest>,
-        /// The answer.
         answer: SmfResponse,
-        /// The SM context as it is then, if it travels.
+        /// SM context after the request, if it is piggybacked.
         carried: Option<PiggybackedSmContext>,
     },
-    /// Of a service-based chain: an SMF has something for UE and RAN.
+    /// SBA mode: an N1N2 transfer of an SMF.
     Transfer {
-        /// By what it is known when it is asked for again; 0: by nothing.
+        /// Idempotency key of the transfer; 0 = none.
         key: u64,
-        /// That.
         transfer: Box<N1N2Transfer>,
     },
-    /// Of a service-based chain: an SMF has a session no more.
-    SmContextReleased {
-        /// The session.
-        number: SessionNumber,
-    },
+    /// SBA mode: an SMF has released an SM context.
+    SmContextReleased { number: SessionNumber },
 }
 
-/// By what an event of a service-based chain is known when it comes again.
+/// Key by which a repeat of an SBA event is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RepeatKey {
-    /// It is none of these.
+    /// The event has no key.
     No,
-    /// An answer to the question of that key.
+    /// Response to the request with this key.
     Answer(u64),
-    /// A transfer of that key, to be answered under this token.
+    /// Transfer with this key. The token identifies the response to it.
     Transfer(u64, u64),
 }
 
 impl<'a> EventMessage<'a> {
-    /// By what it is known when it comes again.
+    /// Returns the key by which a repeat is recognised.
     pub(crate) fn again(&self) -> RepeatKey {
         match self {
             EventMessage::Smf { key, .. } => RepeatKey::Answer(*key),
@@ -140,19 +119,19 @@ impl<'a> EventMessage<'a> {
         }
     }
 
-    /// Its octets, appended; before them when it came to this core and the input that it is of, if a cluster's balancer
-    /// has given that a number (0 = none).
+    /// Appends the encoding: time of arrival at this core, balancer's input number (0 = none),
+    /// event.
     pub(crate) fn encode(&self, arrived: Instant, input: u64, mut to: Vec<u8>) -> Vec<u8> {
         to.extend_from_slice(&arrived.0.to_le_bytes());
         to.extend_from_slice(&input.to_le_bytes());
-        // Nothing of a parcel has no encoding.
+        // Every event message has an encoding.
         match postcard_writer::to_vec(self, &mut to) {
             Ok(()) => to,
             Err(_) => Vec::new(),
         }
     }
 
-    /// Of its octets. They were written by this release: `None` is a fault of this build.
+    /// Decodes an event of this release. `None` is a bug of this build.
     pub(crate) fn decode(octets: &'a [u8]) -> Option<(Instant, u64, Self)> {
         let (arrived, octets) = octets.split_first_chunk()?;
         let (input, octets) = octets.split_first_chunk()?;
@@ -160,7 +139,7 @@ impl<'a> EventMessage<'a> {
         Some((Instant(u64::from_le_bytes(*arrived)), u64::from_le_bytes(*input), parcel))
     }
 
-    /// The transaction of a service-based chain that it ends or begins.
+    /// Returns the SBA transaction that the event completes or starts.
     pub(crate) fn transaction(&self) -> Transaction {
         match self {
             EventMessage::Smf { ask, .. } => match **ask {
@@ -174,7 +153,8 @@ impl<'a> EventMessage<'a> {
         }
     }
 
-    /// The event, for what is one as it stands; the first messages of connections are read further.
+    /// Returns the event of the step. Returns `None` for first messages of connections, which need
+    /// further decoding.
     pub(crate) fn into_event(self) -> Option<Event<'a>> {
         Some(match self {
             EventMessage::Initial { .. } | EventMessage::Congested { .. } => return None,

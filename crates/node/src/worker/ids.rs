@@ -1,4 +1,4 @@
-//! The identifiers that a step may take, out of the region that all workers share (DESIGN decision 7).
+//! Identifiers for steps, allocated from the shared region (DESIGN decision 7).
 
 use super::region_layout;
 use rand::RngCore;
@@ -12,28 +12,28 @@ use vireo_core::tmsi::TmsiCipher;
 use vireo_store::region::{Key, NumberTable, Region, Slot};
 use vireo_types::{Bucket, Dnn, Ltmsi, PduSessionType, SessionAddress, Snssai, Tmsi};
 
-/// How often a 5G-TMSI is drawn before the bucket counts as full: at half occupancy the chance to miss is 2^-32.
+/// Number of attempts to draw a free 5G-TMSI. At half occupancy all fail with probability 2^-32.
 const DRAWS: usize = 32;
 
-/// From one number of a bucket to the next that is tried; odd, so that all are.
+/// Distance between LTMSI numbers that are tried in a bucket; odd, so that it reaches all of them.
 const STRIDE: u16 = 0x9e37;
 
-/// Who gives identifiers out in a worker.
+/// Identifier allocator of a worker.
 #[derive(Debug)]
 pub(crate) struct IdAllocator {
     region: Region,
     slices: Vec<Snssai>,
     dnns: Vec<(Dnn, [Option<Range>; 2])>,
     cipher: TmsiCipher,
-    /// The part of each pool of addresses, of how many.
+    /// Pool partition of this host, and the number of partitions.
     part: (u16, u16),
-    /// How many numbers of each bucket were given out by [`IdAllocator::fresh`]; empty before the first.
+    /// Numbers allocated by [`IdAllocator::fresh`] in each bucket; empty before the first.
     given: Vec<u16>,
     rng: StdRng,
 }
 
 impl IdAllocator {
-    /// One that gives 5G-TMSIs under a key, and addresses of a part of each pool, of so many.
+    /// Creates an allocator with a key for 5G-TMSIs, a pool partition and the number of partitions.
     pub(crate) fn new(region: Region, config: &CoreConfig, (key, part): (&[u8; 16], (u16, u16)), rng: StdRng) -> Self {
         IdAllocator {
             region,
@@ -46,30 +46,30 @@ impl IdAllocator {
         }
     }
 
-    /// The identifiers for a step over the UE of a slot.
+    /// Returns the allocator of a step over the UE of a slot.
     pub(crate) fn of(&mut self, slot: Slot) -> StepIds<'_> {
         StepIds { giver: self, slot }
     }
 
-    /// The owner of a bucket: buckets are dealt to slice 0 and the slices in turn.
+    /// Returns the slice of a bucket: buckets are assigned to slice 0 and the slices in turn.
     fn owner(&self, bucket: Bucket) -> usize {
         usize::from(bucket.get()) % self.owners()
     }
 
-    /// Owners of buckets.
+    /// Returns the number of slices including slice 0.
     fn owners(&self) -> usize {
         self.slices.len() + 1
     }
 
-    /// A number of an owner's buckets here that leads to nobody. Numbers are used again only after all others, so that a
-    /// late message of a UE that is gone does not meet its successor.
+    /// Allocates an unused LTMSI in an own bucket of a slice. A number is reused only after all
+    /// others, so that a late message for a removed UE does not reach its successor.
     fn draw(&self, owner: usize) -> Option<Ltmsi> {
         let owners = self.owners() as u64;
-        // In the last column some slice may have none.
+        // In the last column some slices may have no bucket.
         let buckets = u64::from(Bucket::COUNT) / owners;
         let next = self.region.shared_word(region_layout::ltmsi_word(owner));
         let first = u64::from(self.first_number()) * buckets;
-        // All buckets of the owner in turn, so that each fills evenly.
+        // The buckets of the slice take turns, so that each fills evenly.
         for _ in 0..=u16::MAX {
             let n = (first + next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) % (buckets << 16);
             let bucket = Bucket::new((owner as u64 + n % buckets * owners) as u16);
@@ -81,20 +81,21 @@ impl IdAllocator {
         None
     }
 
-    /// Each host begins elsewhere: who takes over from another does not give numbers that this one gave a moment ago.
+    /// Returns the first LTMSI number. It differs between hosts: a new owner does not reuse numbers
+    /// that the previous one allocated recently.
     fn first_number(&self) -> u16 {
         ((u32::from(self.part.0) << 16) / u32::from(self.part.1.max(1))) as u16
     }
 
-    /// A number for a UE that is heard of for the first time, of slice 0; in the column of the bucket by which its message
-    /// came to this host, so that it goes where the UE is if it has to be given again.
+    /// Allocates an LTMSI of slice 0 for a new UE. Prefers the column of `by`, the bucket that
+    /// routed the message to this host. A redelivered message then reaches the host of the UE.
     pub(crate) fn fresh(&mut self, by: Option<Bucket>) -> Option<Ltmsi> {
         let bucket = by.and_then(|bucket| migration::in_column(bucket, 0, self.owners()));
         let own = bucket.filter(|bucket| region_layout::is_own(&self.region, *bucket));
         own.and_then(|bucket| self.next_of(bucket)).or_else(|| self.draw(0))
     }
 
-    /// The next number of a bucket that leads to nobody.
+    /// Allocates the next unused LTMSI of a bucket.
     fn next_of(&mut self, bucket: Bucket) -> Option<Ltmsi> {
         self.given.resize(Bucket::COUNT.into(), 0);
         let first = self.first_number();
@@ -106,12 +107,12 @@ impl IdAllocator {
         ltmsis.into_iter().find(|ltmsi| self.region.slot_of(*ltmsi).is_none())
     }
 
-    /// The bucket that a 5G-TMSI tells.
+    /// Returns the bucket encoded in a 5G-TMSI.
     pub(crate) fn bucket_of(&self, tmsi: Tmsi) -> Bucket {
         self.cipher.bucket(tmsi)
     }
 
-    /// The slice that a number is of: 0 = not known yet, else 1 + its position in the configuration.
+    /// Returns the slice of an LTMSI: 0 = unknown, else 1 + its position in the configuration.
     pub(crate) fn slice_of(&self, ltmsi: Ltmsi) -> usize {
         self.owner(ltmsi.bucket())
     }
@@ -121,7 +122,7 @@ impl IdAllocator {
         Some((u8::try_from(at * 2).ok()?, &self.dnns[at].1))
     }
 
-    /// Takes a session's addresses for a UE, both or none.
+    /// Allocates the addresses of a session: all of them or none.
     fn take(&self, slot: Slot, dnn: &Dnn, kind: PduSessionType) -> Option<SessionAddress> {
         let (table, ranges) = self.table(dnn)?;
         let numbers = |n: u8| self.region.numbers(table + n);
@@ -145,12 +146,12 @@ impl IdAllocator {
         Some(address)
     }
 
-    /// Whether other hosts give identifiers too.
+    /// Returns true if other hosts allocate identifiers too.
     pub(crate) fn shares(&self) -> bool {
         self.part.1 > 1
     }
 
-    /// Takes the addresses of a session that another host gave out, for the UE of a slot here.
+    /// Reserves the addresses of a session that came with its UE from another host.
     pub(crate) fn adopt(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) {
         for (numbers, number) in self.numbers_of(dnn, address) {
             if !numbers.reserve(number, slot) {
@@ -160,12 +161,12 @@ impl IdAllocator {
         self.region.clear_taken(slot);
     }
 
-    /// The parts of the pools that a session's addresses are of.
+    /// Returns the pool partitions of a session's addresses.
     pub(crate) fn parts_of(&self, dnn: &Dnn, address: &SessionAddress) -> impl Iterator<Item = u16> {
         self.numbers_of(dnn, address).map(|(numbers, number)| self.part_of(&numbers, number))
     }
 
-    /// The numbers of a session's addresses, with their tables.
+    /// Returns the tables and numbers of a session's addresses.
     fn numbers_of(&self, dnn: &Dnn, address: &SessionAddress) -> impl Iterator<Item = (NumberTable, u32)> {
         let at = self.table(dnn).map(|(table, ranges)| {
             let v4 = address.ipv4.and_then(|a| ranges[0]?.index_of_ipv4(a));
@@ -175,7 +176,7 @@ impl IdAllocator {
         at.into_iter().flatten().filter_map(|(table, number)| Some((self.region.numbers(table)?, number?)))
     }
 
-    /// Gives a UE's addresses back. Those of another host's part are told to that host: which part it is.
+    /// Frees a session's addresses. Returns the partition of addresses that another host lent.
     pub(crate) fn give_back(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) -> Option<u16> {
         let mut lender = None;
         for (numbers, number) in self.numbers_of(dnn, address) {
@@ -185,27 +186,27 @@ impl IdAllocator {
         lender
     }
 
-    /// Whose part of a pool a number is of.
+    /// Returns the pool partition of a number.
     fn part_of(&self, numbers: &NumberTable, number: u32) -> u16 {
         let parts = u64::from(self.part.1.max(1));
-        // The last that begins no later, as `take` cuts them.
+        // The last partition that begins at or before the number, as `range_of` divides the pool.
         let begun = ((u64::from(number) + 1) * parts).div_ceil(u64::from(numbers.size().max(1)));
         begun.saturating_sub(1) as u16
     }
 
-    /// The numbers of a part of a pool.
+    /// Returns the numbers of a pool partition.
     fn range_of(&self, numbers: &NumberTable, part: u16) -> std::ops::Range<u32> {
         let (size, parts) = (u64::from(numbers.size()), u64::from(self.part.1.max(1)));
         let at = |part: u64| (size * part / parts) as u32;
         at(part.into())..at(u64::from(part) + 1)
     }
 
-    /// All tables of numbers.
+    /// Returns all tables of numbers.
     fn tables(&self) -> impl Iterator<Item = (u8, NumberTable)> {
         (0..self.dnns.len() as u8 * 2).filter_map(|table| Some((table, self.region.numbers(table)?)))
     }
 
-    /// The numbers of another host's part that UEs have here, table by table, so many in a piece.
+    /// Returns the numbers of another host's partition that local UEs use, in pieces per table.
     pub(crate) fn foreign_numbers(&self, part: u16, piece: usize) -> Vec<(u8, Vec<u32>)> {
         let mut pieces = Vec::new();
         for (table, numbers) in self.tables().filter(|(_, numbers)| numbers.used() > 0) {
@@ -216,7 +217,7 @@ impl IdAllocator {
         pieces
     }
 
-    /// Whether UEs here have numbers of a part.
+    /// Returns true if local UEs use numbers of a partition.
     pub(crate) fn has_of(&self, part: u16) -> bool {
         let used = self.tables().filter(|(_, numbers)| numbers.used() > 0);
         used.into_iter().any(|(_, numbers)| {
@@ -225,7 +226,7 @@ impl IdAllocator {
         })
     }
 
-    /// The numbers of this host's part that have gone with UEs to others.
+    /// Returns the numbers of this host's partition that UEs have taken to other hosts.
     fn lent(&self) -> impl Iterator<Item = (u8, NumberTable, u32)> {
         let used = self.tables().filter(|(_, numbers)| numbers.used() > 0);
         used.flat_map(|(table, numbers)| {
@@ -236,18 +237,18 @@ impl IdAllocator {
         })
     }
 
-    /// Whether there are some.
+    /// Returns true if any number is lent.
     pub(crate) fn lends(&self) -> bool {
         self.lent().next().is_some()
     }
 
-    /// Of these, nobody has any but the ones given: how many are free now.
+    /// Frees all lent numbers except those in use by other hosts. Returns how many it freed.
     pub(crate) fn returned_but(&self, all: &FxHashSet<(u8, u32)>) -> usize {
         let free = self.lent().filter(|(table, _, number)| !all.contains(&(*table, *number)));
         free.filter(|(_, numbers, number)| numbers.unlend(*number)).count()
     }
 
-    /// A UE goes to another host, with its addresses: nobody gets them here as long as it has them.
+    /// Lends the addresses of a UE that migrates: they are not allocated while it has them.
     pub(crate) fn lend(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) {
         for (numbers, number) in self.numbers_of(dnn, address) {
             if self.part_of(&numbers, number) == self.part.0 {
@@ -258,15 +259,15 @@ impl IdAllocator {
         }
     }
 
-    /// The UE that addresses of this host's part had gone with has them no more.
+    /// Frees lent addresses that a UE of another host has released.
     pub(crate) fn returned(&self, dnn: &Dnn, address: &SessionAddress) {
         for (numbers, number) in self.numbers_of(dnn, address) {
             numbers.unlend(number);
         }
     }
 
-    /// Gives back what a worker took for the UE, and died before it was in a record that says so. `kept` tells whether
-    /// the record in force has the number.
+    /// Frees numbers that a worker allocated for the UE before it died without a commit. `kept`
+    /// returns true if the committed record has the number.
     pub(crate) fn settle_taken(&self, slot: Slot, kept: impl Fn(&Dnn, u32, bool) -> bool) {
         let taken = self.region.taken(slot);
         if taken == [None; 2] {
@@ -276,14 +277,15 @@ impl IdAllocator {
             let Some((dnn, _)) = self.dnns.get(usize::from(table) / 2) else { continue };
             let Some(numbers) = self.region.numbers(table) else { continue };
             if !kept(dnn, number, table % 2 == 1) {
-                // Only if it is this UE's: the note may tell of an attempt that came too late.
+                // Only if the UE still owns it: the note may come from an attempt that was too
+                // late.
                 numbers.give_back(number, slot);
             }
         }
         self.region.clear_taken(slot);
     }
 
-    /// Gives all addresses of these UEs back.
+    /// Frees all addresses of these UEs.
     pub(crate) fn give_back_all(&self, of: impl Fn(Slot) -> bool) {
         for table in 0..self.dnns.len() as u8 * 2 {
             let Some(numbers) = self.region.numbers(table).filter(|numbers| numbers.used() > 0) else { continue };
@@ -295,7 +297,7 @@ impl IdAllocator {
         }
     }
 
-    /// Whether a session has a number of a data network's table.
+    /// Returns true if a session has a number of a data network's table.
     pub(crate) fn is_of(&self, dnn: &Dnn, number: u32, ipv6: bool, address: &SessionAddress) -> bool {
         let Some((_, ranges)) = self.table(dnn) else { return false };
         let index = if ipv6 {
@@ -307,7 +309,7 @@ impl IdAllocator {
     }
 }
 
-/// The identifiers for one step.
+/// The identifier allocator of one step.
 #[derive(Debug)]
 pub(crate) struct StepIds<'a> {
     giver: &'a mut IdAllocator,
@@ -318,8 +320,8 @@ impl Identifiers for StepIds<'_> {
     fn tmsi(&mut self, ltmsi: Ltmsi) -> Option<Tmsi> {
         for _ in 0..DRAWS {
             let random = self.giver.rng.next_u32();
-            // Two workers may draw the same at once, of 2^20: the UE that comes second is not found by it, and says who
-            // it is.
+            // Two workers may draw the same one of 2^20 at the same time. The second UE is not
+            // found by it and identifies itself.
             if let Some(tmsi) = self.giver.cipher.seal(ltmsi.bucket(), random)
                 && self.giver.region.lookup(Key::Tmsi, u64::from(tmsi.0)).is_none()
             {
@@ -334,9 +336,10 @@ impl Identifiers for StepIds<'_> {
         if self.giver.owner(current.bucket()) == home {
             return None;
         }
-        // In the same column: the hosts that have the UE stay the same for ever.
+        // In the same column: the UE keeps its hosts for ever.
         let bucket = migration::in_column(current.bucket(), home, self.giver.owners())?;
-        // Numbers of slice 0 come in turn, and so do these; where one is in use another is found far off.
+        // Numbers of slice 0 are allocated in turn, and so are these. If one is used, a distant one
+        // is tried.
         let number = |n: u16| current.number().wrapping_add(n.wrapping_mul(STRIDE));
         let ltmsis = (0..=u16::MAX).map(|n| Ltmsi::new(bucket, number(n)));
         let ltmsi = ltmsis.into_iter().find(|ltmsi| self.giver.region.slot_of(*ltmsi).is_none())?;
@@ -355,7 +358,7 @@ mod tests {
     use rand::SeedableRng;
     use vireo_store::region::RegionConfig;
 
-    /// A host of two, with an address table, and a slot of it.
+    /// One of two hosts, with an address table and a slot.
     fn giver(part: u16) -> (IdAllocator, Slot) {
         let range = Range::ipv4([10, 45, 0, 0].into(), 24);
         let mut config = RegionConfig::new(4, 1, 32 << 20);
@@ -397,7 +400,7 @@ mod tests {
             pieces.into_iter().flat_map(|(table, all)| all.into_iter().map(move |number| (table, number))).collect()
         };
         assert_eq!((here.returned_but(&held(&there)), held(&there).len()), (0, 2));
-        // What it says of the one is lost; the other is still its UE's.
+        // The report of the freed address is lost; the UE still has the other one.
         assert_eq!(there.give_back(other, &dnn, &one), Some(0), "of the other's part");
         assert_eq!(here.returned_but(&held(&there)), 1);
         here.returned(&dnn, &one);

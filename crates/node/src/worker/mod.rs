@@ -1,6 +1,9 @@
-//! A worker process of a host: network functions without state. It takes a UE from the queue of one of its NFs, loads
-//! the UE's context, runs the step, commits, and hands what is to be done to the host. It has no sockets, files or
-//! locks; killed at any instruction it has changed nothing of a UE or one record (DESIGN decisions 3 and 4).
+//! Worker process of a host: runs NFs without state of their own.
+//!
+//! A worker takes a UE from the queue of one of its NFs and loads the UE's context. It runs the
+//! step, commits, and passes the effects to the host. It has no sockets, files or locks. A worker
+//! killed at any instruction has changed nothing of a UE, or exactly one record (DESIGN decisions 3
+//! and 4).
 
 mod batch;
 pub(crate) mod context_database;
@@ -43,56 +46,56 @@ use vireo_store::CommitError;
 use vireo_store::region::{Bell, Packet, Region, Ring, Sender, Slot, Worker};
 use vireo_types::{Dnn, Ltmsi};
 
-/// How long an event is tried again that the database of contexts was not there for: longer than a Redis Cluster takes to elect a
-/// master, shorter than a UE waits for an answer.
+/// Time for which an event is retried while the database of contexts is down. A Redis Cluster
+/// elects a master in less; a UE waits longer for an answer.
 const DATABASE_BACK: Duration = Duration::from_secs(8);
-/// After how long.
+/// Interval of these retries.
 const AGAIN: Duration = Duration::from_millis(20);
-/// How long a worker without work sleeps at most before it looks whether the host wants it to end.
+/// Maximum sleep of a worker without work before it checks whether the host stops it.
 const SLEEP: Duration = Duration::from_secs(1);
 
-/// How often a worker leaves memory to others that it does not need.
+/// Interval at which a worker releases unneeded memory to other workers.
 const TRIM: Duration = Duration::from_secs(1);
 
-/// Events that a worker serves before it looks again what shares its NFs have: well within the time in which the host
-/// looks at the queues.
+/// Number of events between two reads of the NF shares: much less than the host's polling interval
+/// of the queues.
 const SHARES_HOLD: u32 = 16;
 
-/// Events of one UE that are carried out in a row when other UEs wait.
+/// Number of consecutive events of one UE while other UEs wait.
 const IN_A_ROW: u64 = 16;
 
-/// Items that the host is waked for once, as long as the worker has more to do.
+/// Number of items per wake-up of the host while the worker has more to do.
 const UNTOLD: u32 = 8;
 
-/// What a worker is told at its start.
+/// Configuration that a worker reads at its start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WorkerConfig {
-    /// What decisions depend on.
+    /// Configuration of the steps.
     pub(crate) core: CoreConfig,
-    /// NFs that a worker has at most.
+    /// Maximum number of NFs per worker.
     pub(crate) nfs: u8,
-    /// The key of the 5G-TMSIs.
+    /// Key of the 5G-TMSIs.
     pub(crate) tmsi_key: [u8; 16],
-    /// The part of the pools of addresses that this host gives out, and how many parts there are.
+    /// Pool partition of this host, and the number of partitions.
     pub(crate) part: (u16, u16),
-    /// Where contexts are.
+    /// Location of the contexts.
     pub(crate) location: Location,
-    /// What it logs from now on; `None`: what it was started with.
+    /// New log level; `None`: that of the start.
     pub(crate) log_level: Option<String>,
 }
 
 impl WorkerConfig {
-    /// Tells workers that start from now on, and those that run.
+    /// Publishes the configuration to running workers and to those that start later.
     pub(crate) fn publish(&self, region: &Region) -> Result<(), String> {
         region.publish(region_layout::BULLETIN_CONFIG, &self.octets()?).map_err(|error| error.to_string())
     }
 
-    /// As they are published.
+    /// Returns the encoded configuration.
     pub(crate) fn octets(&self) -> Result<Vec<u8>, String> {
         postcard::to_stdvec(self).map_err(|error| error.to_string())
     }
 
-    /// What was published last, and its version.
+    /// Returns the published configuration and its version.
     fn read(region: &Region) -> Option<(Self, u64)> {
         let mut octets = Vec::new();
         let version = region.read_published(region_layout::BULLETIN_CONFIG, &mut octets);
@@ -100,39 +103,39 @@ impl WorkerConfig {
     }
 }
 
-/// How a worker process sets what it logs.
+/// Function that sets the log level of a worker process.
 pub type SetLogLevel = fn(&str);
 
-/// Where a worker has contexts.
+/// Location of a worker's contexts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Location {
-    /// In the region.
+    /// State region.
     Region,
-    /// In its own memory (a stateful core, for comparison).
+    /// Private memory of the worker (a stateful core, for comparison).
     Worker,
-    /// In a database.
+    /// Database (`state.location` "redis" or "mongodb").
     Central(ContextDatabaseConfig),
 }
 
-/// Why a worker does not run.
+/// Error that prevents a worker from running.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// It was not started by a host, or the region does not take it.
+    /// No host started the process, or the region refuses it.
     #[error(transparent)]
     Enlist(#[from] EnlistError),
-    /// The host.
+    /// The region has no worker configuration.
     #[error("the host has left no instructions in the state region: a worker is started by `vireo run` alone")]
     Instructions,
 }
 
-/// Runs this process as the worker that a host started it as, until the host wants it to end.
+/// Runs this process as a worker until the host stops it.
 ///
 /// # Errors
 ///
-/// When no host started it, or the host left no instructions.
+/// Returns an error if no host started the process, or the region has no worker configuration.
 pub fn run(set_log_level: SetLogLevel) -> Result<(), WorkerError> {
     let worker = supervisor::join_region()?;
-    // For whoever looks at the machine's processes; nothing depends on it.
+    // Helps to identify the process in a process list; nothing depends on it.
     if let Ok(name) = CString::new(format!("vireo-nf-{}", worker.number())) {
         let _ = rustix::thread::set_name(&name);
     }
@@ -144,32 +147,32 @@ pub fn run(set_log_level: SetLogLevel) -> Result<(), WorkerError> {
         Location::Central(_) => Profile::Database,
     };
     let mut nf = NfWorker::new(region, worker, (instructions, version), set_log_level);
-    // Before the first octet of a peer is looked at.
+    // Before the first octet of a peer is read.
     privileges::confine(profile);
     nf.run();
     Ok(())
 }
 
-/// What an event has come to.
+/// Outcome of an event.
 enum EventOutcome {
-    /// It is carried out, or void; whether a procedure ended by it.
+    /// The event was processed or skipped. True if a procedure ended by it.
     Ended(bool),
-    /// A database is to have what it has left.
+    /// The result must be stored in the database.
     Waits {
-        /// That.
+        /// The result to store.
         pending: Box<PendingCommit>,
-        /// Whether a procedure ended by it.
+        /// True if a procedure ended by the event.
         ended: bool,
     },
 }
 
-/// A worker.
+/// State of a worker process.
 struct NfWorker {
     region: Region,
     worker: Worker,
     plan: RegionLayout,
     config: CoreConfig,
-    /// The version of the instructions that this is of.
+    /// Version of the published configuration in use.
     instructed: u64,
     set_log_level: SetLogLevel,
     contexts: Contexts,
@@ -178,7 +181,7 @@ struct NfWorker {
     returned: Sender,
     bell: Bell,
     host: Bell,
-    /// Items that the host was not waked for yet.
+    /// Number of items posted since the last wake-up of the host.
     untold: u32,
     deficit: Deficit,
     shares: Vec<f64>,
@@ -187,10 +190,10 @@ struct NfWorker {
     rng: StdRng,
     packet: Vec<u8>,
     outbox: Vec<u8>,
-    /// How long the last event had waited, in microseconds.
+    /// Queueing time of the last event in microseconds.
     waited: u64,
     started: Instant,
-    /// Since when the database of contexts was not there.
+    /// Time since which the database of contexts is down.
     database_down: Option<Instant>,
 }
 
@@ -276,12 +279,12 @@ impl NfWorker {
         }
     }
 
-    /// Says that it is alive.
+    /// Stores the heartbeat of the worker.
     fn bump_heartbeat(&self, now: Instant) {
         self.worker.beat(now.duration_since(self.started).as_micros() as u64 + 1);
     }
 
-    /// Takes a configuration that was read again. What else there is in the instructions never changes.
+    /// Applies a reloaded configuration. Its other parts never change.
     fn look_at_instructions(&mut self) {
         if self.region.published_version(region_layout::BULLETIN_CONFIG) == self.instructed {
             return;
@@ -295,7 +298,7 @@ impl NfWorker {
         }
     }
 
-    /// What part of a core each NF has by now.
+    /// Reads the CPU shares of the NFs.
     fn look_at_shares(&mut self) {
         let number = self.worker.number();
         for (nf, share) in self.shares.iter_mut().enumerate() {
@@ -304,10 +307,10 @@ impl NfWorker {
         }
     }
 
-    /// What an NF has done, for the host to see.
+    /// Adds the work of an NF to the words that the host reads.
     fn account(&self, nf: usize, nanos: u64, (events, procedures): (u64, u64)) {
         let add = |word: u32, more: u64| {
-            // This worker alone writes it.
+            // Only this worker writes the word.
             let word = self.region.shared_word(self.plan.nf_word(self.worker.number(), nf as u8, word));
             word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
         };
@@ -315,13 +318,13 @@ impl NfWorker {
         add(region_layout::NF_EVENTS, events);
         add(region_layout::NF_PROCEDURES, procedures);
         let word = self.plan.nf_word(self.worker.number(), nf as u8, region_layout::NF_WAITED);
-        // The last of a queue says nothing of what will come into it.
+        // The last event of a queue says nothing about later ones.
         let waited = if self.queues[nf].is_empty() { 0 } else { self.waited };
         self.region.shared_word(word).store(waited, Ordering::Relaxed);
     }
 
-    /// Takes a UE from an NF's queue, or several, and does all that waits for them. Returns how many events and ended procedures
-    /// that were.
+    /// Takes UEs from an NF's queue, one or a batch, and processes their events. Returns the
+    /// numbers of events and of ended procedures.
     fn serve(&mut self, nf: usize) -> (u64, u64) {
         self.publish_serving(region_layout::SERVING);
         let together = self.contexts.serves_groups() && !self.is_to_serve_alone();
@@ -330,13 +333,14 @@ impl NfWorker {
         done
     }
 
-    /// Whether a worker has died with several UEs in hand of late: if one of them was it, it is found out so.
+    /// Returns true if a worker recently died with a batch. UEs are then served one by one, to
+    /// identify one that crashes workers.
     fn is_to_serve_alone(&self) -> bool {
         let until = self.region.shared_word(region_layout::BOARD_ALONE).load(Ordering::Relaxed);
         until != 0 && clock().0 < until
     }
 
-    /// Says what it is serving.
+    /// Publishes the UE in progress.
     fn publish_serving(&self, serving: u64) {
         let word = self.plan.nf_word(self.worker.number(), 0, region_layout::NF_SERVING);
         self.region.shared_word(word).store(serving, Ordering::Relaxed);
@@ -355,7 +359,7 @@ impl NfWorker {
             events += 1;
             procedures += u64::from(self.event(nf, slot, packet));
             next = self.worker.finish(slot);
-            // A UE that is sent events without end holds up no others: it goes on behind them.
+            // A UE with endless events does not block others: it continues behind them.
             if next.is_some() && events % IN_A_ROW == 0 {
                 self.bump_heartbeat(Instant::now());
                 if self.queues[nf].push(taken.item).is_ok() {
@@ -367,7 +371,7 @@ impl NfWorker {
         (events, procedures)
     }
 
-    /// The first event of a UE that was taken.
+    /// Returns the first event of a UE from the queue.
     fn first(&mut self, slot: Slot) -> Option<Packet> {
         let first = self.region.next(&self.worker, slot);
         if first.is_some() && self.is_poisoned(slot) {
@@ -377,7 +381,7 @@ impl NfWorker {
         first
     }
 
-    /// Whether the UE's oldest event is to be passed over; said once.
+    /// Returns true, once, if the UE's oldest event must be skipped.
     fn is_poisoned(&self, slot: Slot) -> bool {
         let mine = u64::from(slot.number()) + 1;
         region_layout::poison_words().any(|word| {
@@ -386,7 +390,7 @@ impl NfWorker {
         })
     }
 
-    /// One event of a UE. Whether a procedure ended by it.
+    /// Processes an event of a UE. Returns true if a procedure ended by it.
     fn event(&mut self, nf: usize, slot: Slot, packet: Packet) -> bool {
         let mut octets = std::mem::take(&mut self.packet);
         octets.clear();
@@ -435,7 +439,8 @@ impl NfWorker {
         }
     }
 
-    /// Counts what the database was asked since this was called last: the question of this place among them was for that transaction.
+    /// Counts the database operations since the last call. `transaction` returns the transaction of
+    /// the operation at an index.
     fn count_asked(&mut self, transaction: impl Fn(usize) -> Transaction) {
         for (place, (operation, took)) in self.contexts.asked().enumerate() {
             let [count, micros] = region_layout::state_words(transaction(place), operation);
@@ -444,12 +449,12 @@ impl NfWorker {
         }
     }
 
-    /// Whether an event is tried again that the database was not there for: for a while, as nobody sends it once more.
+    /// Returns true if an event is retried while the database is down: no peer would send it again.
     fn waits_for_database(&mut self) -> bool {
         self.database_down.get_or_insert_with(Instant::now).elapsed() < DATABASE_BACK
     }
 
-    /// Loads what there is of the UE of an event and carries it out.
+    /// Loads the context of an event's UE and runs the step.
     fn begin(
         &mut self,
         (nf, slot): (usize, Slot),
@@ -463,7 +468,7 @@ impl NfWorker {
                 if matches!(error, StepError::Central(ContextDatabaseError::Foreign))
                     && matches!(parcel, EventMessage::Transfer { .. })
                 {
-                    // The SMF asks who has the UE now.
+                    // The SMF looks up the present AMF of the UE.
                     self.give_back(sequence, octets);
                 }
                 return Err(error);
@@ -475,7 +480,8 @@ impl NfWorker {
         if let LoadResult::Context { consumed, unsent } | LoadResult::Tombstone { consumed, unsent } = found
             && sequence <= consumed
         {
-            // Somebody who died carried it out: what is to be sent is offered again, and repeats are dropped there.
+            // A dead worker processed the event. The host receives the record again and drops
+            // repeats.
             if let Some(buffer) = unsent {
                 self.hand_over(buffer.to_item());
             }
@@ -496,15 +502,16 @@ impl NfWorker {
         match stepped {
             Ok(result) => result,
             Err(_) => {
-                // The panic has told its place; nothing was committed, and no other UE is touched.
+                // The panic was logged with its location. Nothing was committed, and no other UE is
+                // affected.
                 tracing::error!("a step has panicked: its event is passed over; please report it");
                 Ok(EventOutcome::Ended(false))
             }
         }
     }
 
-    /// Whether an event is for the UE of the slot; with it the first message of a connection, read. `None`: the host
-    /// has to deal with it.
+    /// Checks that an event belongs to the UE of the slot. Returns the decoded first message of a
+    /// connection. Returns `None` if the host has to handle the event.
     fn admit(&mut self, parcel: &EventMessage<'_>, slot: Slot, found: LoadResult) -> Option<Option<Event<'static>>> {
         let initial = |pdu: &[u8]| match n2::ue_message(pdu) {
             Ok((_, n2::UeMessage::Initial(message))) => Some(message),
@@ -521,7 +528,7 @@ impl NfWorker {
             }
             (EventMessage::Congested { assoc, pdu }, LoadResult::Nothing | LoadResult::Context { .. }) => {
                 let message = initial(pdu)?;
-                // Nobody turns a UE away by naming it.
+                // Naming a UE is not enough to get it rejected.
                 if self.contexts.current().is_some_and(|ue| !engine::is_authentic(ue, &message.nas)) {
                     return None;
                 }
@@ -529,7 +536,7 @@ impl NfWorker {
                 Some(Some(Event::Congested { assoc: *assoc, message }))
             }
             (EventMessage::Pfcp { upf, seid, request: true, .. }, LoadResult::Context { .. }) => {
-                // A UPF reports of sessions that it has: it knows the SEIDs of no others by right.
+                // A UPF reports on its own sessions: only for these it knows the SEID legitimately.
                 let has = self.contexts.current()?.sessions.iter().any(|session| session.is_at(*upf, *seid));
                 has.then_some(None)
             }
@@ -538,7 +545,8 @@ impl NfWorker {
         }
     }
 
-    /// Decides, commits, and hands over what is to be done, if no database is to have it first.
+    /// Runs and commits the step, and passes its effects to the host unless the database comes
+    /// first.
     fn step(
         &mut self,
         (nf, slot): (usize, Slot),
@@ -553,7 +561,7 @@ impl NfWorker {
         if let RepeatKey::Answer(key) = again
             && !hand.is_answered(key)
         {
-            // It was asked once more by who took over, and had the answer.
+            // A new owner repeated the request and has processed the response.
             self.contexts.put_back(hand);
             return Ok(EventOutcome::Ended(false));
         }
@@ -564,7 +572,8 @@ impl NfWorker {
         old_references.push(ue.ltmsi);
         self.ids.settle_taken(slot, |dnn, number, v6| has_address(&self.ids, ue, dnn, number, v6));
         if hand.fresh && self.ids.shares() {
-            // Its steps are named by it and the LTMSI, which was another UE's before.
+            // Steps are identified by this number and the LTMSI, which another UE may have had
+            // before.
             ue.sequence = u64::from(self.rng.next_u32() >> 4);
         }
         ue.sequence += 1;
@@ -584,7 +593,7 @@ impl NfWorker {
             None => engine::step(&mut hand.ue, event, &mut env),
         };
         let is_refused = implied.is_some() && outcome.effects.iter().any(is_refusal);
-        // Then its answer is still to come, and the input is carried out by that.
+        // The response is still to come and will complete the input.
         let input = if is_refused { 0 } else { input };
         if let (Some(key), false) = (implied, is_refused) {
             hand.is_answered(key);
@@ -593,7 +602,7 @@ impl NfWorker {
         let runs = kind::procedure_in_progress(ue).is_some();
         let mut outbox = leave(ue, (now, input), before, &old_references, outcome);
         let deadline = outbox.deadline;
-        // A record has it beside its outbox.
+        // A commit record stores the deadline beside its outbox.
         outbox.deadline = deadline.filter(|_| self.contexts.are_private());
         if self.contexts.are_shared() {
             remember(&mut hand, &outbox, again);
@@ -603,13 +612,14 @@ impl NfWorker {
         }
         let octets = outbox.encode(std::mem::take(&mut self.outbox));
         let mut octets = octets.ok_or(CommitError::TooLarge(0))?;
-        // A running procedure stays with its NF: later messages of it come straight here.
+        // A procedure in progress is pinned to its NF: its later messages are routed there
+        // directly.
         let pin = if runs { crate::host::pin(self.worker.number(), nf as u8) } else { 0 };
         let forgets = outbox.forgets();
         let done = self.contexts.commit(&mut self.worker, hand, forgets, (sequence, deadline, pin), &octets);
         octets.clear();
         self.outbox = octets;
-        // Ended now, or done in one step.
+        // The procedure ended with this step, or consists of it.
         let ended = !runs;
         match done? {
             StepOutcome::Pending(pending) => Ok(EventOutcome::Waits { pending, ended }),
@@ -620,15 +630,15 @@ impl NfWorker {
         }
     }
 
-    /// What steps have left that a database is to have becomes true; `None`: that has panicked, and what has become of it is found
-    /// out when their events are carried out again.
+    /// Stores results in the database. Returns `None` after a panic; the outcome is determined when
+    /// the events are processed again.
     fn store(&mut self, pending: Vec<PendingCommit>) -> Option<Vec<Result<CommitHandle, StepError>>> {
         let stored = catch_unwind(AssertUnwindSafe(|| self.contexts.store(&mut self.worker, pending)));
-        // The panic has told its place.
+        // The panic was logged with its location.
         stored.inspect_err(|_| tracing::error!("a commit has panicked; please report it")).ok()
     }
 
-    /// What a step has left is true: its effects leave.
+    /// Passes the effects of a committed step to the host.
     fn committed(&mut self, slot: Slot, done: CommitHandle) {
         self.region.clear_taken(slot);
         match done {
@@ -641,13 +651,13 @@ impl NfWorker {
         self.push(true, item);
     }
 
-    /// Puts an item into a ring to the host, which always empties it.
+    /// Posts an item to a ring that the host reads. Waits while the ring is full.
     fn push(&mut self, committed: bool, item: u64) {
         let ring = if committed { &mut self.committed } else { &mut self.returned };
         while ring.push(item).is_err() {
             self.host.ring();
             std::thread::yield_now();
-            // It is the host that does not get on.
+            // Only the host is stuck, not this worker.
             self.worker.beat(self.started.elapsed().as_micros() as u64 + 1);
         }
         self.untold += 1;
@@ -656,15 +666,15 @@ impl NfWorker {
         }
     }
 
-    /// Wakes the host for what it has been given.
+    /// Wakes the host for posted items.
     fn tell(&mut self) {
         if std::mem::take(&mut self.untold) > 0 {
             self.host.ring();
         }
     }
 
-    /// Hands an event back that is not for the UE it was posted to. A copy: the packet itself is freed when it is
-    /// finished.
+    /// Returns an event to the host that belongs to another UE. Posts a copy: the packet itself is
+    /// freed when the event is finished.
     fn give_back(&mut self, sequence: u64, octets: &[u8]) {
         match self.worker.packet(sequence, octets) {
             Some(copy) => self.push(false, copy.to_item()),
@@ -673,13 +683,14 @@ impl NfWorker {
     }
 }
 
-/// Says that an event has come to nothing: no procedure ended by it.
+/// Logs that an event failed. Returns false: no procedure ended by it.
 fn not_carried_out(error: &StepError) -> bool {
     tracing::error!(%error, "an event was not carried out");
     false
 }
 
-/// The question that a transfer says to answer, by its key. Only one of this UE that is open is answered by it.
+/// Returns the key of the SMF request that a transfer answers. The answer is valid only for an open
+/// request of this UE.
 fn implied(event: &mut Event<'_>, hand: &LoadedContext, are_shared: bool) -> Option<u64> {
     let Event::Transfer(transfer) = event else { return None };
     let created = transfer.created.as_mut()?;
@@ -693,15 +704,15 @@ fn is_refusal(effect: &Effect) -> bool {
     matches!(effect, Effect::N1N2TransferReply { result: N1N2TransferResult::Unknown, .. })
 }
 
-/// The answer to a transfer that was taken before: it is not carried out again.
+/// Returns the stored result of a repeated transfer, which is not executed again.
 fn taken_before(hand: &LoadedContext, again: RepeatKey) -> Option<StepOutput> {
     let RepeatKey::Transfer(key, token) = again else { return None };
     let result = hand.result_of(key)?;
     Some(StepOutput { effects: vec![Effect::N1N2TransferReply { token, result, carried: None }], notes: Vec::new() })
 }
 
-/// How what a step has left becomes true: one that asks the SMF and does nothing else has that commit it, and what follows from
-/// a good answer alone, which nobody is told of, needs no commit of its own.
+/// Selects the way of a commit. The SMF commits a step whose only effect is a request to it. A step
+/// without effects after a positive response needs no commit of its own.
 fn way(effects: &[Effect], answered: bool) -> CommitPath {
     match effects {
         [Effect::SmfRequest { .. }] => CommitPath::BySmf,
@@ -710,7 +721,7 @@ fn way(effects: &[Effect], answered: bool) -> CommitPath {
     }
 }
 
-/// Notes in a UE's record what it asks and what it has taken, for who may go on with it.
+/// Records the requests and results of a step in the UE's record, for a takeover.
 fn remember(hand: &mut LoadedContext, outbox: &Outbox, again: RepeatKey) {
     for (n, effect) in outbox.effects.iter().enumerate() {
         match (effect, again) {
@@ -718,7 +729,7 @@ fn remember(hand: &mut LoadedContext, outbox: &Outbox, again: RepeatKey) {
                 let (ask, carried) = (ask.clone(), carried.clone());
                 hand.asks(PendingSmfRequest { key: outbox.key_of(n), number: *number, ask, carried });
             }
-            // What takes an SM context back is asked for it again.
+            // A result with an SM context is stored by the SMF, which repeats the transfer.
             (Effect::N1N2TransferReply { token, result, carried: None }, RepeatKey::Transfer(key, of))
                 if *token == of && *result != N1N2TransferResult::Unknown && hand.result_of(key).is_none() =>
             {
@@ -729,7 +740,7 @@ fn remember(hand: &mut LoadedContext, outbox: &Outbox, again: RepeatKey) {
     }
 }
 
-/// What a step leaves for the host.
+/// Builds the outbox of a step.
 fn leave(
     ue: &UeContext,
     (now, input): (vireo_types::Instant, u64),
@@ -760,12 +771,12 @@ fn leave(
     }
 }
 
-/// Whether a session of the UE has a number of a data network's table.
+/// Returns true if a session of the UE has a number of a data network's table.
 fn has_address(ids: &IdAllocator, ue: &UeContext, dnn: &Dnn, number: u32, ipv6: bool) -> bool {
     ue.sessions.iter().any(|s| s.dnn == *dnn && ids.is_of(dnn, number, ipv6, &s.address))
 }
 
-/// The numbers other than its own that a context is still reached by.
+/// Returns the LTMSIs other than its own by which peers still address a context.
 pub(crate) fn references(ue: &UeContext) -> Vec<Ltmsi> {
     let connections = ue.amf_ids().map(|id| id.ltmsi());
     let sessions = ue.sessions.iter().flat_map(|s| s.seids()).map(|seid| seid.ltmsi());

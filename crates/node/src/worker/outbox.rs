@@ -1,4 +1,4 @@
-//! What a committed step leaves for the host to do: its effects, what is counted, and what changed in the directory.
+//! Outbox of a committed step: effects, notes, and changes of the directory.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -7,15 +7,15 @@ use vireo_core::postcard_writer;
 use vireo_core::step::{Effect, Note};
 use vireo_types::{AssocId, Instant, Ltmsi, RanUeNgapId, Seid};
 
-/// What of a context is counted and looked up.
+/// Fields of a context that the host counts and indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Summary {
     pub(crate) registered: bool,
-    /// The NG connection.
+    /// Association and RAN UE NGAP ID of the NG connection.
     pub(crate) connection: Option<(AssocId, RanUeNgapId)>,
-    /// The association of the target of a handover.
+    /// Association of the target of a handover.
     pub(crate) target: Option<AssocId>,
-    /// The target's number for the UE, once it has one.
+    /// The target's RAN UE NGAP ID, once assigned.
     pub(crate) target_id: Option<RanUeNgapId>,
     pub(crate) sessions: u8,
     pub(crate) known: bool,
@@ -35,56 +35,58 @@ impl Summary {
         }
     }
 
-    /// The associations that the UE has a connection on, or is about to.
+    /// Returns the associations on which the UE has a connection, or will have one after a
+    /// handover.
     pub(crate) fn associations(&self) -> [Option<AssocId>; 2] {
         [self.connection.map(|(assoc, _)| assoc), self.target]
     }
 }
 
-/// The outbox of a record.
+/// The outbox of a commit record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Outbox {
-    /// When the step was.
+    /// Time of the step.
     pub(crate) at: Instant,
-    /// The UE's own number after the step.
+    /// LTMSI of the UE after the step.
     pub(crate) ltmsi: Ltmsi,
-    /// What PFCP requests of the step are known by: the same when it runs again (DESIGN decision 4). See [`key`].
+    /// Idempotency key of the step's effects, the same when it runs again (DESIGN decision 4). See
+    /// [`key`].
     pub(crate) key: u64,
-    /// The balancer's number of the input that the step carried out, 0 if it was none of that.
+    /// Balancer's number of the input that the step completes; 0 = none.
     pub(crate) input: u64,
-    /// When something is due for the UE, where no record says so.
+    /// Deadline of the UE, if no commit record stores it.
     pub(crate) deadline: Option<Instant>,
-    /// What there was before, and what there is.
+    /// Summary before and after the step.
     pub(crate) before: Option<Summary>,
     pub(crate) after: Option<Summary>,
-    /// Numbers that lead to the UE and that nothing refers to any more.
+    /// Aliases of the UE that no connection or session uses after the step.
     pub(crate) settled: Vec<Ltmsi>,
-    /// The sessions of the PFCP effects, in their order.
+    /// SEIDs of the PFCP effects, in their order.
     pub(crate) seids: Vec<Option<Seid>>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) notes: Vec<Note>,
 }
 
-/// What a UE's step is known by; the lowest 4 bits are for its effects.
+/// Returns the idempotency key of a UE's step. The lowest 4 bits number its effects.
 pub(crate) fn key(ltmsi: Ltmsi, step: u32) -> u64 {
     u64::from(ltmsi.get()) << 36 | u64::from(step) << 4
 }
 
-/// The UE that something of that [`key`] is of.
+/// Returns the LTMSI of a [`key`].
 pub(crate) fn asker(key: u64) -> Ltmsi {
     Ltmsi::from_raw((key >> 36) as u32)
 }
 
-/// What is stored of an outbox: it stays in the record of a UE that rests, and most of it follows from the rest or is as it
-/// was.
+/// Stored form of an outbox. It stays in the record of a UE at rest, so it omits what follows from
+/// other fields or is unchanged.
 #[derive(Serialize, Deserialize)]
 struct EncodedOutbox<'a> {
     at: Instant,
     ltmsi: Ltmsi,
-    /// Of [`key`].
+    /// Step number of [`key`].
     step: u32,
     input: u64,
-    /// The deadline, from `at` on.
+    /// Deadline relative to `at`, in microseconds.
     due: Option<i64>,
     summaries: Summaries,
     settled: Cow<'a, [Ltmsi]>,
@@ -95,28 +97,29 @@ struct EncodedOutbox<'a> {
 
 #[derive(Serialize, Deserialize)]
 enum Summaries {
-    /// After as before.
+    /// Equal before and after the step.
     Same(Summary),
     Changed(Option<Summary>, Option<Summary>),
 }
 
 impl Outbox {
-    /// Whether the context goes with it.
+    /// Returns true if the step removes the context.
     pub(crate) fn forgets(&self) -> bool {
         self.after.is_none()
     }
 
-    /// As of when its step has made the context its subscriber's, if it has.
+    /// Returns the time of the subscriber's claim by this step, if it made one.
     pub(crate) fn claims(&self) -> Option<Instant> {
         self.effects.iter().filter_map(|effect| effect.claims_subscriber(self.at)).map(|(_, at)| at).max()
     }
 
-    /// What one of its effects is known by.
+    /// Returns the idempotency key of an effect.
     pub(crate) fn key_of(&self, effect: usize) -> u64 {
         self.key | effect as u64 & 0xf
     }
 
-    /// Its octets, appended. `None` is a fault of this build: a step whose effects would be lost must not be committed.
+    /// Appends the encoding. `None` is a bug of this build: a step whose effects would be lost must
+    /// not be committed.
     pub(crate) fn encode(&self, mut to: Vec<u8>) -> Option<Vec<u8>> {
         let step = (self.key >> 4) as u32;
         let same = self.before.filter(|before| Some(*before) == self.after);
@@ -183,7 +186,7 @@ mod tests {
         let octets = outbox.encode(Vec::new()).unwrap();
         assert!(octets.len() <= 36, "{} octets", octets.len());
         assert_eq!(Outbox::decode(&octets), Some(outbox.clone()));
-        // A deadline that has passed, a context that goes, and all that may be wanted.
+        // An expired deadline, a removed context, and extreme values.
         (outbox.deadline, outbox.after, outbox.key) = (Some(Instant(5)), None, key(ltmsi, u32::MAX));
         (outbox.settled, outbox.seids) = (vec![Ltmsi::from_raw(1)], vec![None, Some(Seid(u64::MAX))]);
         (outbox.effects, outbox.notes) = (vec![Effect::Forget], vec![Note::fault("x")]);

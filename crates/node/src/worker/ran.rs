@@ -1,4 +1,4 @@
-//! The RAN nodes as workers see them: a bulletin of the host, read again when it has changed.
+//! RAN nodes as seen by workers: a published value of the host.
 
 use super::region_layout::BULLETIN_RAN;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use vireo_core::RanNodes;
 use vireo_store::region::Region;
 use vireo_types::{AssocId, GnbId, Tai};
 
-/// A RAN node that has NG set up.
+/// A RAN node with a completed NG Setup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PublishedNode {
     pub(crate) assoc: AssocId,
@@ -15,7 +15,7 @@ pub(crate) struct PublishedNode {
     pub(crate) areas: Vec<Tai>,
 }
 
-/// The view of a worker.
+/// A worker's cached view of the published list.
 #[derive(Debug)]
 pub(crate) struct RanNodeView {
     region: Region,

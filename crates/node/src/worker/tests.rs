@@ -1,4 +1,4 @@
-//! A worker with much to do: it shows progress, and one UE's events do not hold up others.
+//! Tests of a busy worker: progress and fairness between UEs.
 
 use super::*;
 use crate::config::StateConfig;
@@ -30,7 +30,7 @@ pub(crate) fn config() -> CoreConfig {
     }
 }
 
-/// The host's place in a region, worker 1, and what that hands over.
+/// Returns the host's handle of a region, worker 1, and the ring of its committed records.
 fn worker() -> (Worker, NfWorker, Receiver) {
     let state =
         StateConfig { ues: 16, packets: 1024, bytes: StateConfig::bytes_for(16, 1024), ..StateConfig::default() };
@@ -49,7 +49,7 @@ fn worker() -> (Worker, NfWorker, Receiver) {
     (host, nf, region.receiver(PLAN.committed(1)).unwrap())
 }
 
-/// Posts so many events to a UE, which the worker's NF is given.
+/// Posts events to a UE and pushes it to the worker's NF.
 fn post(host: &mut Worker, ltmsi: u32, events: u64) -> Slot {
     let region = host.region().clone();
     let slot = host.insert(Ltmsi::from_raw(ltmsi)).unwrap();
@@ -71,7 +71,7 @@ fn worker_that_waits_for_its_host_shows_progress() {
         (0..items).for_each(|item| nf.hand_over(item));
         nf
     });
-    // The host takes nothing for a while.
+    // The host reads nothing for a while.
     let until = Instant::now() + Span::from_secs(10);
     for _ in 0..3 {
         let before = region.heard_of(1);

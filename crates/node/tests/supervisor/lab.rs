@@ -1,4 +1,4 @@
-//! A crew, what it says, and the parts that a worker of these tests plays.
+//! Test bench: a supervisor, its events, and the behaviours of test workers.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,43 +8,43 @@ use vireo_node::supervisor::{self, ExitCause, Program, Supervisor, SupervisorCon
 use vireo_store::region::{Region, RegionConfig, Worker};
 
 const PART: &str = "VIREO_TEST_PART";
-/// Longer than anything may take on a machine that does other things too.
+/// Longer than any wait on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
-/// How a test's worker behaves.
+/// Behaviour of a test worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
-    /// It shows progress, and sleeps in between.
+    /// Reports progress, and sleeps in between.
     Works,
-    /// It shows progress after each half of a millisecond of work, without a pause.
+    /// Reports progress after each 0.5 ms of work, without a pause.
     WorksHard,
-    /// It runs in a circle.
+    /// Runs an endless loop without progress.
     Spins,
-    /// It sleeps, whatever waits for it.
+    /// Sleeps, and ignores pending work.
     Sleeps,
-    /// It ends with status 3 once it has joined, its estate left behind.
+    /// Exits with status 3 after it has joined, without releasing its resources.
     Exits,
-    /// It leaves the region and ends.
+    /// Leaves the region and exits.
     Leaves,
-    /// It never joins.
+    /// Never joins the region.
     Absent,
-    /// It is the host of two workers, whose processes it names on its standard output.
+    /// Acts as host of two workers, and prints their process IDs.
     Host,
 }
 
 const PARTS: [Part; 8] =
     [Part::Works, Part::WorksHard, Part::Spins, Part::Sleeps, Part::Exits, Part::Leaves, Part::Absent, Part::Host];
 
-/// Tests of time have the machine to themselves, one after the other.
+/// Serialises tests that measure time.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Arguments that start this binary in its part.
+/// Arguments that start this binary as a worker or host.
 pub(crate) const ARGS: [&str; 5] = ["--exact", "lab::part", "--ignored", "--test-threads=1", "--nocapture"];
 
-/// Not a test: what this binary does when it is started as a worker or as a host.
+/// Not a test: the entry point of this binary as a worker or host.
 #[test]
 #[ignore = "a part that other tests start"]
 fn part() {
@@ -53,7 +53,7 @@ fn part() {
     match part {
         Part::Absent => std::thread::sleep(LONG),
         Part::Host => host(),
-        // The test sees that it has ended.
+        // The test observes the exit.
         _ => play(part, join_region().unwrap_or_else(|_| std::process::exit(2))),
     }
 }
@@ -90,12 +90,12 @@ fn host() {
     std::thread::sleep(LONG);
 }
 
-/// The environment that gives a part.
+/// Returns the environment variable that selects a behaviour.
 pub(crate) fn env(part: Part) -> (&'static str, String) {
     (PART, format!("{part:?}"))
 }
 
-/// A region and its crew.
+/// A region and its supervisor.
 pub(crate) struct Lab {
     pub(crate) region: Region,
     pub(crate) crew: Supervisor,
@@ -117,13 +117,13 @@ impl Lab {
             let busy = busy.clone();
             move |worker: u8| busy[usize::from(worker)].load(Ordering::Relaxed)
         };
-        // Nobody listens when a test is over.
+        // The receiver is gone when a test is over.
         let notify = move |notice| drop(notify.send(notice));
         let crew = supervisor::start(region.clone(), config, waiting, notify).unwrap();
         Lab { region, crew, notices, busy }
     }
 
-    /// Whether a worker has work.
+    /// Sets whether a worker has work.
     pub(crate) fn busy(&self, worker: u8, busy: bool) {
         self.busy[usize::from(worker)].store(busy, Ordering::Relaxed);
     }
@@ -132,12 +132,12 @@ impl Lab {
         self.notices.recv_timeout(LONG).expect("the crew says something")
     }
 
-    /// Whether nothing is said for so long.
+    /// Returns true if no event arrives within `span`.
     pub(crate) fn silent(&self, span: Duration) -> bool {
         self.notices.recv_timeout(span).map_err(|_| ()).inspect(|n| eprintln!("the crew says {n:?}")).is_err()
     }
 
-    /// Starts a worker and waits until it is there; its process.
+    /// Starts a worker, waits until it has joined, and returns its process ID.
     pub(crate) fn launch(&self, number: u8) -> u32 {
         self.crew.launch(number);
         match self.notice() {
@@ -146,7 +146,8 @@ impl Lab {
         }
     }
 
-    /// Waits for the end of a worker, of which nothing must be left, and frees its number; how, and when it was noticed.
+    /// Waits for the exit of a worker, and frees its number. Returns the cause of the exit, and the
+    /// time until it was detected. The worker's process must be reaped.
     pub(crate) fn down(&self, number: u8, process: u32) -> (ExitCause, Duration) {
         match self.notice() {
             WorkerEvent::Down { worker, pid, dead, why, noticed } => {
@@ -172,7 +173,7 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
 }
 
-/// The median and the largest, said.
+/// Prints and returns the median and the maximum.
 pub(crate) fn summary(what: &str, mut spans: Vec<Duration>) -> (Duration, Duration) {
     spans.sort();
     let (median, most) = (spans[spans.len() / 2], spans[spans.len() - 1]);

@@ -1,4 +1,4 @@
-//! The crew with real processes: this binary, started again as what it looks after.
+//! Supervisor with real processes: this binary, started again as workers.
 
 mod lab;
 mod share;

@@ -1,4 +1,6 @@
-//! The processor: a starved worker is not stuck, weights are kept to, and a crew with nothing to do costs nothing.
+//! CPU time of workers and supervisor.
+//!
+//! A starved worker is not stuck, weights apply, and an idle supervisor uses no CPU time.
 
 use crate::lab::{Lab, Part, alone};
 use rustix::process::{Pid, getpriority_process, setpriority_process};
@@ -11,13 +13,13 @@ fn process(pid: u32) -> Option<Pid> {
     Pid::from_raw(pid.cast_signed())
 }
 
-/// The first processor that this process may run on.
+/// Returns the first processor that this process may run on.
 fn core() -> usize {
     let all = sched_getaffinity(None).unwrap();
     (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap()
 }
 
-/// The threads of a process.
+/// Returns the threads of a process.
 fn threads(pid: impl std::fmt::Display) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     tasks.map(|t| t.unwrap().path().display().to_string()).collect()
@@ -27,7 +29,7 @@ fn number(thread: &str) -> u32 {
     thread.rsplit('/').next().unwrap().parse().unwrap()
 }
 
-/// Nanoseconds on a processor of a thread.
+/// Returns the CPU time of a thread in nanoseconds.
 fn cpu(path: &str) -> u64 {
     let text = std::fs::read_to_string(format!("{path}/schedstat")).unwrap();
     text.split(' ').next().unwrap().parse().unwrap()
@@ -70,7 +72,8 @@ fn a_starved_worker_is_not_stuck() {
     others.into_iter().for_each(|o| o.join().unwrap());
     println!("it was silent for up to {longest:?}, with {:?} to be stuck", Duration::from_millis(50));
     if longest > Duration::from_millis(400) {
-        // Ten times as long is what one that wants to run and is not let has; others than this test were busy too.
+        // The supervisor waits ten times the stuck limit of 50 ms for a starved worker. Here other
+        // processes were busy too.
         eprintln!("skipped: this machine is too busy to tell");
         return;
     }
@@ -120,7 +123,7 @@ fn a_crew_whose_workers_have_no_work_costs_next_to_nothing() {
     for worker in 1..=4 {
         lab.launch(worker);
     }
-    // Other tests have their crews too; this one's is the youngest.
+    // Other tests have supervisors too; the youngest one belongs to this test.
     let crews = threads("self")
         .into_iter()
         .filter(|t| std::fs::read_to_string(format!("{t}/comm")).is_ok_and(|c| c.trim() == "crew"));

@@ -1,4 +1,4 @@
-//! Ends of every kind are noticed, and nothing else is taken for one.
+//! Detection of every kind of worker exit, without false positives.
 
 use crate::lab::{ARGS, Lab, Part, alone, env, exists, signal, summary};
 use rustix::process::Signal;
@@ -15,7 +15,7 @@ fn a_killed_worker_is_noticed_at_once() {
     let lab = Lab::start(Part::Works, |_| {});
     let (mut starts, mut ends) = (Vec::new(), Vec::new());
     for round in 0..25 {
-        // Whether it has work or not.
+        // With and without work.
         lab.busy(1, round % 2 == 0);
         let begun = Instant::now();
         let pid = lab.launch(1);
@@ -35,7 +35,7 @@ fn a_worker_that_ends_by_itself_is_noticed() {
     let _alone = alone();
     let lab = Lab::start(Part::Exits, |_| {});
     lab.crew.launch(2);
-    // It may be gone before it was seen to have joined: what it left behind counts.
+    // It may have exited before its joining was noticed: the resources it left count.
     let pid = match lab.notice() {
         WorkerEvent::Up { pid, .. } => pid,
         WorkerEvent::Down { pid, dead, why, .. } => {
@@ -124,7 +124,8 @@ fn a_worker_that_does_not_join_is_given_up() {
     assert!(matches!(lab.notice(), WorkerEvent::Failed { error: SupervisorError::Ended(ExitCause::Exited(1)), .. }));
 }
 
-/// Nobody looks for it in the region: what is started in its place must not wait for the time that a start may take.
+/// Before it joins, the region does not show its state. A replacement must not wait for the start
+/// timeout.
 #[test]
 fn one_that_is_stopped_before_it_joins_is_killed() {
     let _alone = alone();
@@ -173,7 +174,7 @@ fn a_worker_leaves_in_order_or_is_dismissed() {
     let _alone = alone();
     let lab = Lab::start(Part::Leaves, |_| {});
     lab.crew.launch(1);
-    // It may be gone before anybody saw it.
+    // It may have exited before it was noticed.
     match lab.notice() {
         WorkerEvent::Up { pid, .. } => assert_eq!(lab.down(1, pid).0, ExitCause::Exited(0)),
         WorkerEvent::Failed { worker: 1, error: SupervisorError::Ended(ExitCause::Exited(0)) } => {}
@@ -184,7 +185,7 @@ fn a_worker_leaves_in_order_or_is_dismissed() {
     lab.crew.stop_worker(1);
     assert_eq!(lab.down(1, one).0, ExitCause::Dismissed);
     assert!(exists(two));
-    // A stopped one does not hear it.
+    // A stopped process does not receive the request.
     signal(two, Signal::STOP);
     lab.crew.stop_worker(2);
     assert_eq!(lab.down(2, two).0, ExitCause::Dismissed);
@@ -208,7 +209,7 @@ fn no_worker_outlives_its_host() {
     let begun = Instant::now();
     let ended = |pid: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // Whoever inherits it reaps it when it likes.
+        // The process that inherits it may reap it later.
         stat.is_empty() || stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
     };
     while !workers.iter().all(|pid| ended(*pid)) {

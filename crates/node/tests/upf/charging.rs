@@ -1,6 +1,9 @@
-//! Policy and charging by slice: users of two slices with gates, rates, thresholds and quotas that end, who move to and fro
-//! between the slices' workers while their packets come. What was reported of each must be what passed, to the octet, by
-//! the far ends' sockets, and all together by the kernels of RAN and data network, which count the octets of IP.
+//! Policy and charging by slice.
+//!
+//! Users of two slices have gates, rates, thresholds and quotas. They migrate between the slices'
+//! workers while they have traffic. The reported volume of each user must equal its traffic to the
+//! octet, as counted by the remote sockets. The total must equal the IP octet counters of the RAN's
+//! and the data network's kernels.
 
 use crate::life::by;
 use crate::world::*;
@@ -18,31 +21,31 @@ const N4: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 8);
 const CONTROL: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 5);
 const SLICES: [&str; 2] = ["phones", "meters"];
 const PORT: u16 = 5000;
-/// The longest packet, and what a tunnel adds to one: IPv4, UDP, and GTP-U with the QoS flow.
+/// Maximum packet size, and overhead of a tunnel: IPv4, UDP, and GTP-U with the QoS flow; in bytes.
 const LONGEST: u64 = 1_300;
 const TUNNEL: u64 = 20 + 8 + 16;
-/// How long traffic lasts.
+/// Duration of the traffic.
 const SPAN: Duration = Duration::from_millis(1_500);
 const THRESHOLD: u64 = 40_000;
 const QUOTA: u64 = 60_000;
-/// Quotas that a user gets who pays again.
+/// Number of times that a renewed plan gets another quota.
 const GRANTS: u32 = 3;
 const KBPS: u64 = 1_000;
-/// What may come at once beside that rate: 50 ms of it, or two long packets.
+/// Burst in bytes beyond that rate: 50 ms of it, or two long packets.
 const BURST: u64 = 7_000;
 
-/// What is agreed with a user. There is one of each kind in each slice.
+/// Plan of a user. Each slice has one user of each plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    /// Reported whenever so much has passed.
+    /// Reported at each [`THRESHOLD`].
     Threshold,
-    /// Ends.
+    /// One quota, after which packets are dropped.
     Quota,
-    /// Goes on [`GRANTS`] times.
+    /// The quota is renewed [`GRANTS`] times.
     Renewed,
-    /// Its rate is limited.
+    /// Limited to [`KBPS`] in each direction.
     Rate,
-    /// Nothing may go to it.
+    /// The downlink gate is closed.
     UplinkOnly,
 }
 
@@ -76,7 +79,7 @@ fn all(counts: &[Count]) -> Count {
     })
 }
 
-/// What was reported of a user.
+/// Reported usage of a user.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     seid: u64,
@@ -87,7 +90,7 @@ struct Told {
     granted: u32,
 }
 
-/// A control plane that answers reports and adds them up.
+/// A control plane that answers reports and adds up their usage.
 struct Charging {
     socket: UdpSocket,
     sequence: u32,
@@ -110,7 +113,7 @@ impl Charging {
         charging
     }
 
-    /// Sends a request and gives the answer; reports that come before it are taken.
+    /// Sends a request and returns the response. Processes reports that arrive before it.
     fn ask<T: Body>(&mut self, emit: impl FnOnce(&mut Vec<u8>, u32) -> Result<(), TooLong>) -> T {
         self.sequence += 1;
         let mut octets = vec![];
@@ -128,7 +131,7 @@ impl Charging {
         }
     }
 
-    /// Takes reports for a moment, and grants what is due.
+    /// Processes reports for a time, and renews quotas.
     fn attend(&mut self, span: Duration) {
         let (until, mut buffer) = (Instant::now() + span, [0; 4096]);
         while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
@@ -150,7 +153,7 @@ impl Charging {
         }
     }
 
-    /// Takes what the UPF asks of its own accord: a report, or whether this control plane is there.
+    /// Handles a request of the UPF: a report or a heartbeat.
     fn report(&mut self, message: &Message<'_>) {
         if message.message_type() == HeartbeatRequest::KIND {
             let mut octets = vec![];
@@ -182,7 +185,7 @@ impl Charging {
         assert_eq!(volume.total, Some(volume.uplink.unwrap_or(0) + volume.downlink.unwrap_or(0)));
     }
 
-    /// Sets up a user's session; gives its uplink TEID.
+    /// Creates a user's session, and returns its uplink TEID.
     fn establish(&mut self, user: usize) -> Teid {
         let mut request = establishment(ue(user), PREFIX);
         (request.node_id, request.cp_f_seid) = (NodeId::Ipv4(CONTROL), FSeid::new(user as u64 + 1, CONTROL.into()));
@@ -222,7 +225,7 @@ impl Charging {
         response.created_pdrs[0].f_teid.and_then(|f_teid| f_teid.teid()).expect("chosen")
     }
 
-    /// Ends a user's session, with its last report.
+    /// Deletes a user's session, with its last report.
     fn delete(&mut self, user: usize) {
         let seid = self.told[user].seid;
         let response: SessionDeletionResponse =
@@ -232,7 +235,7 @@ impl Charging {
     }
 }
 
-/// What the kernel of a namespace has received: octets and packets of IPv4.
+/// Returns the octets and packets of IPv4 that the kernel of a namespace has received.
 fn received(w: &World, side: &str) -> (u64, u64) {
     let text = w.run(side, "cat /proc/net/snmp /proc/net/netstat");
     let value = |table: &str, name: &str| -> u64 {
@@ -244,13 +247,13 @@ fn received(w: &World, side: &str) -> (u64, u64) {
     (value("IpExt", "InOctets"), value("Ip", "InReceives"))
 }
 
-/// Gives a socket a buffer for all that comes in a test, so that a busy machine loses nothing.
+/// Gives a socket a buffer for all packets of a test, so that a busy machine loses none.
 fn takes_all(socket: &UdpSocket) {
     rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, 64 << 20).expect("root");
     socket.set_read_timeout(Some(Duration::from_millis(50))).expect("set");
 }
 
-/// Receives until it is told to stop and nothing more comes.
+/// Receives until `stop` is set and no more packets arrive.
 fn receive(socket: &UdpSocket, stop: &AtomicBool, mut each: impl FnMut(SocketAddr, &[u8])) {
     let mut buffer = [0; 2048];
     loop {
@@ -262,7 +265,7 @@ fn receive(socket: &UdpSocket, stop: &AtomicBool, mut each: impl FnMut(SocketAdd
     }
 }
 
-/// Sends packets of all users by turns, of all lengths, for [`SPAN`].
+/// Sends packets of all users in turn, with all lengths, for [`SPAN`].
 fn send(mut one: impl FnMut(usize, usize)) -> u64 {
     let (began, mut rounds) = (Instant::now(), 0);
     while began.elapsed() < SPAN {
@@ -275,7 +278,7 @@ fn send(mut one: impl FnMut(usize, usize)) -> u64 {
     rounds
 }
 
-/// Stops the receiving threads, also when a check fails.
+/// Stops the receiving threads on drop, also if a check fails.
 struct Receiving<'a>(&'a AtomicBool);
 
 impl Drop for Receiving<'_> {
@@ -284,7 +287,8 @@ impl Drop for Receiving<'_> {
     }
 }
 
-/// Has traffic go both ways while users move; gives what the sockets of the far ends have counted, and how many moved.
+/// Runs traffic in both directions while users migrate. Returns the counters of the remote sockets,
+/// and the number of migrations.
 fn traffic(w: &World, upf: &UpfHandle, charging: &mut Charging, teids: &[Teid]) -> ([Count; USERS], u64) {
     let server = w.inside("dn", || UdpSocket::bind((HOST, PORT)).expect("bound"));
     takes_all(&server);
@@ -326,14 +330,14 @@ fn traffic(w: &World, upf: &UpfHandle, charging: &mut Charging, teids: &[Teid]) 
         let mut turn = 0;
         while !(uplink.is_finished() && downlink.is_finished()) {
             let user = turn % USERS;
-            // each goes to the other slice and back
+            // each user migrates to the other slice and back
             let to = SLICES[(user / PLANS.len() + turn / USERS + 1) % SLICES.len()].to_owned();
             let who = UserSelector::Addresses(ue(user).into(), ue(user).into());
             moved += upf.move_users(&MoveRequest { who, to, worker: None }).expect("moved").moved;
             turn += 1;
             charging.attend(Duration::from_millis(1));
         }
-        // what is on its way arrives, and what is to be told is
+        // packets and reports in flight arrive
         charging.attend(Duration::from_millis(200));
         drop(receiving);
         let (up, down) = (at_server.join().expect("no panic"), at_gnb.join().expect("no panic"));
@@ -345,7 +349,7 @@ fn traffic(w: &World, upf: &UpfHandle, charging: &mut Charging, teids: &[Teid]) 
     (seen, moved)
 }
 
-/// Whether what passed of a user is what was agreed.
+/// Checks that a user's traffic matches its plan.
 fn judge(user: usize, told: &Told) {
     let Count { up, down } = told.count;
     let total = up.0 + down.0;
@@ -369,8 +373,8 @@ fn judge(user: usize, told: &Told) {
     }
 }
 
-/// With so many users' records in a level of their own while they have packets, and the second slice one of simple devices,
-/// whose sessions are counted all the same where that is asked for.
+/// Runs the test with a driver and a hot table for `hot_users` users. With a hot table the second
+/// slice is an IoT slice, whose sessions are counted nevertheless if requested.
 fn charged(driver: &str, hot_users: usize) {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     if driver == "xdp" && cpus < SLICES.len() {
@@ -382,7 +386,7 @@ fn charged(driver: &str, hot_users: usize) {
         name: SLICES[usize::from(sst) - 1].to_owned(),
         snssai: Some(Snssai { sst, sd: None }),
         dnns: vec![],
-        // XDP hands packets to processors
+        // XDP assigns packets to processors
         workers: SliceWorkers { workers: 1, cores: if driver == "xdp" { vec![usize::from(sst) - 1] } else { vec![] } },
     };
     let base = if driver == "sockets" { config() } else { by(driver) };

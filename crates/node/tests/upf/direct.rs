@@ -7,14 +7,14 @@ use vireo_wire::pfcp::*;
 
 const CONTROL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), PORT);
 
-/// UDP datagrams that sockets of this namespace have taken, by the kernel's count.
+/// Returns the kernel's counter of UDP datagrams received by sockets of this namespace.
 fn datagrams(w: &World) -> u64 {
     let snmp = w.run("upf", "cat /proc/net/snmp");
     let line = snmp.lines().filter(|line| line.starts_with("Udp:")).nth(1).expect("values");
     line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number")
 }
 
-/// What an endpoint is told until it is quiet.
+/// Returns the events of an endpoint until there are no more.
 fn told(endpoint: &mut Endpoint, now: Instant) -> Vec<String> {
     let mut events = vec![];
     let mut note = |event: Event<'_>| {
@@ -58,7 +58,7 @@ fn a_control_plane_of_the_same_process_needs_no_network() {
     assert_eq!(datagrams(&w) - before, 0);
     counted(&upf, |stats| stats.sessions == 1);
 
-    // what the UPF says of its own accord comes over the network: downlink data for an idle UE
+    // requests of the UPF arrive over the network: downlink data for an idle UE
     let host = w.inside("dn", || UdpSocket::bind((HOST, 0))).expect("bound");
     host.send_to(b"wake up", (UE, 9)).expect("sent");
     for _ in 0..100 {

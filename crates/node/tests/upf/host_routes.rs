@@ -1,5 +1,7 @@
-//! Two UPFs of one machine with one pool: a UE's packets come to the one that has got its session last, and to the other one
-//! again if that lets it go. The kernel's stack and routes are the witness.
+//! Two UPFs of one machine with one pool, checked by the kernel's routes.
+//!
+//! A UE's packets arrive at the UPF that got its session last. When that UPF deletes the session,
+//! they arrive at the other one again.
 
 use crate::world::*;
 use std::net::Ipv4Addr;
@@ -13,7 +15,7 @@ fn second(config: UpfConfig) -> UpfConfig {
     UpfConfig { n4: (SECOND, PORT).into(), n3: vec![SECOND.into()], tun: "vireo1".into(), ..config }
 }
 
-/// Which devices the UE's packets of both families go to.
+/// Returns the devices to which the UE's packets of both families are routed.
 fn devices(w: &World) -> [String; 2] {
     [format!("ip route get {UE}"), format!("ip -6 route get {PREFIX}")].map(|line| {
         let text = w.run("upf", &line);
@@ -30,7 +32,7 @@ fn packets_come_to_the_upf_that_has_got_the_session_last() {
     let shared = UpfConfig { host_routes: true, ..config() };
     let _first = w.start(shared.clone()).expect("started");
     let _second = w.start(second(shared)).expect("the pool is the other's too");
-    // the UE that is told its prefix has one router advertisement from each
+    // the UE receives one router advertisement from each UPF
     let (_, teid) = w.active_session();
     assert_eq!(devices(&w), ["vireo0", "vireo0"]);
     w.ping(teid, 1);
@@ -38,7 +40,7 @@ fn packets_come_to_the_upf_that_has_got_the_session_last() {
     let (there, teid_there) = w.active_session();
     assert_eq!(devices(&w), ["vireo1", "vireo1"]);
     w.ping(teid_there, 2);
-    // what still comes through the first one goes out as ever, and its answer comes back through the second
+    // uplink packets through the first UPF still pass, and their replies arrive through the second
     w.upf = UPF;
     w.tunnel_up(teid, &echo(UE, HOST, 3));
     w.upf = SECOND;

@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use vireo_node::upf::{Fanout, FrameIo, FramesConfig, UpfConfig, UpfError, XdpConfig, XdpMode};
 use vireo_wire::gtpu;
 
-/// Set for the process that runs nothing but a UPF, with address translation.
+/// Set for the process that only runs a UPF, with address translation.
 const CHILD: &str = "VIREO_TEST_UPF";
 
-/// ... or with one of these drivers instead.
+/// Drivers that [`CHILD`] may select instead.
 const DRIVERS: [&str; 3] = ["xdp", "af-packet", "af-xdp"];
 
-/// With XDP, generic so that the other ends of its interfaces need nothing.
+/// Enables XDP in generic mode, so that the other ends of the interfaces need no driver support.
 fn on_xdp(config: UpfConfig) -> UpfConfig {
     let interfaces = vec!["n3".to_owned(), "n6".to_owned()];
     UpfConfig { xdp: Some(XdpConfig { interfaces, mode: XdpMode::Generic, ..XdpConfig::default() }), ..config }
 }
 
-/// With a driver that has programs in the kernel.
+/// Returns the configuration of a driver with programs in the kernel.
 pub(crate) fn by(driver: &str) -> UpfConfig {
     let frames = |io| {
         let interfaces = vec!["n3".to_owned(), "n6".to_owned()];
@@ -35,7 +35,7 @@ fn nat() -> UpfConfig {
     UpfConfig { nat: true, ..config() }
 }
 
-/// Not a test: what [`Killed`] runs in the UPF's namespace.
+/// Not a test: the process that [`Killed`] runs in the UPF's namespace.
 #[test]
 #[ignore = "a process of other tests"]
 fn upf_process() {
@@ -50,7 +50,7 @@ fn upf_process() {
     }
 }
 
-/// A UPF in a process of its own.
+/// A UPF in a separate process.
 struct Killed(Child);
 
 impl Killed {
@@ -99,7 +99,8 @@ fn address_translation_lets_a_ue_out_and_goes_with_the_upf() {
     assert_eq!(w.run("upf", "nft list tables"), "");
 }
 
-/// Uplink packets leave their tunnels in the kernel's program and go through its stack; the answers come by the sockets.
+/// Uplink packets leave their tunnels in the XDP program and pass through the kernel's stack. The
+/// sockets driver forwards the replies.
 #[test]
 fn address_translation_works_with_xdp() {
     let mut w = World::new();
@@ -132,7 +133,7 @@ fn what_a_killed_upf_leaves_is_replaced() {
     upf.stop();
     assert_eq!(w.run("upf", "nft list tables"), "");
 
-    // without address translation a start removes what is left too
+    // a start without address translation also removes leftovers
     Killed::start(&w).kill();
     let upf = w.start(config()).expect("started");
     assert_eq!(w.run("upf", "nft list tables"), "");
@@ -163,11 +164,11 @@ fn killed_under_load(driver: &str) {
         ended.store(true, Relaxed);
     });
     assert_eq!(programs(&w), 0, "{driver}: {}", w.run("upf", "ip link show"));
-    // answers that were on their way, and the kernel's errors since
+    // answers in flight, and ICMP errors of the kernel since
     w.gnb.set_read_timeout(Some(std::time::Duration::from_millis(100))).expect("set");
     while w.gnb.recv(&mut [0; 2048]).is_ok() {}
     w.gnb.set_read_timeout(Some(std::time::Duration::from_secs(5))).expect("set");
-    // nothing keeps frames from the kernel any more
+    // the kernel receives frames again
     let socket = w.inside("upf", || soon(|| UdpSocket::bind((UPF, gtpu::PORT))));
     socket.set_read_timeout(Some(std::time::Duration::from_secs(5))).expect("set");
     w.tunnel_up(teid, &echo(UE, HOST, 3));
@@ -180,8 +181,8 @@ fn killed_under_load(driver: &str) {
     assert_eq!(programs(&w), 0);
 }
 
-/// Does what is possible at once, or when a child that another test has just forked has run its program: until then that has
-/// copies of what was closed here.
+/// Retries an action for up to 2 s. A forked child of another test holds copies of closed
+/// descriptors until it runs its program.
 fn soon<T, E: std::fmt::Debug>(mut act: impl FnMut() -> Result<T, E>) -> T {
     let tried =
         std::iter::repeat_with(|| act().inspect_err(|_| std::thread::sleep(std::time::Duration::from_millis(20))));
@@ -234,7 +235,7 @@ fn a_start_that_fails_says_why_and_leaves_nothing() {
             .expect("setpriv (package util-linux)");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    // The kernel takes the last one's device away behind its end.
+    // The kernel removes the device of the last process shortly after its exit.
     let mut words = w.inside("upf", denied);
     for _ in 0..50 {
         if !words.contains("TunInUse") {

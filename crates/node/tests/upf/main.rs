@@ -1,5 +1,7 @@
-//! The UPF between real interfaces, in namespaces that each test makes: a scripted SMF and gNB on one side, the
-//! kernel's own IP stack as the data network on the other. Needs root.
+//! Tests of the UPF between real interfaces, in network namespaces of each test.
+//!
+//! A scripted SMF and gNB are on one side, and the kernel's IP stack is the data network on the
+//! other. Needs root.
 
 mod charging;
 mod direct;

@@ -1,4 +1,6 @@
-//! Modules: what the UPF sends of its own accord for a session leaves from the N3 address that is in its F-TEID.
+//! Modules: source addresses of packets that the UPF originates.
+//!
+//! The source is the N3 address in the F-TEID of the session.
 
 use crate::world::*;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -12,7 +14,7 @@ const SECOND: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const TUNNEL: Teid = Teid(0x51);
 const NEXT_TUNNEL: Teid = Teid(0x52);
 
-/// Two modules, of which the second has a link of its own where nothing is.
+/// Returns a configuration with two modules, of which the second has its own, unused link.
 fn two_modules(w: &World) -> UpfConfig {
     let (ran, upf) = (w.name("ran"), w.name("upf"));
     sh(&format!(
@@ -31,7 +33,7 @@ fn two_modules(w: &World) -> UpfConfig {
     UpfConfig { n3: vec![UPF.into(), SECOND.into()], xdp: Some(xdp), ..config() }
 }
 
-/// The next datagram for the gNB: where it comes from, its type and its tunnel.
+/// Returns the source, type and tunnel of the next datagram for the gNB.
 fn next(w: &World) -> (SocketAddr, MessageType, Teid) {
     let mut buffer = [0; 2048];
     let (length, from) = w.gnb.recv_from(&mut buffer).expect("a datagram for the gNB");
@@ -56,7 +58,7 @@ fn what_waited_and_end_markers_leave_from_the_session_s_address() {
         let seid = response.up_f_seid.expect("accepted").seid;
 
         host.send_to(b"wait", (ue, 5000)).expect("sent");
-        // once it is reported, it is in the buffer
+        // the packet is buffered once it is reported
         let mut buffer = [0; 2048];
         let (length, from) = w.smf.recv_from(&mut buffer).expect("a report");
         let report = Message::new(&buffer[..length]).expect("sound");

@@ -1,5 +1,6 @@
-//! How much of a core a packet costs. Not part of the suite: run it by
-//! `cargo test --release -p vireo-node --test upf -- --ignored --nocapture pace`.
+//! Measurement of CPU time per packet, outside the suite.
+//!
+//! Run with `cargo test --release -p vireo-node --test upf -- --ignored --nocapture pace`.
 
 use crate::world::*;
 use std::net::UdpSocket;
@@ -7,10 +8,10 @@ use std::time::{Duration, Instant};
 use vireo_wire::gtpu;
 
 const FOR: Duration = Duration::from_secs(3);
-/// Octets of an inner packet.
+/// Size of an inner packet in bytes.
 const INNER: usize = 128;
 
-/// CPU time that the packet thread has used, in clock ticks of 10 ms.
+/// Returns the CPU time of the packet thread, in clock ticks of 10 ms.
 fn ticks() -> (u64, u64) {
     for task in std::fs::read_dir("/proc/self/task").expect("proc").flatten() {
         let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
@@ -41,7 +42,7 @@ fn pace() {
     let mut w = World::new();
     let upf = w.start(config()).expect("started");
     let (_, teid) = w.active_session();
-    // to a port of the host that nobody listens on would be answered by ICMP: to a socket that is never read
+    // to a socket that is never read: a port without a socket would be answered by ICMP
     let sink = w.inside("dn", || UdpSocket::bind((HOST, 9))).expect("bound");
     let packet = udp(UE, HOST, 9, &[0; INNER - 28]);
     let mut datagram = gtpu::g_pdu_header(teid, gtpu::PduSession::Uplink { qfi: QFI }, INNER).expect("short").to_vec();

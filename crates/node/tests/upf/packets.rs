@@ -12,7 +12,8 @@ fn an_echo_crosses_and_the_kernel_counts_what_we_count() {
     let upf = w.start(config()).expect("started");
     let (seid, teid) = w.active_session();
     (0..20).for_each(|n| w.ping(teid, n));
-    // the device receives what we write and sends what we read, of which some is the kernel's own multicast
+    // the device receives the packets that the UPF writes, and sends those that it reads; the
+    // latter include the kernel's multicast packets
     let stats = counted(&upf, |stats| {
         let [received, sent] = w.counters("upf", TUN);
         let ours = stats.packets;
@@ -21,7 +22,7 @@ fn an_echo_crosses_and_the_kernel_counts_what_we_count() {
     });
     assert_eq!((stats.packets.uplink.packets, stats.sessions), (20, 1));
     assert_eq!(stats.packets.downlink.octets, 20 * 84);
-    // and so many packets of that length were seen by the other end of the data network's cable
+    // the other end of the data network's link has seen these packets
     let [at_host, _] = w.counters("dn", "eth");
     assert!(at_host.0 >= 20, "{at_host:?}");
 
@@ -72,7 +73,7 @@ fn bad_packets_are_dropped_or_answered_and_disturb_nobody() {
     while w.gnb.recv(&mut buffer).is_ok() {}
     w.gnb.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
     w.ping(teid, 5);
-    // nothing else reached the data network
+    // no other packet reached the data network
     let stats = counted(&upf, |s| (s.packets.uplink.packets, s.packets.downlink.packets) == (2, 2));
     assert!(stats.packets.dropped(DropReason::Malformed) > 300, "{stats:?}");
 
@@ -99,7 +100,7 @@ fn an_ipv6_ue_finds_its_router_and_the_host() {
     assert_eq!(advertisement[72..88], PREFIX.octets(), "its prefix");
     assert_eq!(advertisement[88..96], [5, 1, 0, 0, 0, 0, 0x05, 0x78], "the MTU");
     let router: [u8; 16] = *advertisement[8..].first_chunk().expect("a source");
-    // its checksum is right: an echo built from the same octets is the same octets
+    // the checksum is correct: an echo of the same octets has it too
     let again = icmpv6(router.into(), link_local, 134, &advertisement[44..]);
     assert_eq!(again[42..44], advertisement[42..44]);
 
@@ -141,7 +142,7 @@ fn the_host_is_told_the_mtu_of_the_data_network() {
     let mut w = World::new();
     let _upf = w.start(config()).expect("started");
     let (_, _) = w.active_session();
-    // the kernel forbids fragments of what an application sends: 1,472 octets make a packet of 1,500
+    // the kernel sets Don't Fragment for applications: 1,472 bytes make a packet of 1,500
     let host = w.inside("dn", || UdpSocket::bind((HOST, 4000))).expect("bound");
     host.send_to(&[0; 1472], (UE, 5000)).expect("sent");
     std::thread::sleep(Duration::from_millis(100));
@@ -157,7 +158,7 @@ fn a_tunnel_packet_in_fragments_is_put_together() {
     let host = w.inside("dn", || UdpSocket::bind((HOST, 9000))).expect("bound");
     host.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
     let data = [0x5a; 1460];
-    // 1,488 octets of the UE, more than the link takes with a tunnel's headers
+    // 1,488 bytes of the UE, more than the link can carry with tunnel headers
     w.tunnel_up(teid, &udp(UE, HOST, 9000, &data));
     let mut buffer = [0; 2048];
     let (length, from) = host.recv_from(&mut buffer).expect("all of it");
@@ -190,7 +191,8 @@ fn a_ue_is_no_control_plane() {
     }
 }
 
-/// A UE sends PFCP and GTP-U to the UPF's own address, which it may reach by the configuration or not.
+/// A UE sends PFCP and GTP-U to the UPF's own address, which the configuration makes reachable or
+/// not.
 fn ue_sends_to_upf(reachable: bool) {
     let own = Network { address: UPF.into(), length: 32 };
     let access = Access { reachable: if reachable { vec![own] } else { vec![] }, ..Access::default() };
@@ -211,9 +213,9 @@ fn ue_sends_to_upf(reachable: bool) {
         (dropped(DropReason::Protected), dropped(DropReason::FromUe), stats.pfcp.from_ues)
             == (stopped, ignored, ignored)
     });
-    // the UE's echo is the first that comes back: no answer to its PFCP
+    // the UE's echo returns first: its PFCP has no response
     w.ping(teid, 1);
-    // Those of the control plane alone; told a moment after they were answered.
+    // Only requests of the control plane; the counter is published a moment after the responses.
     counted(&upf, |stats| stats.pfcp.accepted == 3);
 }
 

@@ -1,5 +1,7 @@
-//! Slices, simple devices and two levels of users at once: each user's packets go through and are counted or not as its slice
-//! says, whichever worker and level its record is at.
+//! Combination of slices, IoT sessions and the hot table.
+//!
+//! Each user's packets pass, and are counted as its slice requires, whichever worker and table the
+//! entry is in.
 
 use crate::life::by;
 use crate::world::*;
@@ -14,7 +16,7 @@ use vireo_wire::pfcp::*;
 const NAMES: [&str; 2] = ["phones", "meters"];
 const USERS: u8 = 6;
 const ROUNDS: u16 = 30;
-/// Longer than a user without packets stays hot.
+/// Longer than a user without packets stays in the hot table.
 const COLD: Duration = Duration::from_millis(60);
 
 fn together(driver: &str) {
@@ -27,7 +29,7 @@ fn together(driver: &str) {
     };
     let meters = LeanSlice { snssai: Some(Snssai { sst: 2, sd: None }), dnns: vec![], alone: false };
     let base = if driver == "sockets" { config() } else { by(driver) };
-    // fewer than there are: they take turns
+    // fewer than there are users, so that users are promoted and demoted
     let upf = w.start(UpfConfig { slices: vec![slice(0), slice(1)], lean: vec![meters], hot_users: 2, ..base });
     let upf = upf.expect("started");
     w.associate();
@@ -46,7 +48,7 @@ fn together(driver: &str) {
         .collect();
     for round in 0..ROUNDS {
         for (n, (ue, teid)) in users.iter().enumerate() {
-            // some have a row of packets, which makes them hot, and some one now and then
+            // some users have several packets in a row, which promotes them, others single ones
             for again in 0..=u16::from(n < 3) * 3 {
                 w.tunnel_up(*teid, &echo(*ue, HOST, round << 2 | again));
                 let reply = w.tunnel_down();
@@ -71,7 +73,7 @@ fn together(driver: &str) {
     let phones: u64 = (0..u64::from(USERS)).filter(|n| n % 2 == 0).map(packets).sum();
     let stats = counted(&upf, |stats| stats.packets.uplink.packets == all);
     assert_eq!((stats.packets.uplink.packets, stats.packets.downlink.packets), (all, all));
-    // what records have counted, wherever they are now: of simple devices nothing
+    // counters of entries in either table; IoT sessions are not counted
     let counted: u64 = upf.slices(true).slices.iter().filter_map(|slice| slice.counted).map(|one| one.packets).sum();
     assert_eq!(counted, 2 * phones);
     assert!(upf.slices(false).moved >= u64::from(ROUNDS));

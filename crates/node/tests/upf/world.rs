@@ -1,4 +1,4 @@
-//! Three network namespaces in a row, and what a control plane, a RAN node and a host in the data network do there.
+//! Network namespaces in a row, with a control plane, a RAN node and a server.
 //!
 //! ```text
 //!   ran  192.0.2.9, .5 (SMF) --- n3  192.0.2.1  upf  n6  198.51.100.1 --- 198.51.100.7  dn
@@ -30,12 +30,12 @@ pub(crate) const RAN_TEID: Teid = Teid(0x0badcafe);
 pub(crate) const QFI: u8 = 9;
 pub(crate) const TUN: &str = "vireo0";
 
-/// A world of its own for one test; its namespaces go with it.
+/// Network namespaces of one test, which are removed with it.
 pub(crate) struct World {
     tag: String,
     pub(crate) gnb: UdpSocket,
     pub(crate) smf: UdpSocket,
-    /// The UPF that is spoken to.
+    /// The UPF that receives the requests.
     pub(crate) upf: Ipv4Addr,
     sequence: u32,
 }
@@ -48,15 +48,15 @@ impl Drop for World {
     }
 }
 
-/// Runs a command line; panics with its words if it fails.
+/// Runs a command line. Panics with its standard error if it fails.
 pub(crate) fn sh(line: &str) -> String {
     let output = Command::new("sh").args(["-ec", line]).output().expect("sh");
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Starts a UPF. A program that another test is just starting holds the sockets of this program, closed ones too, until
-/// it is loaded: what is in use is tried again for a while.
+/// Starts a UPF, and retries while an address is in use. A program that another test is starting
+/// holds this process's sockets, closed ones too, until it is loaded.
 pub(crate) fn start(config: &UpfConfig) -> Result<UpfHandle, UpfError> {
     let mut started = vireo_node::upf::start(config.clone());
     for _ in 0..20 {
@@ -123,7 +123,7 @@ impl World {
         self.inside("upf", || start(&config))
     }
 
-    /// Packets and octets of an interface as the kernel counts them: received, sent.
+    /// Returns the kernel's counters of an interface: packets and bytes, received and sent.
     pub(crate) fn counters(&self, side: &str, interface: &str) -> [(u64, u64); 2] {
         let text = self.run(side, "cat /proc/net/dev");
         let prefix = format!("{interface}:");
@@ -132,7 +132,7 @@ impl World {
         [(n[1], n[0]), (n[9], n[8])]
     }
 
-    /// Sends a request as the SMF and gives the answer.
+    /// Sends a request as the SMF and returns the response.
     pub(crate) fn ask<T: Body>(&mut self, emit: impl FnOnce(&mut Vec<u8>, u32) -> Result<(), TooLong>) -> T {
         self.sequence += 1;
         let mut octets = vec![];
@@ -157,13 +157,14 @@ impl World {
         assert_eq!(response.cause, Cause::REQUEST_ACCEPTED);
     }
 
-    /// The session of the UE, for both families, with its downlink buffered: its SEID and uplink TEID.
+    /// Creates the session of the UE, for both families, with buffered downlink. Returns its SEID
+    /// and uplink TEID.
     pub(crate) fn establish(&mut self) -> (u64, Teid) {
         self.associate();
         self.establish_for(UE, PREFIX)
     }
 
-    /// The same for another UE.
+    /// Does the same for another UE.
     pub(crate) fn establish_for(&mut self, ue: Ipv4Addr, prefix: Ipv6Addr) -> (u64, Teid) {
         let request = establishment(ue, prefix);
         let response: SessionEstablishmentResponse = self.ask(|out, sequence| request.emit(out, 0, sequence));
@@ -197,7 +198,7 @@ impl World {
         assert_eq!(response.cause, Cause::REQUEST_ACCEPTED);
     }
 
-    /// A session whose downlink goes to the gNB. The router advertisement that comes first is taken out.
+    /// Creates a session with downlink to the gNB, and consumes the first router advertisement.
     pub(crate) fn active_session(&mut self) -> (u64, Teid) {
         let (seid, teid) = self.establish();
         self.downlink(seid, true);
@@ -213,7 +214,7 @@ impl World {
         self.gnb.send_to(&datagram, (self.upf, gtpu::PORT)).expect("sent");
     }
 
-    /// The next datagram for the gNB.
+    /// Returns the next datagram for the gNB.
     pub(crate) fn for_gnb(&self) -> Vec<u8> {
         let mut buffer = vec![0; 4096];
         let (length, from) = self.gnb.recv_from(&mut buffer).expect("a datagram for the gNB");
@@ -222,7 +223,7 @@ impl World {
         buffer
     }
 
-    /// The next packet for the UE; its tunnel and QoS flow are right.
+    /// Returns the next packet for the UE, after checking its tunnel and QoS flow.
     pub(crate) fn tunnel_down(&self) -> Vec<u8> {
         let datagram = self.for_gnb();
         let packet = gtpu::Packet::parse(&datagram).expect("sound");
@@ -231,7 +232,7 @@ impl World {
         packet.payload.to_vec()
     }
 
-    /// Sends an echo request of the UE to the host and takes its reply, which must be the very same data.
+    /// Sends an echo request of the UE to the server, and checks that the reply has the same data.
     pub(crate) fn ping(&self, teid: Teid, sequence: u16) {
         self.tunnel_up(teid, &echo(UE, HOST, sequence));
         let reply = self.tunnel_down();
@@ -240,7 +241,7 @@ impl World {
     }
 }
 
-/// The UPF's counts once they are as expected: a worker adds them up after it has sent.
+/// Returns the UPF's statistics once they are as expected. A worker updates them after sending.
 pub(crate) fn counted(upf: &UpfHandle, expected: impl Fn(&UpfStats) -> bool) -> UpfStats {
     for _ in 0..100 {
         let stats = upf.stats();
@@ -315,7 +316,7 @@ fn checksum(octets: &[u8]) -> [u8; 2] {
     (!(sum as u16)).to_be_bytes()
 }
 
-/// An IPv4 ICMP echo request with 56 octets of data.
+/// Returns an IPv4 ICMP echo request with 56 bytes of data.
 pub(crate) fn echo(source: Ipv4Addr, destination: Ipv4Addr, sequence: u16) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 84, 0, 0, 0x40, 0, 64, 1, 0, 0];
     packet.extend(source.octets());
@@ -331,7 +332,7 @@ pub(crate) fn echo(source: Ipv4Addr, destination: Ipv4Addr, sequence: u16) -> Ve
     packet
 }
 
-/// A UDP packet from port 4000, without a checksum of its own.
+/// Returns a UDP packet from port 4000, without UDP checksum.
 pub(crate) fn udp(source: Ipv4Addr, destination: Ipv4Addr, port: u16, data: &[u8]) -> Vec<u8> {
     let length = 28 + data.len() as u16;
     let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0];
@@ -348,7 +349,7 @@ pub(crate) fn udp(source: Ipv4Addr, destination: Ipv4Addr, port: u16, data: &[u8
     packet
 }
 
-/// An ICMPv6 message in its packet, with hop limit 255.
+/// Returns an IPv6 packet with an ICMPv6 message and hop limit 255.
 pub(crate) fn icmpv6(source: Ipv6Addr, destination: Ipv6Addr, kind: u8, body: &[u8]) -> Vec<u8> {
     let mut message = vec![kind, 0, 0, 0];
     message.extend(body);

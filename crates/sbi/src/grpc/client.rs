@@ -1,4 +1,4 @@
-//! Asking in gRPC, by a connection that is there.
+//! gRPC requests on an existing connection.
 
 use super::codec::Octets;
 use crate::client::{ClientError, Http2Connection};
@@ -16,12 +16,12 @@ use std::task::{Context, Poll};
 use tonic::client::{Grpc, GrpcService};
 use tonic::{Code, Status};
 
-/// Why there is no answer in gRPC.
+/// Reasons why a gRPC request has no response.
 #[derive(Debug)]
 enum Failed {
     /// The connection broke.
     Broken(String),
-    /// The answer is in something else.
+    /// The response is not gRPC; its HTTP status.
     Foreign(u16),
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Failed {
 
 impl Error for Failed {}
 
-/// The connection, as gRPC uses it.
+/// Adapter of the connection for tonic.
 struct Channel {
     wire: Http2Connection,
     agent: HeaderValue,
@@ -48,7 +48,7 @@ impl GrpcService<tonic::body::Body> for Channel {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Incoming>, Failed>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failed>> {
-        // HTTP/2 keeps what is too much for the peer.
+        // HTTP/2 flow control queues requests that the peer cannot accept yet.
         Poll::Ready(Ok(()))
     }
 
@@ -65,7 +65,7 @@ impl GrpcService<tonic::body::Body> for Channel {
     }
 }
 
-/// Asks once.
+/// Sends a request once.
 pub(crate) async fn ask(
     wire: Http2Connection,
     agent: &str,
@@ -88,13 +88,13 @@ pub(crate) async fn ask(
     }
 }
 
-/// What a status says.
+/// Converts a gRPC error status.
 fn refused(status: &Status) -> Result<Reply, ClientError> {
     let source = status.source();
     match source.and_then(|source| source.downcast_ref()) {
         Some(Failed::Broken(why)) => Err(ClientError::Silent(why.clone())),
         Some(failed @ Failed::Foreign(_)) => Err(ClientError::Encoding(failed.to_string())),
-        // The connection broke while the answer came.
+        // The connection broke during the response.
         None if source.is_some() => Err(ClientError::Silent(status.message().to_owned())),
         None if status.code() == Code::Unimplemented && status.details().is_empty() => {
             Err(ClientError::Encoding(status.message().to_owned()))

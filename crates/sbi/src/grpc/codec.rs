@@ -1,10 +1,10 @@
-//! Messages of gRPC as their octets.
+//! tonic codec for encoded messages.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Octets go as they are: what they say is read and written elsewhere.
+/// Codec that passes bytes unchanged. The messages are encoded and decoded elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Octets;
 

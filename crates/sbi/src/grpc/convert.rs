@@ -1,4 +1,6 @@
-//! Between the models and the messages of gRPC: the same members, and the binary parts in the places of what refers to them.
+//! Conversion between the models and the gRPC messages.
+//!
+//! Both have the same members. In gRPC, binary parts replace the references to them.
 
 use super::messages as wire;
 use crate::amf::{self, TransferCause};
@@ -6,7 +8,7 @@ use crate::common::{self, N2SmInfoType, ProblemDetails, RefToBinaryData};
 use crate::message::{AMF_CONTEXT, Body, Message, Model, N1, N2, Part, PartContent, SM_CONTEXT};
 use crate::smf::{self, HoState, UpCnxState};
 
-/// Octets of a part that is referred to.
+/// Returns the content of a referenced part.
 fn part(
     message: &Message,
     reference: Option<&RefToBinaryData>,
@@ -19,17 +21,17 @@ fn part(
     reference.map(found).transpose()
 }
 
-/// Octets of the SM context that travels with a message.
+/// Returns the piggybacked SM context of a message.
 pub(super) fn sm_context(message: &Message) -> Option<Vec<u8>> {
     message.sm_context().map(<[u8]>::to_vec)
 }
 
-/// Octets of what is to be committed of the AMF that asks.
+/// Returns the AMF part for a commit by the SMF.
 pub(super) fn amf_context(message: &Message) -> Option<Vec<u8>> {
     message.parts.iter().find(|part| part.content == PartContent::AmfContext).map(|part| part.octets.clone())
 }
 
-/// The message with what is to be committed of the AMF, if something is.
+/// Adds the AMF part for a commit by the SMF, if there is one.
 pub(super) fn with_amf_context(message: Message, amf_context: Option<Vec<u8>>) -> Message {
     match amf_context {
         None => message,
@@ -37,7 +39,7 @@ pub(super) fn with_amf_context(message: Message, amf_context: Option<Vec<u8>>) -
     }
 }
 
-/// The parts of a message that is read.
+/// Parts of a message that is being decoded.
 #[derive(Default)]
 pub(super) struct Parts(Vec<Part>);
 
@@ -55,14 +57,14 @@ impl Parts {
         self.put(N2, PartContent::Ngap, octets)
     }
 
-    /// The message of a model with these parts, and an SM context, if one travels.
+    /// Creates a message from a model, these parts and a piggybacked SM context.
     pub(super) fn of(mut self, model: impl Into<Model>, sm_context: Option<Vec<u8>>) -> Message {
         self.put(SM_CONTEXT, PartContent::SmContext, sm_context);
         Message { parts: self.0, ..Message::of(model) }
     }
 }
 
-/// A message that says nothing but an SM context, if one travels.
+/// Creates a message without body, with at most a piggybacked SM context.
 pub(super) fn nothing_but(sm_context: Option<Vec<u8>>) -> Message {
     let mut parts = Parts::default();
     parts.put(SM_CONTEXT, PartContent::SmContext, sm_context);
@@ -77,7 +79,7 @@ fn missing(name: &str) -> String {
     format!("{name} is missing")
 }
 
-/// The value of a number from 1.
+/// Returns the value of a number; numbers start at 1, and 0 = none.
 fn of_number<T: Copy>(all: &[T], number: Option<i32>, name: &str) -> Result<Option<T>, String> {
     let number = number.unwrap_or_default();
     if number == 0 {
@@ -96,12 +98,12 @@ fn state(number: Option<i32>) -> Result<Option<UpCnxState>, String> {
     of_number(&UpCnxState::ALL, number, "upCnxState")
 }
 
-/// A state of a handover; one that is not known is another one, as in JSON.
+/// Decodes a handover state. Unknown numbers give `Other`, as in JSON.
 fn ho_state(number: Option<i32>) -> Option<HoState> {
     of_number(&HoState::ALL, number, "hoState").unwrap_or(Some(HoState::Other))
 }
 
-/// A cause; one that is not known is another one, as in JSON.
+/// Decodes a cause. Unknown numbers give `Other`, as in JSON.
 fn cause(number: i32) -> TransferCause {
     of_number(&TransferCause::ALL, Some(number), "cause").ok().flatten().unwrap_or(TransferCause::Other)
 }
@@ -261,7 +263,7 @@ impl wire::SmContextCreatedData {
         }
     }
 
-    /// What it says, beside its location.
+    /// Decodes the message, without its location.
     pub(super) fn read(self) -> Result<Message, String> {
         let data = smf::SmContextCreatedData {
             pdu_session_id: self.pdu_session_id.map(|psi| octet(psi, "pduSessionId")).transpose()?,
@@ -289,7 +291,7 @@ impl wire::SmContextUpdateData {
         })
     }
 
-    /// What it says of the SM context of its reference.
+    /// Decodes the message, without the SM context reference.
     pub(super) fn read(self) -> Result<Message, String> {
         let mut parts = Parts::default();
         let data = smf::SmContextUpdateData {
@@ -376,7 +378,7 @@ impl wire::N1N2MessageTransferReqData {
         })
     }
 
-    /// What it says to the UE of its SUPI.
+    /// Decodes the message, without the SUPI.
     pub(super) fn read(self) -> Result<Message, String> {
         let mut parts = Parts::default();
         let n1 = self.n1_message_container.and_then(|n1| {
@@ -415,14 +417,14 @@ impl wire::N1N2MessageTransferReqData {
 }
 
 impl wire::N1N2MessageTransferRspData {
-    /// What it says, beside its location.
+    /// Decodes the message, without its location.
     pub(super) fn read(self) -> Message {
         Parts::default().of(amf::N1N2MessageTransferRspData { cause: cause(self.cause) }, self.sm_context)
     }
 }
 
 impl wire::N1N2MsgTxfrFailureNotification {
-    /// What it says to who has given the URI of its path.
+    /// Decodes the message, without the path.
     pub(super) fn read(self) -> Message {
         let (cause, n1n2_msg_data_uri) = (cause(self.cause), self.n1n2_msg_data_uri);
         let data = amf::N1N2MsgTxfrFailureNotification { cause, n1n2_msg_data_uri };
@@ -431,7 +433,7 @@ impl wire::N1N2MsgTxfrFailureNotification {
 }
 
 impl wire::Problem {
-    /// What is wrong, of an answer of this status.
+    /// Encodes an error response with this status.
     pub(super) fn of(status: u16, message: &Message) -> Result<Self, String> {
         let mut error = match &message.body {
             Body::Model(model) => match &**model {
@@ -454,7 +456,7 @@ impl wire::Problem {
         })
     }
 
-    /// Its status, and what it says.
+    /// Decodes the status and the message.
     pub(super) fn read(self) -> Result<(u16, Message), String> {
         let status = u16::try_from(self.status).ok().filter(|status| (400..600).contains(status));
         let status = status.ok_or_else(|| format!("status {} is that of no problem", self.status))?;

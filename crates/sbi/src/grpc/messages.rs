@@ -1,4 +1,6 @@
-//! The messages of `proto/vireo-sbi.proto`, by hand. Enumerations are numbers here: 0, or none, is nothing.
+//! Messages of `proto/vireo-sbi.proto`, written by hand.
+//!
+//! Enumerations are numbers. 0 or an absent field means no value.
 
 use prost::Message;
 
@@ -316,7 +318,7 @@ pub(crate) struct Problem {
     pub(crate) sm_context: Option<Vec<u8>>,
 }
 
-/// google.rpc.Status: what a status has for programs.
+/// google.rpc.Status: machine-readable details of a gRPC status.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Status {
     #[prost(int32, tag = "1")]
@@ -340,7 +342,7 @@ pub(crate) struct Any {
 mod tests {
     use super::*;
 
-    /// The octets that a reader of the file would write by hand (the encoding of protocol buffers: key, length, value).
+    /// The expected octets follow from the encoding rules of protocol buffers: key, length, value.
     #[test]
     fn octets_are_those_of_the_file() {
         let update = SmContextUpdateData {
@@ -361,7 +363,7 @@ mod tests {
         assert_eq!(update.encode_to_vec(), octets);
     }
 
-    /// Each field of the file is here, with its number and its type, and nothing else.
+    /// Every field of the proto file must exist here with its number and type, and no others.
     #[test]
     fn the_messages_are_those_of_the_file() {
         let (file, here) = (include_str!("../../proto/vireo-sbi.proto"), include_str!("messages.rs"));

@@ -1,5 +1,7 @@
-//! The interface in gRPC (`proto/vireo-sbi.proto`): what is asked and answered as protocol buffers instead of JSON. Here is what
-//! the octets are; [`client`] and [`server`] bring them there.
+//! gRPC encoding of the interface (`proto/vireo-sbi.proto`).
+//!
+//! Requests and responses are protocol buffers instead of JSON. This file encodes and decodes
+//! messages; [`client`] and [`server`] send and receive them.
 
 pub(crate) mod client;
 mod codec;
@@ -17,14 +19,14 @@ use messages as wire;
 use prost::Message as _;
 pub use tonic::Code;
 
-/// How operations are encoded.
+/// Encoding of the operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {
-    /// As 3GPP has it: JSON, and multipart bodies.
+    /// JSON and multipart bodies, as specified by 3GPP.
     #[default]
     Json,
-    /// gRPC, which is Vireo's own.
+    /// gRPC. Specific to Vireo.
     Grpc,
 }
 
@@ -41,13 +43,13 @@ pub enum Method {
     FetchSmContext,
 }
 
-/// Octets of a name or a path in a request at the most.
+/// Maximum length of a name or path in a request, in bytes.
 const NAME_OCTETS: usize = 512;
-/// The type of what a status has for programs.
+/// Type URL of the problem in a status's details.
 const PROBLEM: &str = "type.googleapis.com/vireo.sbi.v1.Problem";
 
 impl Method {
-    /// All.
+    /// All operations.
     pub const ALL: [Method; 7] = [
         Method::CreateSmContext,
         Method::UpdateSmContext,
@@ -58,7 +60,7 @@ impl Method {
         Method::FetchSmContext,
     ];
 
-    /// Its path.
+    /// Returns the path of the operation.
     pub fn path(self) -> &'static str {
         match self {
             Method::CreateSmContext => "/vireo.sbi.v1.PduSession/CreateSmContext",
@@ -71,24 +73,24 @@ impl Method {
         }
     }
 
-    /// The operation of a path.
+    /// Returns the operation of a path.
     pub fn of(path: &str) -> Option<Self> {
         Method::ALL.into_iter().find(|method| method.path() == path)
     }
 }
 
-/// Whether a body is in gRPC.
+/// Returns true if the content type is gRPC.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let media_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     let rest = media_type.strip_prefix(b"application/grpc");
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
-/// The request that says this to the resource of this path.
+/// Encodes a request for the resource of a path.
 ///
 /// # Errors
 ///
-/// When no operation says it.
+/// Returns an error if no operation can express the request.
 pub fn request(path: &str, message: &Message) -> Result<(Method, Vec<u8>), String> {
     let reference = |operation| match smf::resource(path) {
         Some(smf::Resource::One(reference, of)) if of == operation => Ok(reference.to_owned()),
@@ -148,11 +150,11 @@ pub fn request(path: &str, message: &Message) -> Result<(Method, Vec<u8>), Strin
     })
 }
 
-/// What a request says, and the path of the resource that it says it to.
+/// Decodes a request. Returns the path of its resource and the message.
 ///
 /// # Errors
 ///
-/// In words, for a problem's detail.
+/// Returns the problem as text, for the detail of a response.
 pub fn asked(method: Method, octets: &[u8]) -> Result<(String, Message), String> {
     Ok(match method {
         Method::CreateSmContext => (SM_CONTEXTS.to_owned(), decode::<wire::SmContextCreateData>(octets)?.read()?),
@@ -190,29 +192,29 @@ fn decode<M: prost::Message + Default>(octets: &[u8]) -> Result<M, String> {
     M::decode(octets).map_err(|error| error.to_string())
 }
 
-/// The path of an SM context's operation.
+/// Returns the path of an operation on an SM context.
 fn of_sm_context(reference: &str, operation: Operation) -> Result<String, String> {
     Ok(operation.of(&format!("{SM_CONTEXTS}/{}", name(reference)?)))
 }
 
-/// A name that may be a segment of a path.
+/// Checks that a name can be one segment of a path.
 fn name(name: &str) -> Result<&str, String> {
     let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-._~".contains(&octet);
     let good = (1..=NAME_OCTETS).contains(&name.len()) && name.bytes().all(plain);
     good.then_some(name).ok_or_else(|| "a name has letters, digits, and - . _ ~".into())
 }
 
-/// A path that this function has given somebody.
+/// Checks the path of a callback URI that this endpoint has supplied.
 fn own_path(path: String) -> Result<String, String> {
     let good = path.starts_with('/') && path.len() <= NAME_OCTETS && path.bytes().all(|octet| octet.is_ascii_graphic());
     good.then_some(path).ok_or_else(|| "a path begins with / and is at most 512 octets".into())
 }
 
-/// The answer that says this, which is no problem.
+/// Encodes a successful response.
 ///
 /// # Errors
 ///
-/// When the operation has no such answer.
+/// Returns an error if the operation has no such response.
 pub fn answer(method: Method, reply: &Reply) -> Result<Vec<u8>, String> {
     let message = &reply.message;
     Ok(match method {
@@ -236,11 +238,11 @@ pub fn answer(method: Method, reply: &Reply) -> Result<Vec<u8>, String> {
     })
 }
 
-/// What an answer says that is no problem.
+/// Decodes a successful response.
 ///
 /// # Errors
 ///
-/// In words.
+/// Returns the problem as text.
 pub fn answered(method: Method, octets: &[u8]) -> Result<Reply, String> {
     let of = |message: Message| Reply {
         status: if message == Message::default() { 204 } else { 200 },
@@ -265,11 +267,11 @@ pub fn answered(method: Method, octets: &[u8]) -> Result<Reply, String> {
     })
 }
 
-/// The status of an answer that is a problem: its code, its words, and its details.
+/// Encodes an error response as gRPC status: code, message and details.
 ///
 /// # Errors
 ///
-/// When what is wrong cannot be said.
+/// Returns an error if the response cannot be encoded.
 pub fn problem(reply: &Reply) -> Result<(Code, String, Vec<u8>), String> {
     let problem = wire::Problem::of(reply.status, &reply.message)?;
     let words = [problem.cause.as_deref(), problem.detail.as_deref()];
@@ -280,11 +282,12 @@ pub fn problem(reply: &Reply) -> Result<(Code, String, Vec<u8>), String> {
     Ok((code, words, status.encode_to_vec()))
 }
 
-/// The problem that a status is; without details that are known, of its code and words alone.
+/// Decodes a gRPC status as error response. Without known details, the result has only code and
+/// message.
 ///
 /// # Errors
 ///
-/// When the details cannot be read.
+/// Returns an error if the details are invalid.
 pub fn problem_of(code: Code, words: &str, details: &[u8]) -> Result<Reply, String> {
     let wire::Status { details, .. } = decode(details)?;
     let Some(found) = details.into_iter().find(|detail| detail.type_url == PROBLEM) else {
@@ -295,7 +298,8 @@ pub fn problem_of(code: Code, words: &str, details: &[u8]) -> Result<Reply, Stri
     Ok(Reply { status, location: None, message })
 }
 
-/// HTTP statuses and the codes that mean the same; of several the first one is what a code comes to.
+/// HTTP status codes and the equivalent gRPC codes. Each list entry is the first match in its
+/// direction.
 const CODES: [(u16, Code); 12] = [
     (400, Code::InvalidArgument),
     (401, Code::Unauthenticated),

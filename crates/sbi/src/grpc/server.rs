@@ -1,4 +1,4 @@
-//! Being asked in gRPC.
+//! gRPC requests of peers.
 
 use super::Method;
 use super::codec::Octets;
@@ -13,9 +13,10 @@ use std::sync::Arc;
 use tonic::server::{Grpc, UnaryService};
 use tonic::{Code, Status};
 
-/// Octets of what a status has for programs at the most: they go in a header.
+/// Maximum size of a status's details in bytes. They are sent in a header.
 const DETAILS_OCTETS: usize = 32 * 1024;
-/// Octets of the headers that a peer takes then: in base64, with what is beside it.
+/// Maximum size of headers that a client accepts, in bytes: the details in base64, and other
+/// headers.
 pub(crate) const HEADERS_OCTETS: u32 = 64 * 1024;
 
 /// Serves one request.
@@ -28,12 +29,12 @@ pub(crate) async fn serve(server: Arc<Server>, request: Request<Incoming>) -> Re
     grpc.unary(Operation { server, method, info: Some(info) }, request).await
 }
 
-/// What answers who asks in gRPC where it is not spoken.
+/// Returns the response to a gRPC request if this endpoint uses JSON.
 pub(crate) fn refusal() -> Response<tonic::body::Body> {
     Status::unimplemented("this function is asked in JSON: sbi.encoding is the same at all functions").into_http()
 }
 
-/// An operation that is asked for.
+/// A requested operation.
 struct Operation {
     server: Arc<Server>,
     method: Method,
@@ -58,7 +59,7 @@ impl UnaryService<Bytes> for Operation {
 }
 
 fn answer(method: Method, reply: &Reply) -> Result<tonic::Response<Vec<u8>>, Status> {
-    // What cannot be said is a fault of this function's own.
+    // A response that cannot be encoded is an error of this process.
     let unsaid = |why: String| Status::internal(format!("the answer cannot be said: {why}"));
     if reply.is_success() {
         return super::answer(method, reply).map(tonic::Response::new).map_err(unsaid);

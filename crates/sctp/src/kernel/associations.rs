@@ -1,4 +1,4 @@
-//! The sockets and associations of one endpoint, and what the kernel's notifications do to them.
+//! Sockets and associations of one endpoint, and handling of kernel notifications.
 
 use super::ffi;
 use super::socket::Socket;
@@ -11,9 +11,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use vireo_types::AssocId;
 
-/// The socket that has the endpoint's own port; the others have one association each.
+/// The socket with the endpoint's own port. Other sockets have one association each.
 pub(super) const MAIN: u32 = 0;
-/// Payload a DATA chunk of a message that fills its packet carries, to estimate bytes from chunks.
+/// Payload bytes of a DATA chunk that fills its packet, to estimate bytes from chunks.
 const CHUNK: usize = 1400;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +29,9 @@ pub(super) struct Association {
     raw: i32,
     outbound_streams: u16,
     phase: Phase,
-    /// Bytes sent since the kernel was last asked what is outstanding, and that then.
+    /// Bytes outstanding at the last kernel query, plus bytes sent since.
     queued: usize,
-    /// The parts so far of a message that comes in several.
+    /// Received parts of an incomplete message.
     partial: Vec<u8>,
 }
 
@@ -39,11 +39,11 @@ pub(super) struct Association {
 pub(super) struct Associations {
     pub(super) sockets: FastMap<u32, Socket>,
     assocs: AssociationMap<Association>,
-    /// Those that owe their owner an [`Event::Writable`].
+    /// Associations that must report [`Event::Writable`].
     blocked: Vec<AssocId>,
-    /// Those whose peers owe a sign of life, and how many packets had come when that was asked for.
+    /// Associations with an open probe, and the number of packets received before it.
     probed: Vec<(AssocId, u64)>,
-    /// Those that ended by our own doing, and why.
+    /// Associations that this side ended, with the reason.
     ended: Vec<(AssocId, &'static str)>,
     pub(super) config: Config,
 }
@@ -64,7 +64,8 @@ impl Associations {
         }
     }
 
-    /// What another process needs to go on with those of the endpoint's own socket.
+    /// Returns the state that another process needs to continue the associations of the main
+    /// socket.
     pub(super) fn known(&self) -> AssociationTable {
         let known = |(id, assoc): (AssocId, &Association)| hot_restart::Association {
             id,
@@ -79,7 +80,7 @@ impl Associations {
         AssociationTable { associations, ended: self.ended.iter().map(|(id, _)| *id).collect() }
     }
 
-    /// Goes on with those of another process.
+    /// Restores the associations of another process.
     pub(super) fn adopt(&mut self, known: AssociationTable) {
         for old in known.associations {
             let phase = if old.closing { Phase::Closing } else { Phase::Up };
@@ -100,12 +101,12 @@ impl Associations {
         !self.ended.is_empty()
     }
 
-    /// Whether some are to be looked at from time to time.
+    /// Returns true if some associations must be checked periodically.
     pub(super) fn has_watched(&self) -> bool {
         !self.blocked.is_empty() || !self.probed.is_empty()
     }
 
-    /// Tells which associations this side ended.
+    /// Reports the associations that this side ended.
     pub(super) fn tell_ended(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
         let count = self.ended.len();
         for (assoc, reason) in self.ended.drain(..) {
@@ -151,7 +152,7 @@ impl Associations {
         self.end_raw(socket, raw, ffi::SCTP_EOF);
     }
 
-    /// A message, or a part of one. Whether it made an event.
+    /// Handles a message or a part of one. Returns true if it produced an event.
     pub(super) fn message(
         &mut self,
         number: u32,
@@ -179,7 +180,7 @@ impl Associations {
         whole
     }
 
-    /// A notification. Whether it made an event.
+    /// Handles a notification. Returns true if it produced an event.
     pub(super) fn notified(
         &mut self,
         number: u32,
@@ -233,7 +234,7 @@ impl Associations {
         self.assocs.insert(key(socket, raw), assoc)
     }
 
-    /// Forgets an association, and its socket if it had one of its own.
+    /// Removes an association, and its socket if it has one of its own.
     fn remove(&mut self, id: AssocId) {
         if let Some(assoc) = self.assocs.remove(id) {
             self.blocked.retain(|blocked| *blocked != id);
@@ -247,7 +248,7 @@ impl Associations {
     fn end_raw(&self, number: u32, raw: i32, flags: u16) {
         if let Some(socket) = self.sockets.get(&number) {
             let info = ffi::SndInfo { sid: 0, flags, ppid: 0, context: 0, assoc_id: raw };
-            // It fails only when the association is on its way out already, which its event tells.
+            // It fails only when the association is already ending, which an event reports.
             let _ = socket.send(info, &[]);
         }
     }
@@ -260,7 +261,7 @@ impl Associations {
         self.ended.push((id, reason));
     }
 
-    /// Tells which associations take messages again.
+    /// Reports the associations that accept messages again.
     pub(super) fn unblock(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
         let (mut count, low) = (0, self.config.send_buffer as usize / 2);
         let (assocs, sockets) = (&mut self.assocs, &self.sockets);
@@ -279,7 +280,7 @@ impl Associations {
         count
     }
 
-    /// Sends a heartbeat. The kernel does not tell of its answer, but counts packets.
+    /// Sends a heartbeat. The kernel does not report the answer, but counts received packets.
     pub(super) fn probe(&mut self, id: AssocId) {
         let Some(assoc) = self.assocs.get(id).filter(|assoc| assoc.phase == Phase::Up) else { return };
         let Some(socket) = self.sockets.get(&assoc.socket) else { return };
@@ -291,7 +292,7 @@ impl Associations {
         }
     }
 
-    /// Tells which peers have given a sign of life.
+    /// Reports the peers that have answered a probe.
     pub(super) fn tell_alive(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> usize {
         let (mut count, assocs, sockets) = (0, &self.assocs, &self.sockets);
         self.probed.retain(|(id, before)| {
@@ -326,8 +327,10 @@ impl ffi::AssocChange {
     }
 }
 
-/// Why an association ended. The kernel does not say whether a connect was refused or not answered, but an answer
-/// comes before the first repetition of INIT.
+/// Returns the reason that an association ended.
+///
+/// The kernel does not report whether a connect was refused or not answered. A refusal arrives
+/// before the first retransmission of INIT.
 fn reason(state: u16, aborted: bool, phase: Option<Phase>, rto_initial: Duration) -> &'static str {
     match (state, phase) {
         (ffi::SCTP_SHUTDOWN_COMP, _) => "shut down",

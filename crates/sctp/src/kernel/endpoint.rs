@@ -13,9 +13,9 @@ use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 use vireo_types::AssocId;
 
-/// Batches read from one socket before the others get their turn.
+/// Batches read from one socket before the next socket is read.
 const BATCHES: usize = 4;
-/// How often associations with a full buffer, or whose peers were asked for a sign of life, are looked at.
+/// Interval at which associations with a full buffer or an open probe are checked.
 const TICK: Duration = Duration::from_millis(5);
 
 /// An endpoint over the kernel's SCTP.
@@ -26,7 +26,8 @@ pub(crate) struct Kernel {
     associations: Associations,
     next_socket: u32,
     driver: String,
-    /// Whether it is another process's until it is polled: its end means nothing then.
+    /// True if the socket is still another process's, until the first poll. Dropping then ends
+    /// nothing.
     borrowed: bool,
 }
 
@@ -45,7 +46,7 @@ impl Kernel {
     pub(crate) fn bind(config: &Config, driver: String) -> Result<Box<dyn Endpoint>, BindError> {
         let mut this = Kernel::new(config, driver)?;
         if config.port == 0 {
-            // Tells now what would else fail with the first association.
+            // Reports errors at bind time that would otherwise occur with the first association.
             Socket::open(config, 0)?;
         } else {
             this.own(Socket::open(config, config.port)?)?;
@@ -53,7 +54,7 @@ impl Kernel {
         Ok(Box::new(this))
     }
 
-    /// Goes on with the socket of another process.
+    /// Creates an endpoint with the socket of another process.
     pub(crate) fn adopt(
         config: &Config,
         handover: EndpointHandoff,
@@ -72,19 +73,19 @@ impl Kernel {
         Ok(Box::new(this))
     }
 
-    /// This is the socket with the endpoint's own port.
+    /// Installs the socket with the endpoint's own port.
     fn own(&mut self, socket: Socket) -> Result<(), BindError> {
         self.reactor.add(socket.fd(), MAIN).map_err(BindError::system("watching a socket"))?;
         self.associations.sockets.insert(MAIN, socket);
         Ok(())
     }
 
-    /// Reads what a socket has.
+    /// Reads a socket and returns the number of events.
     fn receive(&mut self, number: u32, sink: &mut dyn FnMut(Event<'_>)) -> usize {
         let mut events = 0;
         for _ in 0..BATCHES {
             let Some(socket) = self.associations.sockets.get(&number) else { break };
-            // An error of one association's is no error of the socket, and what it means comes as an event.
+            // An error of one association does not affect the socket; an event reports it.
             let count = self.received.receive(socket.fd()).unwrap_or(0);
             for slot in 0..count {
                 let flags = self.received.flags(slot);
@@ -107,7 +108,8 @@ impl Kernel {
         events
     }
 
-    /// One wait and what it brought.
+    /// Waits once and handles the ready descriptors. Returns the number of events, and whether
+    /// woken.
     fn turn(&mut self, wait: Option<Duration>, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<(usize, bool)> {
         let woken = self.reactor.wait(wait)?;
         let ready = self.reactor.take_ready();

@@ -1,4 +1,4 @@
-//! What this driver needs of `linux/sctp.h` (5.0 and later).
+//! The part of `linux/sctp.h` (5.0 and later) that this driver uses.
 
 use libc::c_int;
 
@@ -43,7 +43,7 @@ pub(super) const SPP_HB_DEMAND: u32 = 1 << 2;
 pub(super) struct SndInfo {
     pub(super) sid: u16,
     pub(super) flags: u16,
-    /// As on the wire.
+    /// In network byte order.
     pub(super) ppid: u32,
     pub(super) context: u32,
     pub(super) assoc_id: i32,
@@ -55,7 +55,7 @@ pub(super) struct RcvInfo {
     pub(super) sid: u16,
     pub(super) ssn: u16,
     pub(super) flags: u16,
-    /// As on the wire.
+    /// In network byte order.
     pub(super) ppid: u32,
     pub(super) tsn: u32,
     pub(super) cumtsn: u32,
@@ -127,7 +127,7 @@ pub(super) struct SackInfo {
     pub(super) freq: u32,
 }
 
-/// `struct sctp_event_subscribe` as far as association changes; the kernel takes any leading part.
+/// `struct sctp_event_subscribe` up to association changes; the kernel accepts any leading part.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct EventSubscribe {
@@ -135,7 +135,7 @@ pub(super) struct EventSubscribe {
     pub(super) association: u8,
 }
 
-/// `struct sctp_status`; the primary path's part is not looked at.
+/// `struct sctp_status`; the part about the primary path is not used.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Status {
@@ -150,7 +150,7 @@ pub(super) struct Status {
     pub(super) primary: [u32; 38],
 }
 
-/// `struct sctp_assoc_stats`, of which the packets that came are looked at.
+/// `struct sctp_assoc_stats`; only the received packets are used.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct AssocStats {
@@ -165,12 +165,12 @@ pub(super) struct AssocStats {
 #[repr(C)]
 pub(super) struct GetAddrsOld {
     pub(super) assoc_id: i32,
-    /// Bytes of addresses.
+    /// Size of the addresses in bytes.
     pub(super) addr_num: c_int,
     pub(super) addrs: *const libc::sockaddr,
 }
 
-// The sizes `gcc` prints for linux/sctp.h on 64-bit machines: a wrong layout must not compile.
+// Sizes according to `gcc` for linux/sctp.h on 64-bit machines: a wrong layout must not compile.
 const _: () = {
     assert!(size_of::<SndInfo>() == 16 && size_of::<RcvInfo>() == 28 && size_of::<AssocChange>() == 20);
     assert!(size_of::<AssocParams>() == 20 && size_of::<PaddrParams>() == 156 && size_of::<Status>() == 176);

@@ -1,6 +1,7 @@
-//! The kernel's SCTP: one-to-many sockets (RFC 6458 clause 3), with the addresses of both sides as paths.
+//! The kernel driver: one-to-many sockets (RFC 6458 clause 3) with multi-homing.
 //!
-//! It knows no packets and no timers; the kernel does. Checksums, retransmissions and heartbeats are its own.
+//! The addresses of both sides are paths. This module handles no packets and no timers. The kernel
+//! does checksums, retransmissions and heartbeats.
 
 mod associations;
 mod endpoint;
@@ -9,7 +10,7 @@ mod socket;
 
 pub(crate) use endpoint::Kernel;
 
-/// Whether the kernel has SCTP, and why not.
+/// Returns an error if the kernel has no SCTP.
 pub(crate) fn available() -> std::io::Result<()> {
     socket::available()
 }

@@ -9,11 +9,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// One socket with its port.
+/// A socket bound to a port.
 #[derive(Debug)]
 pub(super) struct Socket(OwnedFd);
 
-/// Whether the kernel has SCTP. Asking loads its module where there is one and we may.
+/// Returns an error if the kernel has no SCTP. The check loads the module if possible and
+/// permitted.
 pub(super) fn available() -> io::Result<()> {
     socket::open(Ipv4Addr::UNSPECIFIED.into(), libc::SOCK_SEQPACKET, libc::IPPROTO_SCTP).map(drop)
 }
@@ -23,12 +24,13 @@ fn millis(duration: Duration) -> u32 {
 }
 
 impl Socket {
-    /// Opens a socket on the configured addresses and `port` (0: a free one), and listens if the configuration says so.
+    /// Opens a socket on the configured addresses and `port` (0: a free one), and listens if
+    /// configured.
     pub(super) fn open(config: &Config, port: u16) -> Result<Self, BindError> {
         let any_v6 = config.addresses.is_empty() || config.addresses.iter().any(IpAddr::is_ipv6);
         let v6 = IpAddr::from(Ipv6Addr::UNSPECIFIED);
         let kind = libc::SOCK_SEQPACKET;
-        // Where the system has no IPv6, "every address" is every IPv4 address.
+        // Without IPv6 in the system, "every address" means every IPv4 address.
         let opened =
             match socket::open(if any_v6 { v6 } else { Ipv4Addr::UNSPECIFIED.into() }, kind, libc::IPPROTO_SCTP) {
                 Err(_) if config.addresses.is_empty() => {
@@ -90,7 +92,8 @@ impl Socket {
             dscp: 0,
         };
         self.set(ffi::SCTP_PEER_ADDR_PARAMS, &path)?;
-        // All associations share the socket's buffers; each one's share is kept by the endpoint.
+        // All associations share the socket's buffers; the endpoint enforces the limit of each
+        // association.
         socket::set_buffers(
             &self.0,
             (config.send_buffer.max(MAX_MESSAGE as u32) as i32).saturating_mul(8).min(1 << 28),
@@ -124,17 +127,17 @@ impl Socket {
         Ok(())
     }
 
-    /// A socket that another process has opened.
+    /// Wraps a socket that another process has opened.
     pub(super) fn adopt(fd: OwnedFd) -> Self {
         Self(fd)
     }
 
-    /// The same socket for another process.
+    /// Duplicates the descriptor for another process.
     pub(super) fn share(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
     }
 
-    /// The port that it is bound to.
+    /// Returns the bound port.
     pub(super) fn port(&self) -> io::Result<u16> {
         Ok(socket::name(&self.0)?.map_or(0, |own| own.port()))
     }
@@ -143,14 +146,15 @@ impl Socket {
         self.0.as_raw_fd()
     }
 
-    /// Starts an association; the kernel's number of it.
+    /// Starts an association and returns its kernel identifier.
     pub(super) fn connect(&self, peer: SocketAddr) -> io::Result<i32> {
         let name = SockAddr::new(peer);
         let mut param = ffi::GetAddrsOld { assoc_id: 0, addr_num: name.len() as i32, addrs: name.as_ptr() };
         let mut size = size_of::<ffi::GetAddrsOld>() as libc::socklen_t;
         let (fd, option) = (self.0.as_raw_fd(), ffi::SCTP_SOCKOPT_CONNECTX3);
         let value = (&raw mut param).cast();
-        // SAFETY: the descriptor is open, and the parameter and the name it points to have the sizes that are passed.
+        // SAFETY: the descriptor is open, and the parameter and the name it points to have the
+        // sizes that are passed.
         match check(unsafe { libc::getsockopt(fd, libc::IPPROTO_SCTP, option, value, &raw mut size) }) {
             Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
             _ => Ok(param.assoc_id),
@@ -173,8 +177,8 @@ impl Socket {
             msg_flags: 0,
         };
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: the control block is aligned and larger than the one item that is put into it; everything the
-        // header points to outlives the call, which only reads.
+        // SAFETY: the control block is aligned and larger than the one item that is put into it;
+        // everything the header points to outlives the call, which only reads.
         let sent = unsafe {
             let item = libc::CMSG_FIRSTHDR(&raw const header);
             (*item).cmsg_level = libc::IPPROTO_SCTP;
@@ -187,7 +191,8 @@ impl Socket {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// DATA chunks an association has not got acknowledged or not sent yet; `None` if it is gone.
+    /// Returns the DATA chunks of an association that are unsent or unacknowledged; `None` if it
+    /// ended.
     pub(super) fn outstanding(&self, assoc: i32) -> Option<usize> {
         let mut status = ffi::Status {
             assoc_id: assoc,
@@ -207,7 +212,7 @@ impl Socket {
         (got == 0).then(|| usize::from(status.unackdata) + usize::from(status.penddata))
     }
 
-    /// Packets that an association has received; `None` if it is gone.
+    /// Returns the number of packets that an association has received; `None` if it ended.
     pub(super) fn packets(&self, assoc: i32) -> Option<u64> {
         let mut stats =
             ffi::AssocStats { assoc_id: assoc, address: [0; 16], before: [0; 4], packets: 0, after: [0; 10] };
@@ -222,7 +227,7 @@ impl Socket {
     pub(super) fn heartbeat(&self, assoc: i32) -> io::Result<()> {
         let path = ffi::PaddrParams {
             assoc_id: assoc,
-            // Any: all that the association has.
+            // Unspecified address: all paths of the association.
             address: [0; 32],
             hbinterval: 0,
             pathmaxrxt: 0,
@@ -235,7 +240,7 @@ impl Socket {
         self.set(ffi::SCTP_PEER_ADDR_PARAMS, &path)
     }
 
-    /// Whether the socket takes another message now.
+    /// Returns true if the socket accepts another message at present.
     pub(super) fn is_writable(&self) -> bool {
         let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
         // SAFETY: one structure is passed, and its number is one.
@@ -243,7 +248,7 @@ impl Socket {
         ready == 1 && poll.revents & libc::POLLOUT != 0
     }
 
-    /// Makes closing abort what associations are left.
+    /// Makes closing the socket abort the remaining associations.
     pub(super) fn abort_on_close(&self) {
         let linger = libc::linger { l_onoff: 1, l_linger: 0 };
         let _ = socket::set(&self.0, libc::SOL_SOCKET, libc::SO_LINGER, &linger);

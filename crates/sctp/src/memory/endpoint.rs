@@ -1,4 +1,4 @@
-//! One endpoint of a memory network.
+//! An endpoint of a memory network.
 
 use super::network::{Network, Queued};
 use crate::assocs::stream;
@@ -12,7 +12,7 @@ use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 use vireo_types::AssocId;
 
-/// Message buffers an endpoint keeps for use again.
+/// Maximum number of message buffers that an endpoint keeps for reuse.
 const SPARE: usize = 1024;
 
 #[derive(Debug)]
@@ -23,9 +23,10 @@ pub(super) struct Memory {
     reactor: Reactor,
     /// Events being delivered; empty between polls.
     taken: VecDeque<Queued>,
-    /// Buffers of delivered messages, for the network to use again.
+    /// Buffers of delivered messages, for reuse by the network.
     used: Vec<Vec<u8>>,
-    /// What it has is another endpoint's: until it is polled, if it is adopted.
+    /// True if another endpoint owns the state: after `let_go`, and for an adopted one until the
+    /// first poll.
     borrowed: bool,
 }
 
@@ -34,14 +35,14 @@ impl Memory {
         Self { network, number, port, reactor, taken: VecDeque::new(), used: Vec::new(), borrowed: false }
     }
 
-    /// Goes on with another endpoint's.
+    /// Creates an endpoint that continues another one.
     pub(super) fn adopt(network: Network, number: u64, port: u16, reactor: Reactor) -> Self {
         let mut this = Memory::new(network, number, port, reactor);
         this.borrowed = true;
         this
     }
 
-    /// Takes what waits, and tells the senders that there is room again.
+    /// Takes the waiting events, and notifies the senders that there is room again.
     fn take(&mut self) {
         let mut state = self.network.lock();
         let Some(node) = state.nodes.get_mut(&self.number) else { return };
@@ -58,7 +59,7 @@ impl Memory {
                 state.tell(other, Queued::Writable { assoc: other });
             }
         }
-        // A shutdown is complete when everything the closing side sent has been taken.
+        // A shutdown is complete when everything that the closing side sent has been received.
         let done = |half: &super::network::AssociationSide| half.closing && half.queued == 0;
         let closed: Vec<AssocId> = state.halves.iter().filter(|(_, half)| done(half)).map(|(id, _)| *id).collect();
         for assoc in closed {
@@ -110,7 +111,7 @@ impl Endpoint for Memory {
             }
             self.reactor.put_back(ready);
             if woken {
-                // What woke us may be events of the network.
+                // The wake-up may be for events of the network.
                 self.take();
                 total += self.deliver(sink);
             }
@@ -148,7 +149,7 @@ impl Endpoint for Memory {
             let mut copy = spare.unwrap_or_default();
             copy.extend_from_slice(data);
             let waker = state.queue(other, Queued::Message { assoc: other, stream, ppid, data: copy });
-            // It is a system call, and the other side may want the network.
+            // Waking is a system call, and the other side may need the network.
             drop(state);
             if let Some(waker) = waker {
                 waker.wake();
@@ -204,7 +205,7 @@ impl Endpoint for Memory {
         self.port
     }
 
-    /// What is handed over for a socket is what the network wakes the endpoint by; all else is the network's.
+    /// Hands off the descriptor of the waker. All other state is in the network.
     fn hand_over(&self) -> Result<EndpointHandoff, HandoffError> {
         Ok(EndpointHandoff { socket: self.reactor.waker().share()?, known: AssociationTable::default() })
     }

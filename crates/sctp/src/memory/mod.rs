@@ -1,6 +1,7 @@
-//! SCTP without a network, for tests and for benches: endpoints of one process that reach each other through a
-//! [`Network`], with faults on demand. Nothing happens by time or by chance: what one endpoint sends, the other gets
-//! at its next poll, in order.
+//! An in-memory SCTP driver without a network, for tests and benchmarks.
+//!
+//! The endpoints of one process reach each other through a [`Network`], with faults on demand.
+//! Nothing depends on time or chance: the receiver gets sent messages at its next poll, in order.
 
 mod endpoint;
 mod network;
@@ -10,13 +11,13 @@ pub use network::Network;
 use crate::{Config, Endpoint};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Two endpoints on a network of their own: one that listens on 10.0.0.1:38412, and a client on 10.0.0.2.
+/// Creates two endpoints on a new network: a server at 10.0.0.1:38412, and a client at 10.0.0.2.
 pub fn pair() -> (Box<dyn Endpoint>, Box<dyn Endpoint>) {
     let network = Network::new();
     let at = |last| vec![IpAddr::from(Ipv4Addr::new(10, 0, 0, last))];
     let server = Config { addresses: at(1), port: 38412, listen: true, ..Config::default() };
     let client = Config { addresses: at(2), ..Config::default() };
-    // A new network has room for both, and only a machine without descriptors can refuse them.
+    // A new network has room for both. Binding fails only without free descriptors.
     let bind = |config| network.bind(config).unwrap_or_else(|error| panic!("{error}"));
     (bind(&server), bind(&client))
 }
@@ -28,7 +29,7 @@ mod tests {
     use std::time::Duration;
     use vireo_types::AssocId;
 
-    /// What an endpoint has to tell, as text.
+    /// Polls an endpoint and returns its events as text.
     fn events(endpoint: &mut dyn Endpoint) -> Vec<String> {
         let mut events = Vec::new();
         let polled = endpoint.poll(Some(Duration::ZERO), &mut |event| {

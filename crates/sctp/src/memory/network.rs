@@ -1,4 +1,4 @@
-//! The state all endpoints of a memory network share.
+//! The state that all endpoints of a memory network share.
 
 use super::endpoint::Memory;
 use crate::assocs::next_id;
@@ -11,11 +11,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vireo_types::AssocId;
 
-/// A network of memory endpoints; clones are the same network.
+/// A network of memory endpoints. Clones are the same network.
 #[derive(Clone, Debug, Default)]
 pub struct Network(Arc<Mutex<State>>);
 
-/// What waits in an endpoint for its next poll.
+/// An event that waits for the next poll of an endpoint.
 #[derive(Debug)]
 pub(super) enum Queued {
     Up { assoc: AssocId, peer: SocketAddr, outbound_streams: u16 },
@@ -33,16 +33,16 @@ pub(super) struct AssociationSide {
     pub(super) owner: u64,
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
-    /// The other side; `None` once it crashed or before it answered.
+    /// The other side; `None` after its crash or before it answered.
     pub(super) other: Option<AssocId>,
     pub(super) outbound_streams: u16,
     pub(super) up: bool,
     pub(super) closing: bool,
-    /// Bytes sent that the other side has not taken yet.
+    /// Bytes sent that the other side has not received yet.
     pub(super) queued: usize,
     pub(super) limit: usize,
     pub(super) full: bool,
-    /// What it has sent and nobody has heard.
+    /// Messages sent that did not reach the other side.
     pub(super) unheard: Vec<(u16, u32, Vec<u8>)>,
 }
 
@@ -51,14 +51,16 @@ pub(super) struct Node {
     pub(super) config: Config,
     pub(super) waker: Waker,
     pub(super) queue: VecDeque<Queued>,
-    /// Buffers to use again.
+    /// Message buffers for reuse.
     pub(super) spare: Vec<Vec<u8>>,
     next_port: u16,
 }
 
 impl Node {
-    /// Gives the waker to use, if there is need: every poll takes the whole queue before it waits, so only what comes
-    /// into an empty one can find it waiting.
+    /// Queues an event, and returns the waker to call if the endpoint may wait.
+    ///
+    /// Every poll empties the queue before it waits. So only an event for an empty queue can find
+    /// the endpoint waiting.
     fn push(&mut self, event: Queued) -> Option<Waker> {
         let waker = self.queue.is_empty().then(|| self.waker.clone());
         self.queue.push_back(event);
@@ -87,7 +89,7 @@ impl Network {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes an endpoint; without an address in `config` it is at 127.0.0.1.
+    /// Creates an endpoint. Without an address in `config` it is at 127.0.0.1.
     pub fn bind(&self, config: &Config) -> Result<Box<dyn Endpoint>, BindError> {
         config.validate()?;
         let mut config = config.clone();
@@ -110,7 +112,7 @@ impl Network {
         Ok(Box::new(Memory::new(self.clone(), number, port, reactor)))
     }
 
-    /// Goes on with an endpoint of this network that was handed over; `config` is that by which it was bound.
+    /// Continues an endpoint of this network that was handed off; `config` is that of its binding.
     pub fn adopt(&self, config: &Config, handover: EndpointHandoff) -> Result<Box<dyn Endpoint>, BindError> {
         let waker = Waker::adopt(handover.socket);
         let reactor = crate::sys::Reactor::with(waker).map_err(BindError::system("making an epoll instance"))?;
@@ -122,18 +124,19 @@ impl Network {
         Ok(Box::new(Memory::adopt(self.clone(), number, config.port, reactor)))
     }
 
-    /// From now on `address` neither hears nor is heard: its associations stay, and what they send piles up, until
-    /// [`Network::give_up`].
+    /// Isolates `address`: it neither sends nor receives.
+    ///
+    /// Its associations stay, and their sent messages accumulate, until [`Network::give_up`].
     pub fn silence(&self, address: IpAddr) {
         self.lock().silent.insert(address);
     }
 
-    /// Ends [`Network::silence`] for associations that start from now on.
+    /// Ends [`Network::silence`] for associations that start afterwards.
     pub fn unsilence(&self, address: IpAddr) {
         self.lock().silent.remove(&address);
     }
 
-    /// Lets the time pass after which both sides of every association with a silent or crashed side give it up.
+    /// Ends every association with a silent or crashed side, as after all retransmissions.
     pub fn give_up(&self) {
         let mut state = self.lock();
         let silent =
@@ -146,8 +149,10 @@ impl Network {
         }
     }
 
-    /// The process of the endpoints at `address` dies without a word: they are gone, and their peers know nothing.
-    /// One that comes back at the same address and port restarts the associations (RFC 9260 5.2.4).
+    /// Simulates the crash of the process at `address`: its endpoints vanish without informing
+    /// their peers.
+    ///
+    /// A new endpoint at the same address and port restarts the associations (RFC 9260 5.2.4).
     pub fn crash(&self, address: IpAddr) {
         let mut state = self.lock();
         let at = |node: &Node| node.config.addresses.contains(&address);
@@ -165,7 +170,8 @@ impl Network {
         }
     }
 
-    /// Both sides of an association lose it, as when the path is cut for longer than the retries last.
+    /// Ends an association at both sides, as when the path is cut for longer than the
+    /// retransmissions.
     pub fn lose(&self, assoc: AssocId) {
         let mut state = self.lock();
         let other = state.halves.get(&assoc).and_then(|half| half.other);
@@ -176,20 +182,22 @@ impl Network {
 }
 
 impl State {
-    /// Queues an event for the owner of an association.
+    /// Queues an event for the owner of an association and wakes it.
     pub(super) fn tell(&mut self, assoc: AssocId, event: Queued) {
         if let Some(waker) = self.queue(assoc, event) {
             waker.wake();
         }
     }
 
-    /// The same; the caller wakes the owner, best when nobody has to wait for the network meanwhile.
+    /// Queues an event for the owner of an association, and returns the waker to call.
+    ///
+    /// The caller should release the lock of the network before it wakes the owner.
     pub(super) fn queue(&mut self, assoc: AssocId, event: Queued) -> Option<Waker> {
         let owner = self.halves.get(&assoc)?.owner;
         self.nodes.get_mut(&owner)?.push(event)
     }
 
-    /// Ends one side.
+    /// Ends one side of an association.
     pub(super) fn end(&mut self, assoc: AssocId, reason: &'static str) {
         let unheard = self.halves.get_mut(&assoc).map(|half| std::mem::take(&mut half.unheard));
         for (stream, ppid, data) in unheard.into_iter().flatten() {
@@ -203,7 +211,7 @@ impl State {
         }
     }
 
-    /// Ends both sides, unless the other cannot hear it.
+    /// Ends both sides, unless the other one is unreachable.
     pub(super) fn end_both(&mut self, assoc: AssocId, here: &'static str, there: &'static str) {
         let Some(half) = self.halves.get(&assoc) else { return };
         let heard = !self.silent.contains(&half.peer.ip()) && !self.silent.contains(&half.local.ip());
@@ -238,7 +246,7 @@ impl State {
         Ok(assoc)
     }
 
-    /// What the peer does with an INIT.
+    /// Handles an INIT at the peer.
     fn answer(&mut self, assoc: AssocId, local: SocketAddr, peer: SocketAddr, config: &Config) {
         let found = self.nodes.iter().find(|(_, node)| node.has(peer) && node.config.listen);
         let Some((number, theirs)) = found.map(|(number, node)| (*number, node.config.clone())) else {
@@ -268,7 +276,7 @@ impl State {
         self.tell(assoc, Queued::Up { assoc, peer, outbound_streams });
     }
 
-    /// Whether what this side sends arrives.
+    /// Returns true if messages of this side arrive.
     pub(super) fn reaches(&self, half: &AssociationSide) -> bool {
         half.other.is_some() && !self.silent.contains(&half.local.ip()) && !self.silent.contains(&half.peer.ip())
     }

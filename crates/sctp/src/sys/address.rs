@@ -1,8 +1,8 @@
-//! `sockaddr` of both families.
+//! `sockaddr` of both address families.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// Room for an IPv4 or an IPv6 address in the form the kernel reads and writes.
+/// Storage for an IPv4 or IPv6 address in the kernel's format.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union SockAddr {
@@ -44,9 +44,10 @@ impl SockAddr {
         }
     }
 
-    /// The address, if the kernel wrote one of the two families.
+    /// Returns the address if it is of one of the two families.
     pub(crate) fn get(&self) -> Option<SocketAddr> {
-        // SAFETY: every bit pattern is valid for both forms, and both start with the family, which says which it is.
+        // SAFETY: every bit pattern is valid for both forms, and both start with the family, which
+        // says which it is.
         unsafe {
             match i32::from(self.family) {
                 libc::AF_INET => {
@@ -63,7 +64,7 @@ impl SockAddr {
         }
     }
 
-    /// The length the kernel wants with it.
+    /// Returns the length of the address in the kernel's format.
     pub(crate) fn len(&self) -> libc::socklen_t {
         // SAFETY: both forms start with the family.
         let size = match i32::from(unsafe { self.family }) {
@@ -90,7 +91,7 @@ const EMPTY_V6: libc::sockaddr_in6 = libc::sockaddr_in6 {
     sin6_scope_id: 0,
 };
 
-/// The address family an address belongs to.
+/// Returns the address family of an address.
 pub(crate) fn family(ip: IpAddr) -> libc::c_int {
     if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }
 }

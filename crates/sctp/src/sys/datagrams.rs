@@ -1,32 +1,33 @@
-//! Datagrams in batches: one system call for up to [`BATCH`] of them.
+//! Batches of datagrams: one system call for up to [`BATCH`] of them.
 
 use super::SockAddr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 
-/// Datagrams of one system call.
+/// Maximum number of datagrams of one system call.
 pub(crate) const BATCH: usize = 32;
-/// The largest datagram IP can carry: peers on loopback or on jumbo networks send more than our own path MTU.
+/// Maximum bytes of a datagram: peers on loopback or on jumbo networks may exceed the local path
+/// MTU.
 const ROOM: usize = 65_536;
-/// Enough for one IP_PKTINFO or IPV6_PKTINFO.
+/// Bytes that suffice for one IP_PKTINFO or IPV6_PKTINFO.
 const CONTROL: usize = 64;
 
-/// Room for the ancillary data of one datagram, aligned as the kernel wants it.
+/// Storage for the ancillary data of one datagram, aligned for the kernel.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
 
-/// One datagram that arrived.
+/// A received datagram.
 #[derive(Debug)]
 pub(crate) struct Received<'a> {
     pub(crate) data: &'a mut [u8],
     pub(crate) from: Option<SocketAddr>,
-    /// The address it was sent to, where the socket was asked to tell.
+    /// Destination address, if the socket reports it.
     pub(crate) to: Option<IpAddr>,
 }
 
-/// The buffers of `recvmmsg`. Pages that no datagram ever reached are never touched.
+/// The buffers of `recvmmsg`. Pages that no datagram has reached are never touched.
 pub(crate) struct RecvBatch {
     buffers: Vec<u8>,
     names: Box<[SockAddr; BATCH]>,
@@ -35,7 +36,8 @@ pub(crate) struct RecvBatch {
     headers: Box<[libc::mmsghdr; BATCH]>,
 }
 
-// SAFETY: the raw pointers in `vectors` and `headers` point into the heap blocks of the same value and nowhere else.
+// SAFETY: the raw pointers in `vectors` and `headers` point into the heap blocks of the same value
+// and nowhere else.
 unsafe impl Send for RecvBatch {}
 
 impl std::fmt::Debug for RecvBatch {
@@ -64,7 +66,8 @@ impl RecvBatch {
         batch
     }
 
-    /// Reads what is there, at most [`BATCH`] datagrams, without waiting. [`RecvBatch::get`] gives them.
+    /// Receives at most [`BATCH`] pending datagrams without waiting. [`RecvBatch::get`] returns
+    /// them.
     pub(crate) fn receive(&mut self, fd: RawFd) -> io::Result<usize> {
         for header in self.headers.iter_mut() {
             header.msg_hdr.msg_namelen = size_of::<SockAddr>() as libc::socklen_t;
@@ -72,7 +75,8 @@ impl RecvBatch {
             header.msg_hdr.msg_flags = 0;
         }
         let headers = self.headers.as_mut_ptr();
-        // SAFETY: every header points to a name, a buffer and a control block of the lengths it says, owned by `self`.
+        // SAFETY: every header points to a name, a buffer and a control block of the lengths it
+        // states, owned by `self`.
         let count = unsafe { libc::recvmmsg(fd, headers, BATCH as u32, libc::MSG_DONTWAIT, std::ptr::null_mut()) };
         if count >= 0 {
             return Ok(count as usize);
@@ -83,17 +87,18 @@ impl RecvBatch {
         }
     }
 
-    /// The flags of a slot that the last [`RecvBatch::receive`] filled.
+    /// Returns the flags of a slot that the last [`RecvBatch::receive`] filled.
     pub(crate) fn flags(&self, slot: usize) -> libc::c_int {
         self.headers[slot].msg_hdr.msg_flags
     }
 
-    /// Ancillary data of a slot, which the caller knows to be a plain `T`.
+    /// Returns ancillary data of a slot. The caller must know that it is a plain `T`.
     pub(crate) fn ancillary<T: Copy>(&self, slot: usize, level: libc::c_int, kind: libc::c_int) -> Option<T> {
         ancillary(&self.headers[slot].msg_hdr, level, kind)
     }
 
-    /// The datagram in a slot that the last [`RecvBatch::receive`] filled; `None` if it was cut short.
+    /// Returns the datagram in a slot that the last [`RecvBatch::receive`] filled; `None` if
+    /// truncated.
     pub(crate) fn get(&mut self, slot: usize) -> Option<Received<'_>> {
         let header = &self.headers[slot];
         if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
@@ -105,11 +110,11 @@ impl RecvBatch {
     }
 }
 
-/// The first item of ancillary data of a kind, which the caller knows to be a `T`.
+/// Returns the first item of ancillary data of a kind. The caller must know that it is a `T`.
 fn ancillary<T: Copy>(header: &libc::msghdr, level: libc::c_int, kind: libc::c_int) -> Option<T> {
-    // SAFETY: `header` was filled by `recvmmsg` and its control block is alive; the macros stay inside
-    // `msg_controllen`, an item that is shorter than a `T` is skipped, and the read is an unaligned copy of plain data
-    // that the kernel wrote.
+    // SAFETY: `header` was filled by `recvmmsg` and its control block is alive; the macros stay
+    // inside `msg_controllen`, an item that is shorter than a `T` is skipped, and the read is an
+    // unaligned copy of plain data that the kernel wrote.
     unsafe {
         let mut item = libc::CMSG_FIRSTHDR(header);
         while !item.is_null() {
@@ -123,7 +128,7 @@ fn ancillary<T: Copy>(header: &libc::msghdr, level: libc::c_int, kind: libc::c_i
     None
 }
 
-/// The destination a datagram had.
+/// Returns the destination address of a datagram.
 fn local_address(header: &libc::msghdr) -> Option<IpAddr> {
     if header.msg_controllen == 0 {
         return None;
@@ -136,7 +141,10 @@ fn local_address(header: &libc::msghdr) -> Option<IpAddr> {
     v6.map(|info| Ipv6Addr::from(info.ipi6_addr.s6_addr).into())
 }
 
-/// The headers of `sendmmsg`: filled by [`SendBatch::push`] with borrowed data, sent when full and by [`SendBatch::finish`].
+/// The headers of `sendmmsg` for borrowed datagrams.
+///
+/// [`SendBatch::push`] adds datagrams. The batch is sent when it is full and by
+/// [`SendBatch::finish`].
 pub(crate) struct SendBatch<'a> {
     fd: RawFd,
     count: usize,
@@ -162,7 +170,7 @@ impl<'a> SendBatch<'a> {
         }
     }
 
-    /// Adds a datagram, sent from `source` if that is given, else from the socket's address.
+    /// Adds a datagram, sent from `source` if it is given, else from the socket's address.
     pub(crate) fn push(&mut self, data: &'a [u8], to: SocketAddr, source: Option<IpAddr>) {
         if self.count == BATCH {
             self.flush();
@@ -174,13 +182,15 @@ impl<'a> SendBatch<'a> {
         self.count += 1;
     }
 
-    /// Sends the rest. How many datagrams the kernel refused: for a protocol that repeats what is lost, a number.
+    /// Sends the remaining datagrams and returns how many the kernel refused.
+    ///
+    /// A count suffices for a protocol with retransmissions.
     pub(crate) fn finish(mut self) -> u64 {
         self.flush();
         self.refused
     }
 
-    /// Sends what was added. A datagram that the kernel refuses is counted and skipped.
+    /// Sends the added datagrams. A datagram that the kernel refuses is counted and skipped.
     fn flush(&mut self) {
         let mut headers = [EMPTY_HEADER; BATCH];
         for (slot, header) in headers[..self.count].iter_mut().enumerate() {
@@ -196,8 +206,8 @@ impl<'a> SendBatch<'a> {
         let mut sent = 0;
         while sent < self.count {
             let rest = &mut headers[sent..self.count];
-            // SAFETY: every header points to a name, a buffer and perhaps a control block that `self` or the data it
-            // borrows keeps alive; `sendmmsg` only reads the data.
+            // SAFETY: every header points to a name, a buffer and perhaps a control block that
+            // `self` or the data it borrows keeps alive; `sendmmsg` only reads the data.
             match unsafe { libc::sendmmsg(self.fd, rest.as_mut_ptr(), rest.len() as u32, libc::MSG_DONTWAIT) } {
                 count if count > 0 => sent += count as usize,
                 _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
@@ -211,10 +221,10 @@ impl<'a> SendBatch<'a> {
     }
 }
 
-/// Asks for a source address by IP_PKTINFO or IPV6_PKTINFO.
+/// Requests a source address by IP_PKTINFO or IPV6_PKTINFO.
 fn set_source(header: &mut libc::msghdr, control: &mut Control, source: IpAddr) {
-    // SAFETY: the control block is aligned and larger than the space either form needs (40 bytes at most), and stays
-    // where it is until the call that reads it.
+    // SAFETY: the control block is aligned and larger than the space either form needs (40 bytes at
+    // most), and stays where it is until the call that reads it.
     unsafe {
         header.msg_control = control.0.as_mut_ptr().cast();
         header.msg_controllen = CONTROL;

@@ -1,5 +1,7 @@
-//! The system calls of this crate behind safe functions: waiting (`epoll`, `eventfd`) and datagrams in batches
-//! (`recvmmsg`, `sendmmsg`). Nothing here knows SCTP.
+//! System calls of this crate behind safe functions.
+//!
+//! They cover waiting (`epoll`, `eventfd`) and batches of datagrams (`recvmmsg`, `sendmmsg`).
+//! Nothing here depends on SCTP.
 
 mod address;
 mod datagrams;
@@ -13,7 +15,7 @@ pub(crate) use reactor::{Reactor, Ready};
 
 use std::io;
 
-/// The result of a call that returns -1 and sets `errno`.
+/// Converts the result of a call that returns -1 and sets `errno`.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -1,4 +1,4 @@
-//! One `epoll` with an `eventfd` in it: what every driver waits on.
+//! The wait of all drivers: one `epoll` with an `eventfd` in it.
 
 use super::check;
 use std::io;
@@ -6,41 +6,45 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Descriptors reported by one wait; those beyond come with the next.
+/// Maximum number of descriptors reported by one wait; the next wait reports the others.
 const BATCH: usize = 64;
 
-/// Wakes the thread that polls an [`Endpoint`](crate::Endpoint); clones share it.
+/// Wakes the thread that polls an [`Endpoint`](crate::Endpoint). Clones share one `eventfd`.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// For a thread that waits for something else than an endpoint, by its descriptor; whoever waits clears it.
+    /// Creates a waker for a thread that waits for its descriptor, without an endpoint.
+    ///
+    /// The waiting thread must call [`Waker::clear`].
     pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers are passed; the result is checked and owned at once.
         let event = unsafe { OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?) };
         Ok(Waker(Arc::new(event)))
     }
 
-    /// One that another process, or another endpoint, has made.
+    /// Wraps the descriptor of another process's or endpoint's waker.
     pub(crate) fn adopt(event: OwnedFd) -> Self {
         Waker(Arc::new(event))
     }
 
-    /// The same for another process, or another endpoint.
+    /// Duplicates the descriptor for another process or endpoint.
     pub(crate) fn share(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
     }
 
-    /// Ends the wait that is under way, or the next one. Several wakes before a wait count as one. Any thread may
-    /// call it; it never blocks.
+    /// Ends the current wait, or the next one.
+    ///
+    /// Several calls before a wait count as one. Any thread may call it; it never blocks.
     pub fn wake(&self) {
         let one = 1_u64.to_ne_bytes();
-        // SAFETY: the descriptor is open as long as `self` is, and the buffer is eight readable bytes. The only
-        // failure is a full counter (EAGAIN), which means that a wake is pending already.
+        // SAFETY: the descriptor is open as long as `self` is, and the buffer is eight readable
+        // bytes. The only failure is a full counter (EAGAIN), which means that a wake is pending
+        // already.
         unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Takes the wakes that were.
+    /// Clears pending wake-ups.
     pub fn clear(&self) {
         let mut count = [0_u8; 8];
         // SAFETY: the descriptor is open and non-blocking, and the buffer is eight writable bytes.
@@ -54,21 +58,22 @@ impl AsFd for Waker {
     }
 }
 
-/// What became readable.
+/// A readable descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
-    /// The driver's own descriptor, by the number it was added with.
+    /// A descriptor of the driver, by the number of [`Reactor::add`].
     Own(u32),
     /// A descriptor of the owner, by its token.
     Watched(u64),
 }
 
-/// The waiting of one endpoint.
+/// The descriptors that one endpoint waits for.
 #[derive(Debug)]
 pub(crate) struct Reactor {
     epoll: OwnedFd,
     waker: Waker,
-    /// The owner's tokens: `epoll` carries their index, so that they cannot be taken for the driver's own numbers.
+    /// The owner's tokens. `epoll` stores their index, so that they cannot equal the driver's
+    /// numbers.
     tokens: Vec<u64>,
     ready: Vec<Ready>,
 }
@@ -81,7 +86,7 @@ impl Reactor {
         Reactor::with(Waker::new()?)
     }
 
-    /// One that is waked by a waker that there is.
+    /// Creates a reactor with an existing waker.
     pub(crate) fn with(waker: Waker) -> io::Result<Self> {
         // SAFETY: no pointers are passed; the result is checked and owned at once.
         let epoll = unsafe { OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
@@ -116,7 +121,9 @@ impl Reactor {
         Ok(())
     }
 
-    /// Waits, clears the waker, and returns what is readable ([`Reactor::take_ready`]) and whether there was a wake.
+    /// Waits and clears the waker. Returns true if there was a wake-up.
+    ///
+    /// [`Reactor::take_ready`] then returns the readable descriptors.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; BATCH];
         let count = match self.wait_raw(timeout, &mut events) {
@@ -141,7 +148,8 @@ impl Reactor {
         Ok(woken)
     }
 
-    /// What the last wait found, in a list to give back for reuse by [`Reactor::put_back`].
+    /// Returns the readable descriptors of the last wait. [`Reactor::put_back`] returns the list
+    /// for reuse.
     pub(crate) fn take_ready(&mut self) -> Vec<Ready> {
         std::mem::take(&mut self.ready)
     }
@@ -150,14 +158,15 @@ impl Reactor {
         self.ready = ready;
     }
 
-    /// `epoll_pwait2` for its resolution; milliseconds, rounded up, where the kernel is older than 5.11.
+    /// Uses `epoll_pwait2` for its resolution; before Linux 5.11, milliseconds, rounded up.
     fn wait_raw(&self, timeout: Option<Duration>, events: &mut [libc::epoll_event; BATCH]) -> io::Result<usize> {
         let spec = timeout.map(|timeout| libc::timespec {
             tv_sec: timeout.as_secs().min(i32::MAX as u64) as libc::time_t,
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let spec_ptr = spec.as_ref().map_or(std::ptr::null(), |spec| spec as *const libc::timespec);
-        // SAFETY: the buffer holds BATCH events, the timeout is null or outlives the call, no signal mask is passed.
+        // SAFETY: the buffer holds BATCH events, the timeout is null or outlives the call, no
+        // signal mask is passed.
         let count = unsafe {
             let nothing: *const libc::sigset_t = std::ptr::null();
             let (epoll, buffer) = (self.epoll.as_raw_fd(), events.as_mut_ptr());

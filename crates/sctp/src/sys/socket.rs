@@ -1,4 +1,4 @@
-//! Opening sockets and setting their options.
+//! Creation of sockets and their options.
 
 use super::{SockAddr, address, check};
 use std::io;
@@ -20,10 +20,12 @@ pub(crate) fn bind(fd: &OwnedFd, to: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Datagrams that [`discard`] throws away at most.
+/// Maximum number of datagrams that [`discard`] drops.
 const DISCARDED: usize = 1 << 16;
 
-/// Throws away what a raw socket has received before it was bound: from when it is opened it gets the packets of every address.
+/// Drops the packets that a raw socket received before it was bound.
+///
+/// An unbound raw socket receives the packets of every address.
 pub(crate) fn discard(fd: &OwnedFd) {
     let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
     // SAFETY: the descriptor is open, and nothing is written where there is no room
@@ -39,7 +41,7 @@ pub(crate) fn set<T: Copy>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int
     Ok(())
 }
 
-/// Gives a socket the largest buffers it may have up to `bytes`, more than the system's limit where we may.
+/// Sets the largest permitted buffers up to `bytes`, above the system's limit if privileged.
 pub(crate) fn set_buffers(fd: &OwnedFd, bytes: i32) {
     for (forced, asked) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
         if set(fd, libc::SOL_SOCKET, forced, &bytes).is_err() {
@@ -48,8 +50,10 @@ pub(crate) fn set_buffers(fd: &OwnedFd, bytes: i32) {
     }
 }
 
-/// Lets a socket receive only packets whose bytes 2 and 3 of the payload (the destination port of SCTP) are in a range.
-/// `ip_header` tells whether the socket sees the IPv4 header before them.
+/// Installs a filter that passes only packets with a destination port in a range.
+///
+/// The filter checks bytes 2 and 3 of the payload (the destination port of SCTP). `ip_header` tells
+/// whether the socket sees the IPv4 header before them.
 pub(crate) fn filter_ports(fd: &OwnedFd, ip_header: bool, ports: std::ops::RangeInclusive<u16>) -> io::Result<()> {
     let code = |class: u32, value: u32| libc::sock_filter { code: class as u16, jt: 0, jf: 0, k: value };
     let jump = |class: u32, value: u16, jt: u8, jf: u8| libc::sock_filter { jt, jf, ..code(class, value.into()) };
@@ -69,18 +73,19 @@ pub(crate) fn filter_ports(fd: &OwnedFd, ip_header: bool, ports: std::ops::Range
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     let size = size_of::<libc::sock_fprog>() as libc::socklen_t;
     let (level, option, value) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, (&raw const filter).cast());
-    // SAFETY: the descriptor is open, and the kernel copies the program, whose length is passed with it.
+    // SAFETY: the descriptor is open, and the kernel copies the program, whose length is passed
+    // with it.
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, value, size) })?;
     Ok(())
 }
 
-/// Takes a name in the network namespace that only one socket can have, until the descriptor is closed.
+/// Binds a name in the network namespace that only one socket can have, until it is closed.
 pub(crate) fn claim_name(name: &str) -> io::Result<OwnedFd> {
     // SAFETY: no pointers are passed; the result is checked and owned at once.
     let fd =
         unsafe { OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))?) };
     let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
-    // A leading zero byte makes the name abstract: of the namespace, not of a file.
+    // A leading zero byte makes the name abstract: it belongs to the namespace, not to a file.
     for (to, from) in address.sun_path[1..].iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
@@ -91,7 +96,7 @@ pub(crate) fn claim_name(name: &str) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// The address a socket is bound to.
+/// Returns the address that a socket is bound to.
 pub(crate) fn name(fd: &OwnedFd) -> io::Result<Option<SocketAddr>> {
     let mut name = SockAddr::EMPTY;
     let mut length = size_of::<SockAddr>() as libc::socklen_t;
@@ -100,11 +105,11 @@ pub(crate) fn name(fd: &OwnedFd) -> io::Result<Option<SocketAddr>> {
     Ok(name.get())
 }
 
-/// The address this machine would speak to `to` from.
+/// Returns the source address that this machine uses for packets to `to`.
 pub(crate) fn source_for(to: SocketAddr) -> io::Result<IpAddr> {
     let fd = open(to.ip(), libc::SOCK_DGRAM, 0)?;
     let mut to = to;
-    // Connecting a UDP socket sends nothing, but wants a port.
+    // Connecting a UDP socket sends nothing, but needs a port.
     to.set_port(9);
     let to = SockAddr::new(to);
     // SAFETY: the descriptor is open and the name has the length that is passed.

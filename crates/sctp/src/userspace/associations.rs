@@ -1,4 +1,4 @@
-//! The sockets and associations of one endpoint, and what the library's events do to them.
+//! Sockets and associations of one endpoint, and the handling of library events.
 
 use super::callbacks::{EventKind, Events, LibraryEvent, Tag};
 use super::ffi;
@@ -21,19 +21,19 @@ use vireo_types::AssocId;
 pub(super) enum Phase {
     Connecting,
     Up,
-    /// We asked for a shutdown.
+    /// This side has requested a shutdown.
     Closing,
 }
 
 #[derive(Debug)]
 pub(super) struct Association {
     pub(super) id: AssocId,
-    /// The library's identifier, unique within its socket.
+    /// Identifier in the library, unique within its socket.
     pub(super) raw: u32,
     pub(super) outbound_streams: u16,
     pub(super) phase: Phase,
     socket: u32,
-    /// The peer's virtual port.
+    /// Virtual port of the peer.
     pub(super) peer: u16,
 }
 
@@ -44,26 +44,26 @@ struct BoundSocket {
     lease: Lease,
 }
 
-/// The socket that has the endpoint's own port; the others have one association each.
+/// The socket with the endpoint's own port. Other sockets have one association each.
 const MAIN: u32 = 0;
-/// How long a socket outlives its association.
+/// Time that a socket outlives its association.
 const LINGER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Associations {
     sockets: FastMap<u32, BoundSocket>,
-    /// SCTP port to the library's port.
+    /// Virtual port by SCTP port.
     ports: FastMap<u32, u16>,
     assocs: AssociationMap<Association>,
-    /// Those that owe their owner an [`Event::Writable`].
+    /// Associations that must report [`Event::Writable`].
     blocked: Vec<AssocId>,
-    /// Those whose peers owe a sign of life.
+    /// Associations with an open probe.
     probed: Vec<AssocId>,
-    /// Those that ended by our own doing, how the library calls them, and why.
+    /// Associations that this side ended, with their key in the library and the reason.
     ended: Vec<(AssocId, u64, &'static str)>,
-    /// Sockets whose associations ended, and when to close them.
+    /// Sockets whose associations ended, with the time to close them.
     retired: VecDeque<(Instant, u32)>,
-    /// The ports the transports' filters let through.
+    /// Ports that the filters of the transports pass.
     filtered: Option<RangeInclusive<u16>>,
     next_socket: u32,
     next_port: u16,
@@ -77,7 +77,7 @@ fn key(socket: u32, raw: u32) -> u64 {
 }
 
 impl Associations {
-    /// Opens the main socket, if the endpoint has a port.
+    /// Opens the main socket if the endpoint has a port.
     pub(super) fn open(library: &mut Library, shared: &Shared, config: &Config, mtu: u32) -> Result<Self, BindError> {
         let mut this = Self {
             sockets: FastMap::default(),
@@ -89,7 +89,8 @@ impl Associations {
             retired: VecDeque::new(),
             filtered: None,
             next_socket: MAIN + 1,
-            // Somewhere in the dynamic range, so that a process that starts again does not meet its old associations.
+            // The start in the dynamic range depends on the process, so that a restarted process
+            // does not reuse ports of its old associations.
             next_port: 49_152 | (std::process::id() as u16).wrapping_mul(0x1f35),
             mtu,
             limit: config.max_associations,
@@ -120,8 +121,9 @@ impl Associations {
         Ok(())
     }
 
-    /// Lets the transports receive for all ports from the lowest to the highest in use. It is never narrowed: packets
-    /// for a port that is not in use any more are dropped here.
+    /// Widens the transports' filters to all ports from the lowest to the highest in use.
+    ///
+    /// The filters are never narrowed. Packets for ports that are not in use are dropped later.
     fn widen_filter(&mut self, shared: &Shared) {
         let used = || self.sockets.values().map(|bound| bound.lease.port);
         let ports = used().min().unwrap_or(0)..=used().max().unwrap_or(0);
@@ -133,7 +135,7 @@ impl Associations {
         }
     }
 
-    /// The library's port for an SCTP port of this endpoint.
+    /// Returns the virtual port for an SCTP port of this endpoint.
     pub(super) fn virtual_port(&self, port: u16) -> Option<u16> {
         self.ports.get(&u32::from(port)).copied()
     }
@@ -142,7 +144,7 @@ impl Associations {
         self.assocs.len() == 0
     }
 
-    /// Whether there are events that need no packet.
+    /// Returns true if there are events that do not need a packet.
     pub(super) fn has_pending(&self) -> bool {
         !self.ended.is_empty()
     }
@@ -152,7 +154,7 @@ impl Associations {
         Some((assoc, &self.sockets.get(&assoc.socket)?.socket))
     }
 
-    /// Remembers that an association's buffer was full.
+    /// Stores that the buffer of an association was full.
     pub(super) fn block(&mut self, id: AssocId) {
         if !self.blocked.contains(&id) {
             self.blocked.push(id);
@@ -172,7 +174,7 @@ impl Associations {
         }
         let transport = shared.transports.iter().position(|transport| transport.local.is_ipv4() == remote.is_ipv4());
         let transport = transport.ok_or(io::ErrorKind::AddrNotAvailable)?;
-        // Where any address will do, the answers must find the one that was used.
+        // On a wildcard address, answers must arrive at the source address that is used.
         let any = shared.transports.get(transport).is_some_and(|transport| transport.local.is_unspecified());
         let source = any.then(|| socket::source_for(remote)).transpose()?;
         let mut routes = shared.routes();
@@ -215,7 +217,7 @@ impl Associations {
         id
     }
 
-    /// Forgets an association, and its socket if it had one of its own.
+    /// Removes an association, and its socket if it has one of its own.
     fn remove(&mut self, shared: &Shared, id: AssocId) {
         if let Some(assoc) = self.assocs.remove(id) {
             shared.routes().peers.unpin(assoc.peer);
@@ -225,8 +227,9 @@ impl Associations {
         }
     }
 
-    /// Closes the socket of an association that ended, in a while: until then the library answers a peer whose last
-    /// packet, or ours, was lost.
+    /// Schedules the closing of a socket whose association ended.
+    ///
+    /// Until then the library still answers a peer if the last packet of either side was lost.
     fn retire_socket(&mut self, number: u32) {
         if number != MAIN {
             self.retired.push_back((Instant::now() + LINGER, number));
@@ -248,12 +251,12 @@ impl Associations {
         let (raw, socket) = (assoc.raw, assoc.socket);
         assoc.phase = Phase::Closing;
         if let Some(bound) = self.sockets.get(&socket) {
-            // It fails only when the association is on its way out already, which its event tells.
+            // It fails only when the association is already ending, which an event reports.
             let _ = library.send(&bound.socket, raw, (0, 0, ffi::SCTP_EOF), &[]);
         }
     }
 
-    /// Sends a heartbeat, whose answer is looked for.
+    /// Starts a probe: sends a heartbeat and watches for the answer.
     pub(super) fn probe(&mut self, library: &mut Library, shared: &Shared, id: AssocId) {
         let Some((assoc, socket)) = self.get(id).filter(|(assoc, _)| assoc.phase == Phase::Up) else { return };
         shared.routes().peers.probe(assoc.peer);
@@ -262,7 +265,7 @@ impl Associations {
         }
     }
 
-    /// The associations whose peers have answered a heartbeat.
+    /// Returns the associations whose peers have answered a probe.
     fn alive(&mut self, shared: &Shared) -> Vec<AssocId> {
         let mut alive = Vec::new();
         if self.probed.is_empty() {
@@ -291,14 +294,16 @@ impl Associations {
         }
     }
 
-    /// Closes every socket; what associations there are get an ABORT.
+    /// Closes every socket. Its associations are aborted.
     pub(super) fn close(&mut self, library: &mut Library) {
         for (_, bound) in self.sockets.drain() {
             library.close(bound.socket);
         }
     }
 
-    /// Turns the library's events into ours. Returns how many. The library must not be held: `sink` is the owner's.
+    /// Converts events of the library to events of the endpoint, and returns their number.
+    ///
+    /// The caller must not hold the library lock, because `sink` is code of the owner.
     pub(super) fn apply(&mut self, shared: &Shared, events: &Events, sink: &mut dyn FnMut(Event<'_>)) -> usize {
         let mut count = 0;
         let mut counted = |event: Event<'_>| {
@@ -320,7 +325,7 @@ impl Associations {
         count
     }
 
-    /// The associations that were full and are not any more.
+    /// Returns the associations that were full and accept messages again.
     fn unblock(&mut self) -> Vec<AssocId> {
         let mut free = Vec::new();
         if self.blocked.is_empty() {
@@ -373,7 +378,7 @@ impl Associations {
                 self.remove(shared, assoc);
                 sink(Event::Down { assoc, reason });
             }
-            // Events of an association that was aborted here or never wanted.
+            // An event of an association that was aborted locally or never accepted.
             (_, None) => {}
         }
     }
@@ -406,7 +411,7 @@ impl Associations {
     }
 }
 
-/// Why an association ended; `None` if it did not.
+/// Returns the reason that an association ended; `None` if it did not end.
 fn reason(state: u16, aborted: bool) -> Option<&'static str> {
     match (state, aborted) {
         (ffi::SCTP_SHUTDOWN_COMP, _) => Some("shut down"),

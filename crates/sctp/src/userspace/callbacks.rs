@@ -1,11 +1,13 @@
-//! What the library gives back while it is called: packets to send and events to report. Both are copied into buffers
-//! of the calling thread, which takes them when the call has returned; nothing is done inside a callback.
+//! Callbacks of the library: packets to send and events to report.
+//!
+//! A callback only copies into a buffer of the calling thread. The thread collects the buffer after
+//! the call has returned.
 
 use super::ffi;
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 
-/// Which socket of which endpoint: what the library hands back with each event.
+/// Socket and endpoint of an event; the library returns it with each event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
     pub(super) endpoint: u8,
@@ -23,7 +25,7 @@ impl Tag {
     }
 }
 
-/// What an event says; the bytes of a message are in [`Events::bytes`].
+/// Kind and contents of an event. The bytes of a message are in [`Events::bytes`].
 #[derive(Clone, Copy, Debug)]
 pub(super) enum EventKind {
     Message {
@@ -32,21 +34,21 @@ pub(super) enum EventKind {
         start: usize,
         end: usize,
     },
-    /// A message of our own that the peer has not acknowledged.
+    /// A sent message that the peer has not acknowledged.
     Unacknowledged {
         stream: u16,
         ppid: u32,
         start: usize,
         end: usize,
     },
-    /// The first part of a message beyond [`crate::MAX_MESSAGE`].
+    /// The first part of a message larger than [`crate::MAX_MESSAGE`].
     TooLong,
     Change {
         state: u16,
         outbound_streams: u16,
-        /// An ABORT chunk of the peer came with it.
+        /// True if the peer sent an ABORT chunk.
         aborted: bool,
-        /// The peer's virtual port.
+        /// Virtual port of the peer.
         port: u16,
     },
 }
@@ -69,7 +71,7 @@ impl Events {
     pub(super) fn clear(&mut self) {
         self.list.clear();
         self.bytes.clear();
-        // One storm must not keep its memory for ever.
+        // A burst must not occupy its memory permanently.
         self.bytes.shrink_to(1 << 20);
     }
 
@@ -84,10 +86,10 @@ impl Events {
     }
 }
 
-/// What the calls of a thread produced since it was last taken.
+/// Output of the library calls of a thread since the last collection.
 #[derive(Debug, Default)]
 pub(super) struct LibraryOutput {
-    /// Packets in order: the endpoint's number, and where in `bytes` it is.
+    /// Packets in order: the number of the endpoint, and the range in `bytes`.
     pub(super) packets: Vec<(u8, std::ops::Range<usize>)>,
     pub(super) bytes: Vec<u8>,
     pub(super) events: Events,
@@ -102,7 +104,7 @@ impl LibraryOutput {
     }
 }
 
-/// The address that the library knows an endpoint, and all its peers, by.
+/// Returns the address of an endpoint, and of all its peers, in the library.
 pub(super) fn address(endpoint: u8) -> *mut c_void {
     std::ptr::without_provenance_mut(usize::from(endpoint))
 }
@@ -111,17 +113,18 @@ thread_local! {
     static PRODUCED: RefCell<LibraryOutput> = RefCell::default();
 }
 
-/// Runs `take` on what the calls of this thread produced.
+/// Runs `take` on the output of this thread's calls.
 pub(super) fn with_produced<R>(take: impl FnOnce(&mut LibraryOutput) -> R) -> R {
     PRODUCED.with_borrow_mut(take)
 }
 
-/// Called by the library for each packet to send.
+/// Collects a packet to send; the library calls it.
 pub(super) extern "C" fn output(addr: *mut c_void, buffer: *mut c_void, length: usize, _tos: u8, _df: u8) -> c_int {
     if buffer.is_null() {
         return 0;
     }
-    // SAFETY: the library passes a buffer of `length` readable bytes that lives until this function returns.
+    // SAFETY: the library passes a buffer of `length` readable bytes that lives until this function
+    // returns.
     let packet = unsafe { std::slice::from_raw_parts(buffer.cast::<u8>(), length) };
     PRODUCED.with(|produced| {
         if let Ok(mut produced) = produced.try_borrow_mut() {
@@ -134,7 +137,7 @@ pub(super) extern "C" fn output(addr: *mut c_void, buffer: *mut c_void, length: 
     0
 }
 
-/// Called by the library for each message and notification; `data` is ours to free.
+/// Collects a message or notification; the library calls it. The callee must free `data`.
 pub(super) extern "C" fn receive(
     _sock: *mut ffi::socket,
     addr: ffi::sctp_sockstore,
@@ -147,7 +150,8 @@ pub(super) extern "C" fn receive(
     if data.is_null() {
         return 1;
     }
-    // SAFETY: the library passes a buffer of `length` readable bytes, made by `malloc`, that is ours from now on.
+    // SAFETY: the library passes a buffer of `length` readable bytes, allocated by `malloc`, that
+    // this function owns.
     let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length) };
     // SAFETY: sockets of this driver are AF_CONN, so this is the member that was written.
     let peer = unsafe { addr.sconn };
@@ -179,7 +183,7 @@ fn message(events: &mut Events, tag: Tag, bytes: &[u8], info: &ffi::sctp_rcvinfo
     events.list.push(LibraryEvent { tag, assoc: info.assoc_id, what });
 }
 
-/// A message of our own that has failed, whole: parts of one are of no use.
+/// Decodes a failed message that is complete. Parts of a message are dropped.
 fn failed(events: &mut Events, tag: Tag, bytes: &[u8]) -> Option<LibraryEvent> {
     let (head, data) = bytes.split_at_checked(size_of::<ffi::sctp_send_failed_event>())?;
     if u16::from_ne_bytes([head[0], head[1]]) != ffi::SCTP_SEND_FAILED_EVENT {

@@ -1,6 +1,8 @@
-//! The CRC32c of an SCTP packet (RFC 9260 6.8 and Appendix A), by the processor's instruction where it has one.
+//! CRC32c of an SCTP packet (RFC 9260 6.8 and Appendix A).
+//!
+//! It uses the processor's instruction where available.
 
-/// Where it is in the common header.
+/// Bytes of the checksum in the common header.
 const FIELD: std::ops::Range<usize> = 8..12;
 
 fn compute(packet: &[u8]) -> Option<[u8; 4]> {
@@ -9,14 +11,14 @@ fn compute(packet: &[u8]) -> Option<[u8; 4]> {
     Some(crc32c::crc32c_append(field, packet.get(FIELD.end..)?).to_le_bytes())
 }
 
-/// Writes the checksum into a packet; one shorter than the header is left alone.
+/// Writes the checksum into a packet. A packet shorter than the header stays unchanged.
 pub(super) fn write(packet: &mut [u8]) {
     if let Some(sum) = compute(packet) {
         packet[FIELD].copy_from_slice(&sum);
     }
 }
 
-/// Whether a packet carries the right one.
+/// Returns true if a packet has the correct checksum.
 pub(super) fn is_right(packet: &[u8]) -> bool {
     compute(packet).is_some_and(|sum| packet[FIELD] == sum)
 }
@@ -25,7 +27,7 @@ pub(super) fn is_right(packet: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// CRC32c bit by bit, as RFC 9260 Appendix A defines it.
+    /// Computes CRC32c bit by bit, as RFC 9260 Appendix A defines it.
     fn reference(packet: &[u8]) -> [u8; 4] {
         let mut crc = u32::MAX;
         for byte in packet {

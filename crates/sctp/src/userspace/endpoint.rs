@@ -18,16 +18,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vireo_types::AssocId;
 
-/// Batches read from one transport before the others get their turn.
+/// Batches read from one transport before the next transport is read.
 const BATCHES: usize = 4;
-/// How long an endpoint without associations may sleep: the library renews its cookie secret by a timer.
+/// Maximum sleep of an endpoint without associations: the library renews its cookie secret by a
+/// timer.
 const IDLE: Duration = Duration::from_secs(1);
-/// How long an acknowledgement may wait for an answer that takes it along. Other stacks wait 200 ms; this is too short
-/// for anybody to notice, and spares a packet each way where the owner answers from another thread.
+/// Maximum delay of an acknowledgement that waits to be bundled with an answer.
+///
+/// Other stacks wait 200 ms. This delay is too short to matter. It saves a packet each way if the
+/// owner answers from another thread.
 const HOLD: Duration = Duration::from_micros(300);
 /// Bytes of the common header.
 const HEADER: usize = 12;
-/// The smallest packet there is: a common header and one chunk header.
+/// Bytes of the smallest packet: a common header and one chunk header.
 const SMALLEST: usize = HEADER + 4;
 /// Chunk types (RFC 9260 3.2).
 const HEARTBEAT_ACK: u8 = 5;
@@ -44,9 +47,9 @@ pub(crate) struct Userspace {
     associations: Associations,
     config: Config,
     driver: String,
-    /// Since when acknowledgements wait for company.
+    /// Time since which acknowledgements wait to be bundled.
     held: Option<Instant>,
-    /// Whether wrong checksums were spoken of.
+    /// True if wrong checksums have been logged.
     warned: bool,
 }
 
@@ -90,8 +93,9 @@ impl Userspace {
         }
     }
 
-    /// Sends what is there, unless it is acknowledgements alone and young, which the owner's answers may still take
-    /// along. Then it returns how long they may wait.
+    /// Sends the pending packets, unless they are only recent acknowledgements.
+    ///
+    /// The owner's answers may still be bundled with these. Returns how long they may wait.
     fn flush_or_hold(&mut self) -> Option<Duration> {
         if self.packets.len() > 0 && self.packets.are_sacks() {
             let left = HOLD.saturating_sub(self.held.get_or_insert_with(Instant::now).elapsed());
@@ -103,11 +107,12 @@ impl Userspace {
         None
     }
 
-    /// Reads what a transport has and gives it to the library.
+    /// Reads a transport and passes its packets to the library.
     fn receive(&mut self, number: u32) {
         let Some(transport) = self.shared.transports.get(number as usize) else { return };
         for _ in 0..BATCHES {
-            // What an interface or a router says of one peer (down, unreachable) must not end the others.
+            // An error that concerns one peer (interface down, unreachable) must not end other
+            // associations.
             let count = self.received.receive(transport.fd()).unwrap_or_else(|error| {
                 tracing::debug!(%error, local = %transport.local, "receiving SCTP packets");
                 0
@@ -150,7 +155,8 @@ impl Userspace {
         }
     }
 
-    /// One wait and what it brought.
+    /// Waits once and handles the ready descriptors. Returns the number of events, and whether
+    /// woken.
     fn turn(&mut self, wait: Duration, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<(usize, bool)> {
         let woken = self.reactor.wait(Some(wait))?;
         let mut count = 0;
@@ -172,17 +178,20 @@ impl Userspace {
         self.associations.close_retired(&mut library, now);
         library.collect(&self.shared, &mut self.packets, &mut self.events);
         drop(library);
-        // The library is free while the owner looks at its events: they may make it use another endpoint.
+        // The library lock is released while the owner handles its events, which may use another
+        // endpoint.
         count += self.associations.apply(&self.shared, &self.events, sink);
         self.events.clear();
-        // What applying the events produced (aborts of associations that are not wanted).
+        // Collects the output of the handled events (aborts of unwanted associations).
         library::lock().collect(&self.shared, &mut self.packets, &mut self.events);
         self.shared.routes().peers.forget_passing();
         Ok((count, woken))
     }
 }
 
-/// Says once that checksums are wrong: that is noise, or a peer which nothing else tells why it gets no answer.
+/// Logs wrong checksums once.
+///
+/// They are noise, or the only indication why a peer gets no answer.
 fn warn_once(warned: &mut bool, from: SocketAddr) {
     if !std::mem::replace(warned, true) {
         tracing::warn!(
@@ -193,12 +202,12 @@ fn warn_once(warned: &mut bool, from: SocketAddr) {
     }
 }
 
-/// The verification tag of a packet that is long enough.
+/// Returns the verification tag of a packet that is long enough.
 fn tag(packet: &[u8]) -> u32 {
     u32::from_be_bytes([packet[4], packet[5], packet[6], packet[7]])
 }
 
-/// The ports of a packet that is long enough to be one.
+/// Returns the source and destination port of a packet; `None` if it is too short.
 fn ports(packet: &[u8]) -> Option<(u16, u16)> {
     let number = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
     (packet.len() >= SMALLEST).then(|| (number(0), number(2)))
@@ -313,7 +322,7 @@ impl Endpoint for Userspace {
     }
 
     fn let_go(self: Box<Self>) {
-        // Nothing of it is handed over: this is its end.
+        // Nothing of the endpoint can be handed off, so it ends.
     }
 }
 

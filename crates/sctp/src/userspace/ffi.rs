@@ -1,4 +1,6 @@
-//! The part of `usrsctp.h` (0.9.5) this crate uses. Declarations only; [`super::library`] is the one that calls them.
+//! The part of `usrsctp.h` (0.9.5) that this crate uses.
+//!
+//! Only [`super::library`] calls it.
 #![allow(non_camel_case_types)]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -35,7 +37,7 @@ pub(super) const SPP_HB_DISABLE: u32 = 0x02;
 pub(super) const SPP_HB_DEMAND: u32 = 0x04;
 pub(super) const SPP_PMTUD_DISABLE: u32 = 0x10;
 
-/// Opaque; only the library looks inside.
+/// Opaque type of the library.
 #[repr(C)]
 pub(super) struct socket {
     _private: [u8; 0],
@@ -45,13 +47,13 @@ pub(super) struct socket {
 #[repr(C)]
 pub(super) struct sockaddr_conn {
     pub(super) family: u16,
-    /// Network order.
+    /// In network byte order.
     pub(super) port: u16,
-    /// Any number but 0: the library compares it and hands it back, and never follows it.
+    /// Any number but 0: the library compares and returns it, and never dereferences it.
     pub(super) addr: *mut c_void,
 }
 
-/// `union sctp_sockstore`: of its members only the AF_CONN one is ever used here.
+/// `union sctp_sockstore`. Only the AF_CONN member is used here.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) union sctp_sockstore {
@@ -65,7 +67,7 @@ pub(super) struct sctp_rcvinfo {
     pub(super) sid: u16,
     pub(super) ssn: u16,
     pub(super) flags: u16,
-    /// As on the wire.
+    /// In network byte order.
     pub(super) ppid: u32,
     pub(super) tsn: u32,
     pub(super) cumtsn: u32,
@@ -78,7 +80,7 @@ pub(super) struct sctp_rcvinfo {
 pub(super) struct sctp_sndinfo {
     pub(super) sid: u16,
     pub(super) flags: u16,
-    /// As on the wire.
+    /// In network byte order.
     pub(super) ppid: u32,
     pub(super) context: u32,
     pub(super) assoc_id: u32,
@@ -97,7 +99,7 @@ pub(super) struct sctp_assoc_change {
     pub(super) assoc_id: u32,
 }
 
-/// The message follows.
+/// Header of the notification; the message follows it.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct sctp_send_failed_event {
@@ -109,7 +111,7 @@ pub(super) struct sctp_send_failed_event {
     pub(super) assoc_id: u32,
 }
 
-/// In the flags of a message that failed: it begins, and it ends, with these octets.
+/// Flags of a failed message that is in a single fragment: it begins and ends with these bytes.
 pub(super) const SCTP_DATA_NOT_FRAG: u16 = 0x03;
 
 #[repr(C)]
@@ -146,7 +148,7 @@ pub(super) struct sctp_assocparams {
     pub(super) number_peer_destinations: u16,
 }
 
-/// `struct sctp_paddrparams`; the address is a whole `sockaddr_storage`.
+/// `struct sctp_paddrparams`; the address is a complete `sockaddr_storage`.
 #[repr(C, align(8))]
 pub(super) struct sctp_paddrparams {
     pub(super) family: u16,
@@ -246,7 +248,7 @@ unsafe extern "C" {
     pub(super) fn usrsctp_sysctl_set_sctp_shutdown_guard_time_default(seconds: u32) -> c_int;
 }
 
-// The sizes `gcc` prints for usrsctp.h on 64-bit Linux: a wrong layout must not compile.
+// Sizes according to `gcc` for usrsctp.h on 64-bit Linux: a wrong layout must not compile.
 const _: () = {
     assert!(size_of::<usize>() == 8, "the userspace driver keeps addresses in 64-bit handles");
     assert!(size_of::<sockaddr_conn>() == 16 && size_of::<sctp_sockstore>() == 32);

@@ -1,9 +1,11 @@
-//! The one usrsctp of the process, behind a lock: every call into it goes through [`Library`], so it never runs on
-//! two threads at once and starts none of its own.
+//! The single usrsctp instance of the process, behind a lock.
 //!
-//! The library knows one port space for the whole process. So that endpoints with different addresses may have the
-//! same port, each socket gets a *virtual* port here, as each peer does ([`super::peers`]), and packets are translated
-//! on their way in and out.
+//! Every call into usrsctp goes through [`Library`]. So it never runs on two threads at once, and
+//! starts none.
+//!
+//! The library has one port space for the whole process. Endpoints with different addresses may
+//! have the same port. So each socket gets a *virtual* port here, as each peer does
+//! ([`super::peers`]). Packets are translated on their way in and out.
 
 use super::callbacks::{self, Events, Tag};
 use super::ffi;
@@ -16,22 +18,22 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Endpoints a process may have: the library walks the list of their addresses for each packet.
+/// Maximum endpoints of a process: the library scans the list of their addresses for each packet.
 pub(super) const MAX_ENDPOINTS: usize = 127;
-/// How often the library's timers run while there is something to time.
+/// Interval of the library's timers while timers are running.
 pub(super) const TICK: Duration = Duration::from_millis(20);
-/// Seconds a shutdown may take to deliver what is queued (T5, RFC 9260 9.2), whatever the timeouts of an endpoint.
+/// Maximum seconds of a shutdown that delivers queued data (T5, RFC 9260 9.2), for all endpoints.
 const SHUTDOWN_GUARD_S: u32 = 30;
-/// The first virtual port; the library refuses those below to processes without privileges.
+/// First virtual port; the library refuses lower ports to unprivileged processes.
 const FIRST_PORT: u16 = 1024;
 
 static LIBRARY: OnceLock<Mutex<Library>> = OnceLock::new();
 
-/// A socket of the library. Only [`Library`], which is locked, follows the pointer.
+/// A socket of the library. Only [`Library`], which is locked, dereferences the pointer.
 #[derive(Debug)]
 pub(super) struct Socket {
     raw: NonNull<ffi::socket>,
-    /// Its port inside the library.
+    /// Virtual port of the socket.
     pub(super) port: u16,
 }
 
@@ -41,26 +43,27 @@ unsafe impl Send for Socket {}
 #[derive(Debug)]
 pub(super) struct Library {
     endpoints: Vec<Option<Arc<Shared>>>,
-    /// Endpoint numbers whose address the library knows; it is never told to forget one.
+    /// Number of endpoints whose address is registered in the library. Addresses are never
+    /// unregistered.
     registered: u8,
-    /// Virtual port to SCTP port.
+    /// SCTP port by virtual port.
     wire_ports: Box<[u16]>,
-    /// Virtual ports of closed sockets, whose last packets are still to be collected.
+    /// Virtual ports of closed sockets whose last packets are not collected yet.
     released: Vec<u16>,
     next_port: u16,
     last_tick: Instant,
 }
 
-/// Takes the library, starting it on the first call.
+/// Locks the library, and starts it on the first call.
 pub(super) fn lock() -> MutexGuard<'static, Library> {
     LIBRARY.get_or_init(|| Mutex::new(Library::start())).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Library {
     fn start() -> Self {
-        // SAFETY: called once, by OnceLock; the callbacks are functions that live for ever, and a null debug function
-        // is allowed. CRC32c is "offloaded" to `Library::collect` and `input`; the extensions that N2 has no use for
-        // are off, so that no peer reaches their code.
+        // SAFETY: called once, by OnceLock; the callbacks are functions that live for ever, and a
+        // null debug function is allowed. CRC32c is "offloaded" to `Library::collect` and `input`.
+        // Extensions that N2 does not need are off, so that no peer reaches their code.
         unsafe {
             ffi::usrsctp_init_nothreads(0, callbacks::output, None);
             ffi::usrsctp_enable_crc32c_offload();
@@ -72,8 +75,9 @@ impl Library {
             ffi::usrsctp_sysctl_set_sctp_nrsack_enable(0);
             ffi::usrsctp_sysctl_set_sctp_pktdrop_enable(0);
             ffi::usrsctp_sysctl_set_sctp_pr_enable(0);
-            // The congestion window alone limits a flight (RFC 9260 clause 6.1 D recommends Max.Burst, no more). Here it
-            // also cuts the window to 4 packets beyond the flight: what piles up in a millisecond took several to drain.
+            // Only the congestion window limits a flight (RFC 9260 clause 6.1 D merely recommends
+            // Max.Burst). In this library, Max.Burst also cuts the window to 4 packets beyond the
+            // flight. Then the backlog of a millisecond took several to drain.
             ffi::usrsctp_sysctl_set_sctp_max_burst_default(0);
             ffi::usrsctp_sysctl_set_sctp_shutdown_guard_time_default(SHUTDOWN_GUARD_S);
         }
@@ -87,7 +91,7 @@ impl Library {
         }
     }
 
-    /// Enters an endpoint, made by `make` for the number it gets.
+    /// Registers an endpoint, created by `make` with its number.
     pub(super) fn enter(&mut self, make: impl FnOnce(u8) -> Shared) -> Result<Arc<Shared>, BindError> {
         let free = (1..=MAX_ENDPOINTS).find(|number| self.endpoints[*number].is_none());
         let number = free.ok_or(BindError::TooManyEndpoints(MAX_ENDPOINTS))?;
@@ -107,11 +111,12 @@ impl Library {
         self.endpoints[usize::from(number)] = None;
     }
 
-    /// Opens a one-to-many socket for SCTP port `wire_port`, set up as `config` says.
+    /// Opens a one-to-many socket for SCTP port `wire_port`, with the options of `config`.
     pub(super) fn open(&mut self, tag: Tag, wire_port: u16, config: &Config, mtu: u32) -> io::Result<Socket> {
         let (family, kind) = (c_int::from(ffi::AF_CONN), libc::SOCK_SEQPACKET);
         let (receive, ulp) = (Some(callbacks::receive as ffi::Receive), tag.to_ptr());
-        // SAFETY: the library is started and locked; the callback lives for ever; the tag is never followed.
+        // SAFETY: the library is started and locked; the callback lives for ever; the tag is never
+        // followed.
         let raw = unsafe { ffi::usrsctp_socket(family, kind, libc::IPPROTO_SCTP, receive, None, 0, ulp) };
         let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
         let mut socket = Socket { raw, port: 0 };
@@ -156,7 +161,7 @@ impl Library {
                     socket.port = port;
                     return Ok(());
                 }
-                // A closed socket may still be on its way out.
+                // The library may not have released the port of a closed socket yet.
                 Err(error) if error.raw_os_error() == Some(libc::EADDRINUSE) => last = error,
                 Err(error) => return Err(error),
             }
@@ -164,7 +169,8 @@ impl Library {
         Err(last)
     }
 
-    /// Starts an association with the peer of a virtual port; its number in the library.
+    /// Starts an association with the peer of a virtual port, and returns its number in the
+    /// library.
     pub(super) fn connect(&mut self, socket: &Socket, endpoint: u8, port: u16) -> io::Result<u32> {
         let name = conn(endpoint, port);
         // SAFETY: the socket is open, the name outlives the call, and the library is locked.
@@ -204,7 +210,7 @@ impl Library {
         let name = conn(endpoint, port);
         let mut address = [0; 126];
         address[..2].copy_from_slice(&name.port.to_ne_bytes());
-        // Behind the padding that aligns the pointer.
+        // After the padding that aligns the pointer.
         address[6..14].copy_from_slice(&name.addr.addr().to_ne_bytes());
         let path = ffi::sctp_paddrparams {
             family: name.family,
@@ -220,29 +226,32 @@ impl Library {
         set_option(socket, libc::IPPROTO_SCTP, ffi::SCTP_PEER_ADDR_PARAMS, &path)
     }
 
-    /// Gives the library a packet whose checksum is right and whose ports are virtual ones.
+    /// Passes a packet to the library. Its checksum must be verified and its ports be virtual.
     pub(super) fn input(&mut self, endpoint: u8, packet: &[u8]) {
         let address = callbacks::address(endpoint);
-        // SAFETY: the packet is copied by the library, which is locked and bounds its reads by the length.
+        // SAFETY: the packet is copied by the library, which is locked and bounds its reads by the
+        // length.
         unsafe { ffi::usrsctp_conninput(address, packet.as_ptr().cast(), packet.len(), 0) };
     }
 
-    /// Bytes an association has queued; `None` if it is gone.
+    /// Returns the bytes that an association has queued; `None` if it ended.
     pub(super) fn queued(&mut self, socket: &Socket, assoc: u32) -> Option<u32> {
         let mut stat = ffi::sctp_sockstat { assoc_id: assoc, total_sndbuf: 0, total_recv_buf: 0 };
         let mut size = size_of::<ffi::sctp_sockstat>() as libc::socklen_t;
         let (raw, option) = (socket.raw.as_ptr(), ffi::SCTP_GET_SNDBUF_USE);
         let value = (&raw mut stat).cast();
-        // SAFETY: the socket is open, the value has the size that is passed, and the library is locked.
+        // SAFETY: the socket is open, the value has the size that is passed, and the library is
+        // locked.
         let got = unsafe { ffi::usrsctp_getsockopt(raw, libc::IPPROTO_SCTP, option, value, &raw mut size) };
         (got == 0).then_some(stat.total_sndbuf)
     }
 
-    /// Closes a socket; what associations it has are aborted.
+    /// Closes a socket and aborts its associations.
     pub(super) fn close(&mut self, socket: Socket) {
         let linger = libc::linger { l_onoff: 1, l_linger: 0 };
         let _ = set_option(&socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger);
-        // SAFETY: the socket is open, this is the last use of the pointer, and the library is locked.
+        // SAFETY: the socket is open, this is the last use of the pointer, and the library is
+        // locked.
         unsafe { ffi::usrsctp_close(socket.raw.as_ptr()) };
         self.released.push(socket.port);
     }
@@ -258,8 +267,10 @@ impl Library {
         }
     }
 
-    /// Takes what the calls since the last time produced: packets and events of endpoint `mine` go to the two
-    /// buffers, those of others (timers run on whichever thread) straight to them.
+    /// Collects the packets and events that calls have produced since the last collection.
+    ///
+    /// Those of endpoint `mine` go to the two buffers. Those of other endpoints (timers run on any
+    /// polling thread) go directly to them.
     pub(super) fn collect(&mut self, mine: &Shared, packets: &mut Packets, events: &mut Events) {
         callbacks::with_produced(|produced| {
             if !produced.packets.is_empty() {
@@ -290,20 +301,20 @@ impl Library {
 
 const NAME: libc::socklen_t = size_of::<ffi::sockaddr_conn>() as libc::socklen_t;
 
-/// The name of a peer; of any, if `endpoint` is 0.
+/// Returns the name of a peer; if `endpoint` is 0, of any peer.
 fn conn(endpoint: u8, port: u16) -> ffi::sockaddr_conn {
     ffi::sockaddr_conn { family: ffi::AF_CONN, port: port.to_be(), addr: callbacks::address(endpoint) }
 }
 
-/// The result of a call that returns -1 and sets `errno`.
+/// Converts the result of a call that returns -1 and sets `errno`.
 fn result(value: c_int) -> io::Result<()> {
     if value < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sets a socket option; `value` must be the structure the option takes.
+/// Sets a socket option; `value` must be the structure of that option.
 pub(super) fn set_option<T>(socket: &Socket, level: c_int, option: c_int, value: &T) -> io::Result<()> {
     let (raw, size) = (socket.raw.as_ptr(), size_of::<T>() as libc::socklen_t);
-    // SAFETY: the socket is open, the value has the size that is passed, and the caller holds the library: sockets
-    // are reachable only through it.
+    // SAFETY: the socket is open, the value has the size that is passed, and the caller holds the
+    // library: sockets are reachable only through it.
     result(unsafe { ffi::usrsctp_setsockopt(raw, level, option, (&raw const *value).cast(), size) })
 }

@@ -1,11 +1,13 @@
-//! The userspace driver: usrsctp as a protocol engine, with sockets, timers and addresses of our own.
+//! The userspace driver: usrsctp as a protocol engine.
 //!
-//! usrsctp runs without threads and with AF_CONN addresses: it is given packets ([`library::Library::input`]), it
-//! gives packets ([`callbacks::output`]), and it knows peers by numbers ([`peers`]). It knows neither IP nor UDP;
-//! [`transport`] does. Everything runs on the thread that polls.
+//! This module provides sockets, timers and addresses. usrsctp runs without threads and with
+//! AF_CONN addresses. It receives packets by [`library::Library::input`], sends packets by
+//! [`callbacks::output`], and identifies peers by numbers ([`peers`]). Only [`transport`] handles
+//! IP and UDP. Everything runs on the polling thread.
 //!
-//! One path an association: a multi-homed peer is heard from all its addresses, and answered at the one it associated
-//! from. Fail-over to another needs the kernel's driver.
+//! Each association has one path. Packets of a multi-homed peer are received from all its
+//! addresses, and answered to the address that it associated from. Failover to another address
+//! needs the kernel driver.
 
 mod associations;
 mod callbacks;

@@ -1,4 +1,4 @@
-//! The socket options of a library socket: how [`Config`] is said in usrsctp's words.
+//! Socket options of a library socket: [`Config`] in the terms of usrsctp.
 
 use super::ffi;
 use super::library::{Socket, set_option};
@@ -11,11 +11,12 @@ fn millis(duration: Duration) -> u32 {
     duration.as_millis().min(u128::from(u32::MAX)) as u32
 }
 
-/// Sets them all. `mtu` is what a packet may carry after the SCTP common header.
+/// Sets all options. `mtu` is the space of a packet after the SCTP common header.
 pub(super) fn set(socket: &Socket, config: &Config, mtu: u32) -> io::Result<()> {
     let sctp = libc::IPPROTO_SCTP;
     set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &config.send_buffer.cast_signed())?;
-    // Room for several messages of the largest size in reassembly, so that partial delivery never starts for them.
+    // Reassembly has room for several messages of maximum size, so that partial delivery never
+    // starts.
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &(4 * MAX_MESSAGE as i32))?;
     set_option(socket, sctp, ffi::SCTP_NODELAY, &1_i32)?;
     set_option(socket, sctp, ffi::SCTP_FRAGMENT_INTERLEAVE, &0_i32)?;

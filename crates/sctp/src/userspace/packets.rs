@@ -1,8 +1,9 @@
-//! Packets of the library on their way out: translated to the ports of the wire, and bundled.
+//! Outgoing packets of the library: translated to wire ports, and bundled.
 //!
-//! The library makes a packet for each message and one for each SACK. Those that leave together and go to the same
-//! peer become one here, as RFC 9260 6.10 allows: a packet costs the kernels of both ends far more than a chunk costs
-//! us. Nothing waits for it; what is bundled is what is there when the endpoint sends.
+//! The library creates a packet for each message and one for each SACK. Packets to the same peer
+//! that are sent together are bundled into one, as RFC 9260 6.10 allows. A packet costs the kernels
+//! of both ends far more than a chunk costs this process. Bundling delays nothing: it covers the
+//! packets that are present when the endpoint sends.
 
 use super::checksum;
 use super::shared::Routes;
@@ -10,27 +11,28 @@ use crate::assocs::FastMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
-/// Chunk types (RFC 9260 3.2) that may share a packet with what came before.
+/// Chunk types (RFC 9260 3.2) that may be bundled after other chunks.
 const DATA: u8 = 0;
 const SACK: u8 = 3;
-/// The one that says which verification tag the peer must use.
+/// Chunk type with the verification tag that the peer must use.
 const INIT: u8 = 1;
-/// The one that the peer gives back.
+/// Chunk type whose contents the peer returns.
 const HEARTBEAT: u8 = 4;
-/// Bytes of the common header, and of a chunk's.
+/// Bytes of the common header, and of a chunk header.
 const HEADER: usize = 12;
 const CHUNK_HEADER: usize = 4;
 
-/// Packets in the order they were opened in.
+/// Outgoing packets, in the order in which they were opened.
 #[derive(Debug)]
 pub(super) struct Packets {
     list: Vec<Outgoing>,
     bytes: Vec<u8>,
-    /// The last packet for each association (by its virtual ports), if chunks may still be added to it.
+    /// The last packet of each association (by its virtual ports), if chunks may still be added to
+    /// it.
     open: FastMap<u32, usize>,
-    /// Bytes a packet may have, the common header included.
+    /// Maximum bytes of a packet, including the common header.
     room: usize,
-    /// Whether there is more than acknowledgements.
+    /// True if there is more than acknowledgements.
     urgent: bool,
 }
 
@@ -44,22 +46,22 @@ pub(super) struct Outgoing {
     room: usize,
 }
 
-/// How a packet of the library is made up.
+/// Contents of a packet of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PacketContents {
-    /// Perhaps a SACK (of so many bytes), then nothing but DATA.
+    /// An optional SACK of `sack` bytes (0: none), followed only by DATA.
     Bundles { sack: usize },
-    /// Anything else.
+    /// Any other contents, which must not be bundled.
     Alone,
 }
 
 impl Packets {
-    /// `room` is what the path takes, without IP and UDP headers.
+    /// Creates an empty list. `room` is the path MTU without IP and UDP headers.
     pub(super) fn new(room: usize) -> Self {
         Self { list: Vec::new(), bytes: Vec::new(), open: FastMap::default(), room, urgent: false }
     }
 
-    /// Adds a packet of the library. One whose peer is not known any more is dropped.
+    /// Adds a packet of the library. A packet to an unknown peer is dropped.
     pub(super) fn push(&mut self, routes: &mut Routes, packet: &[u8], wire_ports: &[u16]) {
         let Some(&[a, b, c, d]) = packet.first_chunk() else { return };
         let (own, virtual_peer) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
@@ -97,8 +99,11 @@ impl Packets {
         }
     }
 
-    /// Adds the chunks of a packet to an open one; `false` if they do not fit or do not belong there. A SACK takes the
-    /// place of the one before it, which it makes obsolete, at the front, where control chunks must be.
+    /// Adds the chunks of a packet to an open one. Returns false if they do not fit or belong
+    /// elsewhere.
+    ///
+    /// A SACK replaces the previous one, which it supersedes, at the front, where control chunks
+    /// must be.
     fn bundle(&mut self, index: usize, packet: &[u8], sack: usize) -> bool {
         let Some(open) = self.list.get_mut(index) else { return false };
         let Some(slot) = self.bytes.get_mut(open.start..open.start + open.room) else { return false };
@@ -122,7 +127,7 @@ impl Packets {
         true
     }
 
-    /// Writes the checksums; after that nothing may be added before [`Packets::clear`].
+    /// Writes the checksums. Until [`Packets::clear`] no packet may be added.
     pub(super) fn seal(&mut self) {
         for outgoing in &self.list {
             if let Some(packet) = self.bytes.get_mut(outgoing.range()) {
@@ -132,7 +137,7 @@ impl Packets {
         self.open.clear();
     }
 
-    /// Packets for one transport after another, in order.
+    /// Returns the packets in order, grouped by transport.
     pub(super) fn by_transport(&self) -> impl Iterator<Item = &[Outgoing]> {
         self.list.chunk_by(|a, b| a.transport == b.transport)
     }
@@ -141,7 +146,7 @@ impl Packets {
         &self.bytes[outgoing.range()]
     }
 
-    /// Whether there is nothing but acknowledgements.
+    /// Returns true if there are only acknowledgements.
     pub(super) fn are_sacks(&self) -> bool {
         !self.urgent
     }
@@ -155,7 +160,7 @@ impl Packets {
         self.bytes.clear();
         self.open.clear();
         self.urgent = false;
-        // One storm must not keep its memory for ever.
+        // A burst must not occupy its memory permanently.
         self.bytes.shrink_to(1 << 20);
     }
 }
@@ -166,7 +171,7 @@ impl Outgoing {
     }
 }
 
-/// The value of the first chunk of a kind in a packet.
+/// Returns the value of the first chunk of a type in a packet.
 pub(super) fn chunk(packet: &[u8], wanted: u8) -> Option<&[u8]> {
     let mut rest = packet.get(HEADER..)?;
     while let Some(&[kind, _, high, low]) = rest.first_chunk::<CHUNK_HEADER>() {
@@ -180,7 +185,7 @@ pub(super) fn chunk(packet: &[u8], wanted: u8) -> Option<&[u8]> {
     None
 }
 
-/// Looks at the chunks of a packet of the library.
+/// Classifies a packet of the library by its chunks.
 fn shape(packet: &[u8]) -> PacketContents {
     let (mut at, mut sack) = (HEADER, 0);
     while let Some(&[kind, _, high, low]) = packet.get(at..).and_then(|rest| rest.first_chunk::<CHUNK_HEADER>()) {
@@ -227,7 +232,7 @@ mod tests {
         (routes, port, wire_ports)
     }
 
-    /// What leaves: the chunks of each packet, after its header and checksum were checked.
+    /// Returns the chunks of each outgoing packet, after a check of its header and checksum.
     fn leaving(packets: &mut Packets) -> Vec<Vec<u8>> {
         packets.seal();
         let all: Vec<&Outgoing> = packets.by_transport().flatten().collect();

@@ -1,79 +1,89 @@
-//! Who stands behind a port number inside the library.
+//! Mapping between peers and their virtual ports in the library.
 //!
-//! usrsctp is told that all peers of an endpoint have one address, and that each has a *virtual* port: a keyed hash
-//! of its real address and port. So INITs of any number of forged peers take a bounded memory (the state cookie comes
-//! back with the same hash, if it does not come while we still remember), the library's tables are evenly filled even if all peers use one port, and its list of local
-//! addresses, which it walks for each packet, has one entry an endpoint.
+//! In usrsctp, all peers of an endpoint have one address, and each has a *virtual* port: a keyed
+//! hash of its real address and port. This has three effects:
 //!
-//! A peer with several addresses has one port: that of the address it associated from. What comes from the others is
-//! known by the verification tag we gave it, and answers go to the first.
+//! - INITs of any number of forged peers need bounded memory. If a peer was removed in the
+//!   meantime, its returning state cookie yields the same hash.
+//! - The library's tables are filled evenly, even if all peers use one port.
+//! - The library scans its list of local addresses for each packet; the list has one entry per
+//!   endpoint.
+//!
+//! A peer with several addresses has one virtual port: that of the address it associated from.
+//! Packets from its other addresses are recognised by the verification tag of this side. Answers go
+//! to the first address.
 
 use crate::assocs::FastMap;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
-/// One peer, as the wire knows it.
+/// A peer as it appears on the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Peer {
     /// IP address and UDP port (0 over raw IP).
     pub(super) address: SocketAddr,
-    /// SCTP port.
+    /// SCTP port of the peer.
     pub(super) port: u16,
-    /// Which local address it speaks with.
+    /// Number of the local address that communicates with the peer.
     pub(super) local: u8,
 }
 
 impl Peer {
-    /// What the owner of the endpoint calls its address: IP address and SCTP port.
+    /// Returns the address of the peer for the owner of the endpoint: IP address and SCTP port.
     pub(super) fn name(&self) -> SocketAddr {
         SocketAddr::new(self.address.ip(), self.port)
     }
 }
 
-/// The peers of one endpoint: those with associations, and those of the packets under way.
+/// The peers of one endpoint: those with associations, and those of current packets.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     key: RandomState,
     by_port: FastMap<u32, Entry>,
-    /// The verification tags that peers with an association must use, and their virtual ports.
+    /// Virtual port by the verification tag that a peer with an association must use.
     by_tag: FastMap<u32, u16>,
-    /// Virtual ports whose peers had no association when they came, oldest first.
+    /// Virtual ports of peers that had no association when they were added, oldest first.
     passing: VecDeque<u16>,
-    /// How many were asked for a sign of life.
+    /// Number of peers with an open probe.
     probed: usize,
 }
 
-/// Peers without an association that are remembered, so that two which shake hands at the same time do not take one
-/// port. Beyond them the hash alone decides, which is right unless two hashes clash.
+/// Maximum number of remembered peers without an association.
+///
+/// Remembering them prevents that two peers with simultaneous handshakes get the same port. Beyond
+/// the limit the hash alone decides, which is correct unless two hashes collide.
 const PASSING: usize = 8192;
 
 #[derive(Debug)]
 struct Entry {
     peer: Peer,
     associations: u32,
-    /// The verification tag it must use, if it has (or is about to have) an association; else 0.
+    /// Verification tag that the peer must use, if it has or sets up an association; else 0.
     tag: u32,
-    /// Whether its port is in `passing`.
+    /// True if the port is in `passing`.
     passing: bool,
-    /// Of a peer that was asked for a sign of life.
+    /// State of an open probe.
     probe: Option<Box<Probe>>,
 }
 
-/// Heartbeats that a peer may answer.
+/// Maximum number of remembered heartbeats of a probe.
 const HEARTBEATS: usize = 8;
 
-/// What is known of heartbeats that a peer was sent on demand.
+/// The heartbeats sent to a peer on demand.
 #[derive(Debug, Default)]
 struct Probe {
-    /// Their contents, as keyed hashes: what nobody who has not received them gives back.
+    /// Keyed hashes of their contents, which only a receiver of the heartbeats can return.
     sent: VecDeque<u64>,
     answered: bool,
 }
 
 impl Peers {
-    /// The virtual port of a peer, which stays known at least until [`Peers::forget_passing`]. `None` if all it may
-    /// have are taken by others; its packet is then as good as lost.
+    /// Returns the virtual port of a peer, which stays valid at least until
+    /// [`Peers::forget_passing`].
+    ///
+    /// Returns `None` if other peers use all ports that the peer may have. The caller then drops
+    /// the packet.
     pub(super) fn enter(&mut self, peer: Peer) -> Option<u16> {
         let hash = self.key.hash_one(peer);
         let candidates = [hash, hash >> 16, hash >> 32, hash >> 48].map(|bits| bits as u16);
@@ -87,8 +97,9 @@ impl Peers {
         Some(free)
     }
 
-    /// The virtual port for a packet with verification tag `tag` from `peer`: that of the peer itself, or that of the
-    /// peer whose further address this is.
+    /// Returns the virtual port for a packet with verification tag `tag` from `peer`.
+    ///
+    /// It is that of the peer itself, or that of the peer which has this address as a further one.
     pub(super) fn enter_by_tag(&mut self, peer: Peer, tag: u32) -> Option<u16> {
         let port = self.enter(peer)?;
         let known = self.by_port.get(&u32::from(port)).is_some_and(|entry| entry.associations > 0);
@@ -100,22 +111,24 @@ impl Peers {
         Some(first.copied().unwrap_or(port))
     }
 
-    /// Notes the tag an association that is being set up will have: what the peer's COOKIE ECHO, or our INIT, says.
-    /// It counts from the next [`Peers::came_up`] on.
+    /// Stores the verification tag of an association that is being set up.
+    ///
+    /// The tag comes from the peer's COOKIE ECHO, or from an INIT of this side. It is valid from
+    /// the next [`Peers::came_up`] on.
     pub(super) fn propose_tag(&mut self, port: u16, tag: u32) {
         if let Some(entry) = self.by_port.get_mut(&u32::from(port)) {
             entry.tag = tag;
         }
     }
 
-    /// An association with the peer came up, or restarted: its tag is what was proposed last.
+    /// Handles the start or restart of an association: the last proposed tag becomes valid.
     pub(super) fn came_up(&mut self, port: u16) {
         if let Some(entry) = self.by_port.get(&u32::from(port)).filter(|entry| entry.tag != 0) {
             self.by_tag.insert(entry.tag, port);
         }
     }
 
-    /// The heartbeats that leave for a peer from now on are remembered.
+    /// Starts a probe: subsequent heartbeats to the peer are remembered.
     pub(super) fn probe(&mut self, port: u16) {
         if let Some(entry) = self.by_port.get_mut(&u32::from(port)) {
             self.probed += usize::from(entry.probe.is_none());
@@ -123,12 +136,12 @@ impl Peers {
         }
     }
 
-    /// Whether answers of a peer are looked for.
+    /// Returns true if the peer has an open probe.
     pub(super) fn is_probed(&self, port: u16) -> bool {
         self.probed > 0 && self.by_port.get(&u32::from(port)).is_some_and(|entry| entry.probe.is_some())
     }
 
-    /// A heartbeat leaves for a peer.
+    /// Remembers a heartbeat that is sent to a peer with an open probe.
     pub(super) fn asked(&mut self, port: u16, heartbeat: &[u8]) {
         let hash = self.key.hash_one(heartbeat);
         let entry = self.by_port.get_mut(&u32::from(port));
@@ -140,7 +153,8 @@ impl Peers {
         }
     }
 
-    /// An answer to a heartbeat has come with a verification tag, perhaps.
+    /// Handles an answer to a heartbeat. It counts only with the correct verification tag and
+    /// contents.
     pub(super) fn answered(&mut self, port: u16, tag: u32, answer: &[u8]) {
         let hash = self.key.hash_one(answer);
         let entry = self.by_port.get_mut(&u32::from(port)).filter(|entry| entry.tag == tag);
@@ -149,7 +163,7 @@ impl Peers {
         }
     }
 
-    /// Whether a peer has answered, once.
+    /// Returns true once after a peer has answered a probe.
     pub(super) fn take_answer(&mut self, port: u16) -> bool {
         let entry = self.by_port.get_mut(&u32::from(port));
         let answered = entry.is_some_and(|entry| entry.probe.take_if(|probe| probe.answered).is_some());
@@ -157,19 +171,19 @@ impl Peers {
         answered
     }
 
-    /// The peer behind a virtual port.
+    /// Returns the peer of a virtual port.
     pub(super) fn get(&self, port: u16) -> Option<&Peer> {
         self.by_port.get(&u32::from(port)).map(|entry| &entry.peer)
     }
 
-    /// Keeps a peer as long as an association needs it.
+    /// Keeps a peer while an association needs it.
     pub(super) fn pin(&mut self, port: u16) {
         if let Some(entry) = self.by_port.get_mut(&u32::from(port)) {
             entry.associations += 1;
         }
     }
 
-    /// The counterpart of [`Peers::pin`].
+    /// Reverts one [`Peers::pin`].
     pub(super) fn unpin(&mut self, port: u16) {
         if let Some(entry) = self.by_port.get_mut(&u32::from(port)) {
             entry.associations = entry.associations.saturating_sub(1);
@@ -184,8 +198,9 @@ impl Peers {
         }
     }
 
-    /// Forgets the oldest peers that have no association, beyond those worth remembering. Called when the answers to
-    /// their packets are on their way.
+    /// Removes the oldest peers without an association, beyond `PASSING`.
+    ///
+    /// It is called after the answers to their packets have been sent.
     pub(super) fn forget_passing(&mut self) {
         while self.passing.len() > PASSING {
             let Some(port) = self.passing.pop_front() else { return };
@@ -197,7 +212,7 @@ impl Peers {
     }
 }
 
-/// Whether packets from or to there deserve an answer at all (RFC 9260 8.4, first rule).
+/// Returns true if packets from or to this address may be answered (RFC 9260 8.4, first rule).
 pub(super) fn is_unicast(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => !ip.is_multicast() && !ip.is_broadcast() && !ip.is_unspecified(),
@@ -245,7 +260,7 @@ mod tests {
     fn peers_that_shake_hands_at_the_same_time_keep_the_ports_of_their_cookies() {
         let mut peers = Peers::default();
         let inits: Vec<_> = (0..4000).filter_map(|n| Some((n, peers.enter(peer(n))?))).collect();
-        // In one run of a hundred all four ports that one of them may have are taken.
+        // In one run of a hundred, all four possible ports of one of them are in use.
         assert!(inits.len() >= 3998, "{} have a port", inits.len());
         peers.forget_passing();
         for (n, port) in &inits {

@@ -1,5 +1,8 @@
-//! Who has which SCTP port. The kernel keeps no such book for raw sockets, so each port in use is a name (an abstract
-//! socket) that only one process of a network namespace can hold, and that is free again when the process ends.
+//! Allocation of SCTP ports between processes.
+//!
+//! The kernel does not track SCTP ports of raw sockets. So each port in use is an abstract socket
+//! name, which only one process of a network namespace can bind. The kernel releases it when the
+//! process ends.
 
 use crate::config::BindError;
 use crate::sys::socket::claim_name;
@@ -7,17 +10,17 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
-/// The dynamic ports (RFC 6335): what associations without a fixed port use.
+/// The dynamic ports (RFC 6335), for associations without a fixed port.
 const DYNAMIC: std::ops::RangeInclusive<u16> = 49_152..=65_535;
 
-/// A port, ours until dropped.
+/// A port that is reserved until the value is dropped.
 #[derive(Debug)]
 pub(super) struct Lease {
     pub(super) port: u16,
     _claims: Vec<OwnedFd>,
 }
 
-/// Claims a fixed port on every address; over UDP (`shared` false) the UDP port is the claim.
+/// Claims a fixed port on every address. Over UDP (`shared` false) the UDP port is the claim.
 pub(super) fn claim(addresses: impl Iterator<Item = IpAddr>, port: u16, shared: bool) -> Result<Lease, BindError> {
     let mut claims = Vec::new();
     for address in addresses.filter(|_| shared) {
@@ -30,7 +33,7 @@ pub(super) fn claim(addresses: impl Iterator<Item = IpAddr>, port: u16, shared: 
     Ok(Lease { port, _claims: claims })
 }
 
-/// Claims a free dynamic port, trying from `next` on; `used` tells which are ours already.
+/// Claims a free dynamic port from `next` on. `used` returns true for ports of this process.
 pub(super) fn claim_dynamic(next: &mut u16, shared: bool, used: impl Fn(u16) -> bool) -> io::Result<Lease> {
     for _ in DYNAMIC {
         let port = (*next).max(*DYNAMIC.start());

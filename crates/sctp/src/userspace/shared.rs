@@ -1,5 +1,7 @@
-//! What other threads may touch of a userspace endpoint: the library's timers run on whichever thread polls, so the
-//! packets and events they produce for this endpoint are handed over here.
+//! The part of a userspace endpoint that other threads access.
+//!
+//! The library's timers run on any polling thread. Packets and events that they produce for this
+//! endpoint are passed to it here.
 
 use super::callbacks::{Events, LibraryEvent};
 use super::packets::Packets;
@@ -9,7 +11,7 @@ use crate::sys::{SendBatch, Waker};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Local addresses an endpoint speaks from (8 bits of a [`super::peers::Peer`]).
+/// Maximum number of local addresses of an endpoint (8 bits of a [`super::peers::Peer`]).
 const MAX_LOCALS: usize = 256;
 
 #[derive(Debug)]
@@ -21,11 +23,12 @@ pub(super) struct Shared {
     inbox: Mutex<Events>,
 }
 
-/// How a virtual port becomes a transport and two addresses.
+/// Maps a virtual port to a transport and two addresses.
 #[derive(Debug)]
 pub(super) struct Routes {
     pub(super) peers: Peers,
-    /// For each local address: the transport, and the source to ask it for where it is bound to all addresses.
+    /// For each local address: the transport, and the source address if the transport is bound to
+    /// all.
     locals: Vec<(u8, Option<IpAddr>)>,
 }
 
@@ -34,14 +37,18 @@ impl Routes {
         Self { peers: Peers::default(), locals: (0..transports).map(|transport| (transport, None)).collect() }
     }
 
-    /// The peer behind a virtual port, the transport to reach it by, and the source to ask that for.
+    /// Returns the peer of a virtual port, its transport, and the source address to request from
+    /// it.
     pub(super) fn find(&self, port: u16) -> Option<(Peer, u8, Option<IpAddr>)> {
         let peer = *self.peers.get(port)?;
         let (transport, source) = *self.locals.get(usize::from(peer.local))?;
         Some((peer, transport, source))
     }
 
-    /// The number of a local address. When there are too many it is that of the transport, and the system chooses.
+    /// Returns the number of a local address.
+    ///
+    /// If there are too many, it is the number of the transport, and the system chooses the source
+    /// address.
     pub(super) fn local(&mut self, transport: u8, to: Option<IpAddr>) -> u8 {
         let Some(to) = to else { return transport };
         let wanted = (transport, Some(to));
@@ -70,8 +77,9 @@ impl Shared {
         lock(&self.routes)
     }
 
-    /// Sends packets, in order and in batches, and empties the list. How many the kernel refused; SCTP repeats what
-    /// matters.
+    /// Sends packets in order and in batches, and empties the list.
+    ///
+    /// Returns how many packets the kernel refused. SCTP retransmits what matters.
     pub(super) fn transmit(&self, packets: &mut Packets) -> u64 {
         let mut refused = 0;
         packets.seal();
@@ -90,20 +98,20 @@ impl Shared {
         refused
     }
 
-    /// Sends one packet that another endpoint's thread produced.
+    /// Sends one packet that the thread of another endpoint produced.
     pub(super) fn transmit_one(&self, packet: &[u8], wire_ports: &[u16]) {
         let mut packets = Packets::new(packet.len());
         packets.push(&mut self.routes(), packet, wire_ports);
         self.transmit(&mut packets);
     }
 
-    /// Hands over an event that another endpoint's thread produced.
+    /// Queues an event that the thread of another endpoint produced.
     pub(super) fn deliver(&self, event: LibraryEvent, bytes: &[u8]) {
         lock(&self.inbox).copy(event, bytes);
         self.waker.wake();
     }
 
-    /// Appends what was handed over.
+    /// Appends the queued events to `events`.
     pub(super) fn take_delivered(&self, events: &mut Events) {
         let mut inbox = lock(&self.inbox);
         for event in &inbox.list {

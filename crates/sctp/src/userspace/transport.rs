@@ -1,4 +1,4 @@
-//! What carries the library's packets: raw IP sockets of protocol 132, or UDP sockets (RFC 6951).
+//! Transports of the library's packets: raw IP (protocol 132) or UDP (RFC 6951).
 
 use crate::config::{BindError, Config, Driver};
 use crate::sys::{Received, socket};
@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// One socket: an address of this machine, or all of one family.
+/// One socket, bound to an address of this machine or to all of one family.
 #[derive(Debug)]
 pub(super) struct Transport {
     fd: OwnedFd,
@@ -15,17 +15,17 @@ pub(super) struct Transport {
     udp: bool,
 }
 
-/// A packet that arrived, without the headers before SCTP's.
+/// A received packet, without the headers before that of SCTP.
 #[derive(Debug)]
 pub(super) struct Incoming<'a> {
     pub(super) packet: &'a mut [u8],
     /// IP address and UDP port (0 over raw IP).
     pub(super) from: SocketAddr,
-    /// The address it was sent to, where the transport is bound to all.
+    /// Destination address, if the transport is bound to all addresses.
     pub(super) to: Option<IpAddr>,
 }
 
-/// Opens the transports a configuration asks for: one for each address.
+/// Opens the configured transports, one for each address.
 pub(super) fn open(config: &Config) -> Result<Vec<Transport>, BindError> {
     let udp = config.driver == Driver::UserspaceUdp;
     if !config.addresses.is_empty() {
@@ -33,7 +33,7 @@ pub(super) fn open(config: &Config) -> Result<Vec<Transport>, BindError> {
     }
     let all = [IpAddr::from(Ipv4Addr::UNSPECIFIED), IpAddr::from(Ipv6Addr::UNSPECIFIED)];
     let v4 = Transport::open(all[0], udp, config.udp_local_port)?;
-    // Where the system has no IPv6, "every address" is every IPv4 address.
+    // Without IPv6 in the system, "every address" means every IPv4 address.
     let v6 = match Transport::open(all[1], udp, config.udp_local_port) {
         Err(BindError::System { .. } | BindError::NoSuchAddress(_)) => None,
         other => Some(other?),
@@ -78,13 +78,16 @@ impl Transport {
         }
     }
 
-    /// Keeps packets for other ports away: every raw socket of an address gets every packet to it, also those of other
+    /// Filters out packets for other ports.
+    ///
+    /// Every raw socket of an address receives every packet to it, including those for other
     /// processes.
     pub(super) fn filter(&self, ports: RangeInclusive<u16>) {
         if !self.udp
             && let Err(error) = socket::filter_ports(&self.fd, self.local.is_ipv4(), ports)
         {
-            // Without it such packets are read and dropped, which costs time and changes nothing.
+            // Without the filter such packets are read and dropped, which costs time but is
+            // correct.
             tracing::debug!(%error, "no packet filter on a raw socket");
         }
     }
@@ -93,14 +96,15 @@ impl Transport {
         self.fd.as_raw_fd()
     }
 
-    /// Bytes the SCTP packet may have, its 12-byte common header not counted, in an IP packet of `path_mtu`.
+    /// Returns the bytes of an SCTP packet after its 12-byte common header, in an IP packet of
+    /// `path_mtu`.
     pub(super) fn mtu(&self, path_mtu: u16) -> u32 {
         let ip = if self.local.is_ipv4() { 20 } else { 40 };
         let udp = if self.udp { 8 } else { 0 };
         u32::from(path_mtu) - ip - udp - 12
     }
 
-    /// Finds the SCTP packet in a datagram.
+    /// Returns the SCTP packet of a datagram.
     pub(super) fn parse<'a>(&self, datagram: Received<'a>) -> Option<Incoming<'a>> {
         if self.udp || self.local.is_ipv6() {
             let to = datagram.to.filter(|_| self.local.is_unspecified());
@@ -114,7 +118,9 @@ impl Transport {
     }
 }
 
-/// A raw IPv4 socket gives the IP header too (`raw(7)`), with its length and checksum verified by the kernel.
+/// Parses the IP header that a raw IPv4 socket returns (`raw(7)`).
+///
+/// The kernel has verified its length and checksum.
 fn parse_ipv4(data: &mut [u8], want_to: bool) -> Option<Incoming<'_>> {
     let header = usize::from(data.first()? & 0xf) * 4;
     let octets = |at: usize| data.get(at..at + 4)?.first_chunk::<4>().copied().map(Ipv4Addr::from);

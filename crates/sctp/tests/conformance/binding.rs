@@ -1,11 +1,11 @@
-//! Binding: every address at once, and what is refused with which words.
+//! Tests of binding: wildcard addresses, and the errors of refused configurations.
 
 use crate::peer::{LIMIT, Peer, brisk, connect, run};
 use crate::sys;
 use std::net::{IpAddr, Ipv4Addr};
 use vireo_sctp::{BindError, Config, Driver, Endpoint, bind};
 
-/// A server and a client on every address of a namespace, over both families.
+/// Tests a server and a client on every address of a namespace, over both families.
 fn every_address(driver: Driver) {
     sys::namespace();
     sys::ip(&["address add 10.77.0.1/32 dev lo".into(), "address add fd00::1/128 dev lo nodad".into()]);
@@ -51,8 +51,9 @@ fn at(last: u8) -> Config {
     Config { driver: Driver::UserspaceIp, addresses: vec![Ipv4Addr::new(127, 79, 0, last).into()], ..Config::default() }
 }
 
-/// Does what is possible at once, or when a child that another test has just forked has run its program: until then that has
-/// copies of what was closed here.
+/// Retries an action while a forked child of another test has not executed its program yet.
+///
+/// Until then the child has copies of the descriptors that are closed here.
 fn soon<T, E: std::fmt::Debug>(mut act: impl FnMut() -> Result<T, E>) -> T {
     let tried =
         std::iter::repeat_with(|| act().inspect_err(|_| std::thread::sleep(std::time::Duration::from_millis(20))));

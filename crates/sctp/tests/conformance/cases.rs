@@ -1,4 +1,4 @@
-//! The cases every driver must pass.
+//! Test cases that every driver must pass.
 
 use crate::peer::{LIMIT, Message, Peer, World, client_config, connect, connected, idle, run, server_config, short};
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use vireo_sctp::{Config, HandoffError, SendError};
 const NGAP: u32 = 60;
 const S1AP: u32 = 18;
 
-/// Bytes that tell a message from every other.
+/// Returns bytes that distinguish a message from every other.
 fn payload(seed: usize, size: usize) -> Vec<u8> {
     (0..size).map(|at| (seed.wrapping_mul(31) ^ at ^ (at >> 8)) as u8).collect()
 }
@@ -262,7 +262,7 @@ pub(crate) fn what_a_dead_peer_has_not_acknowledged_is_given_back(world: &dyn Wo
         let assoc = server.only();
         let sent = |n: u16| Message { assoc, stream: n, ppid: NGAP, data: payload(n.into(), 100) };
         server.endpoint.send(assoc, 0, NGAP, b"for the living").expect("send");
-        // It is acknowledged, as far as the driver does that.
+        // The message is acknowledged, as far as the driver does so.
         let began = Instant::now();
         run(&mut [&mut server], "time passing", LIMIT, |_| {
             client.poll();
@@ -294,7 +294,7 @@ pub(crate) fn a_peer_that_comes_back_restarts_its_association(world: &dyn World)
     });
     let first = server.only();
     assert_eq!(server.up[&first].0, SocketAddr::new(world.address(2), 5000));
-    // Lost with the peer: it must not reach the one that comes back.
+    // A message to the dead peer must not reach its successor.
     client.kill();
     let _ = server.endpoint.send(first, 1, NGAP, b"for the dead");
     let mut client = world.doomed(2, 5000, to);
@@ -320,13 +320,13 @@ pub(crate) fn an_idle_association_stays_up(world: &dyn World) {
 }
 
 pub(crate) fn a_living_peer_answers_a_probe(world: &dyn World) {
-    // Heartbeats come on demand alone.
+    // Heartbeats are sent only on demand.
     let (mut server, mut client) = connected(world, 38412, |config| config.heartbeat = Duration::ZERO);
     let (assoc, theirs) = (client.only(), server.only());
     idle(&mut [&mut server, &mut client], Duration::from_millis(50));
     assert!(server.alive.is_empty() && client.alive.is_empty());
     for times in 1..3 {
-        // Several may be under way.
+        // Several probes may be in progress.
         server.endpoint.probe(theirs);
         server.endpoint.probe(theirs);
         client.endpoint.probe(assoc);
@@ -430,12 +430,12 @@ pub(crate) fn another_endpoint_goes_on_with_what_is_handed_over(world: &dyn Worl
         Err(HandoffError::InProcess) if !world.hands_over() => return,
         other => other.expect("it is handed over"),
     };
-    // One that does nothing with it has no part in it.
+    // A handoff that is not continued has no effect on the association.
     drop(world.adopt(&server_config(world, 38412), handover));
     client.endpoint.send(from, 0, NGAP, &[1]).expect("send");
     run(&mut [&mut server, &mut client], "the first goes on", LIMIT, |peers| peers[0].messages.len() == 1);
 
-    // On its way while nobody has it.
+    // A message that arrives while no process reads the socket.
     client.endpoint.send(from, 1, NGAP, &[2]).expect("send");
     let next = world.adopt(&server_config(world, 38412), server.endpoint.hand_over().expect("it is handed over"));
     let next = Peer { up: std::mem::take(&mut server.up), ..Peer::new(next) };

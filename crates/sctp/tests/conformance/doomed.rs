@@ -1,17 +1,17 @@
-//! Peers in processes of their own, that can be killed without a word.
+//! Clients in other processes, which can be killed abruptly.
 
 use crate::peer::World;
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use vireo_sctp::{Config, Driver, Event, bind};
 
-/// A client that a case will kill.
+/// A client that a test case kills.
 pub(crate) trait Doomed {
-    /// Lets it do its part.
+    /// Lets the client run.
     fn poll(&mut self) {}
-    /// Ends its process at once. (A kernel then says goodbye in its name.)
+    /// Kills its process. (A kernel driver then still closes the association.)
     fn kill(self: Box<Self>);
-    /// Ends its whole machine at once.
+    /// Simulates the failure of its machine.
     fn vanish(self: Box<Self>);
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn spawn(world: &dyn World, n: u8, port: u16, to: SocketAddr) -> Proc
     Process { child, driver: world.config().driver, at: world.address(n) }
 }
 
-/// Not a test: the process that [`spawn`] starts.
+/// The process that [`spawn`] starts, not a test.
 #[test]
 #[ignore = "only as a process of other tests"]
 fn process() {

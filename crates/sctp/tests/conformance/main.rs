@@ -1,4 +1,4 @@
-//! One suite over every driver: what an [`vireo_sctp::Endpoint`] promises, whoever keeps it.
+//! Conformance suite of [`vireo_sctp::Endpoint`], run for every driver.
 
 mod binding;
 mod cases;
@@ -9,8 +9,9 @@ mod peer;
 mod sys;
 mod worlds;
 
-/// Makes a test of each case for each driver. Those of the kernel run where the kernel has SCTP:
-/// `make test-kernel-sctp` makes such a place.
+/// Defines a test of each case for each driver.
+///
+/// Those of the kernel driver need a kernel with SCTP: `make test-kernel-sctp` provides one.
 macro_rules! suite {
     ($($case:ident)*) => {
         suite!(@driver memory, [$($case)*]);

@@ -1,4 +1,4 @@
-//! What only the kernel's driver has: associations with several paths.
+//! Tests of associations with several paths, which only the kernel driver supports.
 
 use crate::peer::{LIMIT, Peer, World, client_config, connect, run, server_config};
 use crate::{sys, worlds};

@@ -1,4 +1,4 @@
-//! An endpoint with a memory of what it reported, and a way to run several of them until something is so.
+//! An endpoint with a record of its events, and functions that poll endpoints.
 
 use crate::doomed::Doomed;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use vireo_sctp::{Config, Endpoint, EndpointHandoff, Event, SendError};
 use vireo_types::AssocId;
 
-/// How long anything may take that is not a timeout by itself.
+/// Timeout of all operations that are not a timeout themselves.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) struct Message {
 pub(crate) struct Peer {
     pub(crate) endpoint: Box<dyn Endpoint>,
     pub(crate) up: BTreeMap<AssocId, (SocketAddr, u16)>,
-    /// Every `Up` in order, those that went down again included.
+    /// All `Up` events in order, including those of ended associations.
     pub(crate) ups: Vec<AssocId>,
     pub(crate) down: BTreeMap<AssocId, &'static str>,
     pub(crate) restarted: Vec<AssocId>,
@@ -30,7 +30,7 @@ pub(crate) struct Peer {
     pub(crate) readable: Vec<u64>,
     pub(crate) messages: Vec<Message>,
     pub(crate) unacknowledged: Vec<Message>,
-    /// Send back each message as it comes.
+    /// True to echo each message on arrival.
     pub(crate) echo: bool,
 }
 
@@ -99,14 +99,14 @@ impl Peer {
         }
     }
 
-    /// The only association there is.
+    /// Returns the only association.
     pub(crate) fn only(&self) -> AssocId {
         assert_eq!(self.up.len(), 1, "exactly one association");
         *self.up.keys().next().expect("one")
     }
 }
 
-/// Polls all peers in turn until `done`, or fails with `what`.
+/// Polls all peers in turn until `done`; fails with `what` after `limit`.
 pub(crate) fn run(peers: &mut [&mut Peer], what: &str, limit: Duration, mut done: impl FnMut(&[&mut Peer]) -> bool) {
     let start = Instant::now();
     while !done(peers) {
@@ -117,13 +117,13 @@ pub(crate) fn run(peers: &mut [&mut Peer], what: &str, limit: Duration, mut done
     }
 }
 
-/// Lets time pass, with everybody polling.
+/// Polls all peers for a time.
 pub(crate) fn idle(peers: &mut [&mut Peer], time: Duration) {
     let start = Instant::now();
     run(peers, "time passing", time + LIMIT, |_| start.elapsed() >= time);
 }
 
-/// A server on `port` of the first address and a client on the second, associated.
+/// Returns an associated pair: a server on `port` of the first address, a client on the second.
 pub(crate) fn connected(world: &dyn World, port: u16, change: impl Fn(&mut Config)) -> (Peer, Peer) {
     let mut config = server_config(world, port);
     change(&mut config);
@@ -155,34 +155,34 @@ pub(crate) fn client_config(world: &dyn World) -> Config {
 
 /// A driver under test, with addresses of its own.
 pub(crate) trait World {
-    /// The driver's settings.
+    /// Returns the configuration of the driver.
     fn config(&self) -> Config;
     fn bind(&self, config: &Config) -> Box<dyn Endpoint>;
-    /// The `n`th address, `n` from 1.
+    /// Returns the `n`th address, `n` from 1.
     fn address(&self, n: u8) -> IpAddr;
-    /// An address where nobody answers.
+    /// Returns an address without a peer.
     fn silent_address(&self) -> IpAddr;
-    /// A client at the `n`th address that connects from `port` to `to`, and that can be killed.
+    /// Starts a client at the `n`th address, connecting from `port` to `to`, that can be killed.
     fn doomed(&self, n: u8, port: u16, to: SocketAddr) -> Box<dyn Doomed + '_>;
-    /// Whether the driver gives back what was not acknowledged.
+    /// Returns true if the driver reports unacknowledged messages.
     fn gives_back(&self) -> bool {
         true
     }
-    /// Whether the driver hands endpoints over.
+    /// Returns true if the driver can hand off endpoints.
     fn hands_over(&self) -> bool {
         true
     }
-    /// Goes on with one that was handed over; `config` is that by which it was bound.
+    /// Continues an endpoint that was handed off; `config` is that of its binding.
     fn adopt(&self, config: &Config, handover: EndpointHandoff) -> Box<dyn Endpoint>;
-    /// Time passes until a silent peer must have been given up.
+    /// Waits until associations with a silent peer must have ended.
     fn time_out(&self) {}
-    /// Sends bytes that are no SCTP to a server; `false` if the driver has no wire to send them on.
+    /// Sends bytes that are not SCTP to a server. Returns false if the driver has no network.
     fn garbage(&self, _to: SocketAddr, _bytes: &[u8]) -> bool {
         false
     }
 }
 
-/// Timeouts that recover quickly from a lost packet, and outlast a machine that is busy elsewhere for seconds.
+/// Sets timeouts that recover quickly from a lost packet, but tolerate seconds of machine load.
 pub(crate) fn brisk(config: Config) -> Config {
     Config {
         heartbeat: Duration::from_secs(1),
@@ -195,7 +195,7 @@ pub(crate) fn brisk(config: Config) -> Config {
     }
 }
 
-/// Timeouts with which a silent peer is given up within a second or two.
+/// Sets timeouts that end an association with a silent peer within 2 s.
 pub(crate) fn short(config: Config) -> Config {
     Config {
         heartbeat: Duration::from_millis(200),

@@ -1,12 +1,13 @@
-//! The system calls of the suite: a network namespace for a thread, and packets made by hand.
+//! System calls of the suite: a network namespace for a thread, and raw packets.
 
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 
-/// Moves this thread into a network namespace of its own, whose loopback is up. The namespace goes when the thread and
-/// its sockets do.
+/// Moves this thread into a new network namespace whose loopback is up.
+///
+/// The namespace ends with the thread and its sockets.
 pub(crate) fn namespace() {
     // SAFETY: a plain system call that concerns this thread only.
     let made = unsafe { libc::unshare(libc::CLONE_NEWNET) };
@@ -23,23 +24,23 @@ pub(crate) fn ip(commands: &[String]) {
     assert!(ip.wait().expect("ip").success(), "ip could not do {commands:?}");
 }
 
-/// A socket that sends packets of protocol 132 as they are given.
+/// A raw socket that sends packets of protocol 132 unchanged.
 pub(crate) struct RawSocket(OwnedFd);
 
 impl RawSocket {
-    /// One that sends from `source`.
+    /// Creates a socket that sends from `source`.
     pub(crate) fn new(source: Ipv4Addr) -> Self {
         // SAFETY: no pointers are passed, and the result is checked before it is used.
         let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_SCTP) };
         assert!(fd >= 0, "a raw socket needs root: {}", io::Error::last_os_error());
-        // SAFETY: the descriptor is open and nobody else's.
+        // SAFETY: the descriptor is open and has no other owner.
         let socket = Self(unsafe { OwnedFd::from_raw_fd(fd) });
         let name = address(source);
         let size = size_of::<libc::sockaddr_in>() as libc::socklen_t;
         // SAFETY: the descriptor is open and the name has the size that is passed.
         let bound = unsafe { libc::bind(socket.0.as_raw_fd(), (&raw const name).cast(), size) };
         assert_eq!(bound, 0, "{source}: {}", io::Error::last_os_error());
-        // Until it was bound it got what other tests send to others.
+        // Before it was bound, the socket received packets of other tests.
         while socket.receive().is_some() {}
         socket
     }
@@ -55,7 +56,8 @@ impl RawSocket {
 }
 
 impl RawSocket {
-    /// The next packet to this socket's address, without its IP header; `None` if there is none.
+    /// Returns the next packet to this socket's address, without its IP header; `None` if none is
+    /// pending.
     pub(crate) fn receive(&self) -> Option<Vec<u8>> {
         let mut packet = vec![0; 65_536];
         let (fd, room) = (self.0.as_raw_fd(), packet.as_mut_ptr().cast());

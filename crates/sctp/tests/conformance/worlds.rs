@@ -1,4 +1,6 @@
-//! The drivers under test. Each world has addresses of its own, so that all tests may run at once.
+//! The drivers under test.
+//!
+//! Each has its own addresses, so that tests can run concurrently.
 
 use crate::doomed::{self, Doomed};
 use crate::peer::{World, brisk};
@@ -69,22 +71,22 @@ impl Doomed for Crashing<'_> {
     }
 }
 
-/// A driver with a wire, on loopback.
+/// A driver with a network, on loopback.
 pub(crate) struct Loopback {
     driver: Driver,
-    /// The `n`th address is this and `n`.
+    /// Prefix of the addresses; the `n`th address appends `n`.
     prefix: String,
     silent: IpAddr,
 }
 
-/// On 127.0.0.0/8, where every address is there without asking.
+/// Uses 127.0.0.0/8, where every address exists without configuration.
 fn loopback(driver: Driver) -> Loopback {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     Loopback { driver, prefix: format!("127.77.{number}."), silent: Ipv4Addr::new(127, 77, number, 99).into() }
 }
 
-/// In a namespace of its own, with ten addresses.
+/// Creates a network namespace with ten addresses.
 fn namespaced(driver: Driver, prefix: &str) -> Loopback {
     let length = if prefix.contains(':') { "128 nodad" } else { "32" };
     let numbers = [1, 2, 3, 4, 5, 6, 7, 8, 9, 99];
@@ -93,7 +95,9 @@ fn namespaced(driver: Driver, prefix: &str) -> Loopback {
     Loopback { driver, prefix: prefix.into(), silent: format!("{prefix}99").parse().expect("an address") }
 }
 
-/// The same with a network where nobody is: at an address of its own the kernel would answer.
+/// Creates a namespace as [`namespaced`] does, with a network that has no peers.
+///
+/// At an address of the machine the kernel would answer.
 fn kernel_world(prefix: &str, own: &str, silent: &str) -> Loopback {
     let world = namespaced(Driver::Kernel, prefix);
     let address = format!("address add {own} dev silent");

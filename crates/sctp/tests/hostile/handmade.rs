@@ -1,4 +1,6 @@
-//! An SCTP client made by hand over a raw socket: an independent witness, and a peer that can break every rule.
+//! A minimal SCTP client over a raw socket.
+//!
+//! It verifies the driver independently, and can violate every rule of the protocol.
 
 use crate::sys::RawSocket;
 use std::net::Ipv4Addr;
@@ -13,7 +15,7 @@ pub(crate) const ABORT: u8 = 6;
 pub(crate) const COOKIE_ECHO: u8 = 10;
 pub(crate) const COOKIE_ACK: u8 = 11;
 
-/// A chunk with its padding.
+/// Builds a chunk with its padding.
 pub(crate) fn chunk(kind: u8, flags: u8, value: &[u8]) -> Vec<u8> {
     let length = 4 + value.len() as u16;
     let mut chunk = vec![kind, flags];
@@ -23,7 +25,7 @@ pub(crate) fn chunk(kind: u8, flags: u8, value: &[u8]) -> Vec<u8> {
     chunk
 }
 
-/// A DATA chunk; `flags` are E (1), B (2), U (4) and I (8).
+/// Builds a DATA chunk; `flags` are E (1), B (2), U (4) and I (8).
 pub(crate) fn data(flags: u8, tsn: u32, stream: u16, ssn: u16, ppid: u32, payload: &[u8]) -> Vec<u8> {
     let mut value = tsn.to_be_bytes().to_vec();
     value.extend(stream.to_be_bytes());
@@ -33,7 +35,7 @@ pub(crate) fn data(flags: u8, tsn: u32, stream: u16, ssn: u16, ppid: u32, payloa
     chunk(0, flags, &value)
 }
 
-/// Puts the right checksum into a packet.
+/// Writes the correct checksum into a packet.
 pub(crate) fn seal(packet: &mut [u8]) {
     if packet.len() >= 12 {
         packet[8..12].fill(0);
@@ -47,7 +49,7 @@ pub(crate) struct Client {
     to: Ipv4Addr,
     port: u16,
     server_port: u16,
-    /// The server's verification tag.
+    /// Verification tag of the server.
     pub(crate) tag: u32,
     /// The next TSN to send.
     pub(crate) tsn: u32,
@@ -79,7 +81,7 @@ impl Client {
         self.socket.send(self.to, packet);
     }
 
-    /// Polls the server until it sent us a packet that begins with a chunk of this kind.
+    /// Polls the server until a packet arrives that begins with a chunk of this type.
     pub(crate) fn wait_for(&self, kind: u8, server: &mut Server) -> Vec<u8> {
         let start = Instant::now();
         loop {
@@ -105,7 +107,7 @@ impl Client {
         chunk(INIT, 0, &value)
     }
 
-    /// INIT, INIT ACK, COOKIE ECHO, COOKIE ACK.
+    /// Sets up an association: INIT, INIT ACK, COOKIE ECHO, COOKIE ACK.
     pub(crate) fn associate(&mut self, server: &mut Server) {
         self.tag = 0;
         self.tsn = FIRST_TSN;
@@ -124,7 +126,7 @@ impl Client {
     }
 }
 
-/// The endpoint under attack, with a memory of what it told.
+/// The endpoint under attack, with a record of its events.
 pub(crate) struct Server {
     pub(crate) endpoint: Box<dyn Endpoint>,
     pub(crate) ups: usize,

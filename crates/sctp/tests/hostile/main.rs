@@ -1,4 +1,6 @@
-//! What hostile and broken peers may not do to the userspace driver: crash it, fill its memory, or hurt others.
+//! Tests of the userspace driver with hostile and broken peers.
+//!
+//! They must not crash the driver, fill its memory, or affect other peers.
 
 mod handmade;
 #[allow(dead_code, reason = "the conformance suite needs all of it")]
@@ -17,7 +19,7 @@ fn server(at: Ipv4Addr) -> Server {
     Server::new(bind(&Config { listen: true, ..config }).expect("the suite needs root (raw sockets)"))
 }
 
-/// The server still does what it is for.
+/// Checks that the server still serves a correct client.
 fn is_well(server: &mut Server, at: Ipv4Addr, to: Ipv4Addr) {
     let (ups, messages) = (server.ups, server.messages.len());
     let mut client = Client::new(at, 9, to, PORT);
@@ -28,7 +30,7 @@ fn is_well(server: &mut Server, at: Ipv4Addr, to: Ipv4Addr) {
     assert_eq!((server.ups, server.messages.last()), (ups + 1, Some(&(1, 60, b"well?".to_vec()))));
 }
 
-/// Numbers that look random and are the same each time.
+/// A deterministic pseudo-random generator.
 struct Random(u64);
 
 impl Random {
@@ -44,7 +46,7 @@ impl Random {
     }
 }
 
-/// Kilobytes of memory this process has.
+/// Returns the resident memory of this process in kilobytes.
 fn resident_kb() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("statm");
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * 4
@@ -64,7 +66,7 @@ fn data_is_acknowledged_at_once_and_asks_for_the_same() {
     let mut server = server(to);
     let mut client = Client::new(at, 7, to, PORT);
     client.associate(&mut server);
-    // One that is delayed takes 200 ms every time; one that is not, only when the machine is busy.
+    // A delayed SACK takes 200 ms every time; an immediate one does so only on a loaded machine.
     let at_once = (0..10).any(|n| {
         let start = Instant::now();
         let tsn = client.tsn + u32::from(n);
@@ -148,7 +150,7 @@ fn mutated_packets_of_live_associations_do_no_harm() {
             server.poll();
         }
         if round % 500 == 499 {
-            // Most live no longer than this; go on with a fresh one.
+            // Most associations have ended by then; continue with a fresh one.
             client = Client::new(Ipv4Addr::new(127, 78, 3, 2), 100 + (round / 500) as u16, to, PORT);
             client.associate(&mut server);
         }
@@ -168,13 +170,13 @@ fn a_flood_of_inits_takes_no_memory() {
             let [high, low] = n.to_be_bytes();
             let client = Client::new(Ipv4Addr::new(127, 100 + round, high, low), 1000 + n, to, PORT);
             client.send(&[client.init()]);
-            // Cookies that were never given out take none either.
+            // Forged cookies must not need memory either.
             client.send(&[chunk(COOKIE_ECHO, 0, &[n as u8; 172])]);
             if n % 16 == 0 {
                 server.poll();
             }
         }
-        // Other tests of this process may grow it meanwhile, but not in each round.
+        // Other tests of this process may increase it meanwhile, but not in each round.
         grown = grown.min(resident_kb().saturating_sub(before));
     }
     assert!(grown < 1024, "8000 INITs leave {grown} kB behind");
@@ -211,7 +213,7 @@ fn a_peer_is_heard_from_its_further_addresses() {
     client.wait_for(SACK, &mut server);
     server.poll_until("a message", |server| !server.messages.is_empty());
     assert_eq!(server.messages, [(1, 60, b"from here".to_vec())]);
-    // With another tag it is a stranger, who is told so.
+    // With another tag the packet is from an unknown peer, which gets an ABORT.
     further.tag ^= 1;
     further.send(&[data(3, client.tsn + 1, 1, 1, 60, b"from nowhere")]);
     further.wait_for(ABORT, &mut server);

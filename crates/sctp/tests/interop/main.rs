@@ -1,5 +1,7 @@
-//! usrsctp on the host against the kernel's SCTP in a user-mode Linux guest, over a tap device: the two tests are the
-//! two ends, and `crates/sctp/tests/uml/run` (`make test-kernel-sctp`) starts both.
+//! Interoperability test: usrsctp on the host against the kernel's SCTP in a guest.
+//!
+//! The guest is user-mode Linux, connected by a tap device. The two tests are the two ends.
+//! `crates/sctp/tests/uml/run` (`make test-kernel-sctp`) starts both.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -10,13 +12,13 @@ use vireo_sctp::{Config, Driver, Endpoint, Event, SendError, bind};
 use vireo_types::AssocId;
 
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 1);
-/// The guest has two addresses, and says so in its INIT and INIT ACK.
+/// The guest has two addresses, and announces them in its INIT and INIT ACK.
 const GUEST: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 78, 0, 2), Ipv4Addr::new(10, 78, 0, 3)];
 const GUEST_PORT: u16 = 38412;
 const HOST_PORT: u16 = 36412;
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Orders to the guest have a PPID of their own; everything else comes back as it went.
+/// PPID of commands to the guest. Messages with other PPIDs are echoed unchanged.
 const ORDER: u32 = 999;
 const CONNECT: &[u8] = b"connect to me";
 const WHY: &[u8] = b"why did the last association end?";
@@ -66,7 +68,7 @@ impl Peer {
         assoc
     }
 
-    /// Sends one message, however long it takes.
+    /// Sends one message, and polls while the buffer is full.
     fn answer(&mut self, assoc: AssocId, stream: u16, ppid: u32, data: &[u8]) {
         loop {
             match self.endpoint.send(assoc, stream, ppid, data) {
@@ -84,7 +86,7 @@ impl Peer {
         String::from_utf8_lossy(&self.messages[0].3).into_owned()
     }
 
-    /// Sends messages and checks that they come back.
+    /// Sends messages and checks that they are echoed.
     fn echo(&mut self, assoc: AssocId, messages: &[(u16, u32, Vec<u8>)]) {
         self.messages.clear();
         let mut sent = 0;
@@ -118,7 +120,7 @@ fn sizes() -> Vec<(u16, u32, Vec<u8>)> {
         .collect()
 }
 
-/// The guest: echoes, and does what it is ordered to.
+/// The guest: echoes messages and executes commands.
 #[test]
 #[ignore = "one of two ends: make test-kernel-sctp"]
 fn guest() {
@@ -152,7 +154,7 @@ fn guest() {
     }
 }
 
-/// A usrsctp client in a process of its own, killed when dropped: it says no goodbye.
+/// A usrsctp client in another process, killed on drop without closing its association.
 struct Doomed(Child);
 
 impl Doomed {
@@ -188,18 +190,18 @@ fn doomed() {
     }
 }
 
-/// The host.
+/// The host end of the test.
 #[test]
 #[ignore = "the other end: make test-kernel-sctp"]
 fn host() {
     let to = SocketAddr::from((GUEST[0], GUEST_PORT));
-    // Patient: the guest may still be booting.
+    // Long timeouts: the guest may still be booting.
     let patient = Config { init_retries: 15, rto_max: Duration::from_secs(1), ..Config::default() };
     let config = Config { driver: Driver::UserspaceIp, addresses: vec![HOST.into()], ..patient };
     let mut client = Peer::new(&config);
 
     println!("usrsctp over raw IP to the kernel");
-    // Refused as long as the guest has its address and not yet its server.
+    // The connect is refused while the guest has its address but not yet its server.
     let start = Instant::now();
     let assoc = loop {
         let assoc = client.endpoint.connect(to).expect("connect");

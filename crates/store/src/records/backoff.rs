@@ -1,20 +1,20 @@
 use super::RecordError;
 use std::time::{Duration, Instant};
 
-/// How long after a failure a place is asked again; doubled with each further one.
+/// Initial back-off after a failure; it doubles with each further failure.
 pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(20);
-/// The longest of these times.
+/// Maximum back-off of a store, after repeated failures.
 const AGAIN_AT_LAST: Duration = Duration::from_secs(2);
 
-/// A place that has failed is left alone for a moment.
+/// Back-off of a record store that has failed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backoff {
-    /// Until when, and the pause after the next failure.
+    /// End of the back-off, and its length.
     until: Option<(Instant, Duration)>,
 }
 
 impl Backoff {
-    /// Whether the place may be asked.
+    /// Returns an error while the back-off lasts.
     pub(super) fn check(&self) -> Result<(), RecordError> {
         let now = Instant::now();
         match self.until {
@@ -26,12 +26,12 @@ impl Backoff {
         }
     }
 
-    /// It has answered.
+    /// Ends the back-off: the store has answered.
     pub(super) fn succeeded(&mut self) {
         self.until = None;
     }
 
-    /// It has not.
+    /// Starts or doubles the back-off: the store has not answered.
     pub(super) fn failed(&mut self) {
         let pause = self.until.map_or(AGAIN_AFTER, |(_, pause)| (pause * 2).min(AGAIN_AT_LAST));
         self.until = Some((Instant::now() + pause, pause));

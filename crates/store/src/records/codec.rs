@@ -1,4 +1,6 @@
-//! Values of serde as records: what a function loads and commits, by the axes *format* and *change*.
+//! Serde values as records, by format and update mode.
+//!
+//! These are the settings `state.format` and `state.change`.
 
 use super::{Change, Format, FormatError, Name, Parts, RecordError, RecordPart, RecordStore, StoredRecord, UpdateMode};
 use crate::Version;
@@ -6,67 +8,70 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::{Duration, Instant};
 
-/// How long a record that was taken out is tried to be put in again.
+/// Time limit for creating a removed record again.
 const PUT_BACK: Duration = Duration::from_secs(5);
-/// How long in between.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How values are kept.
+/// Encoding and update mode of the values of an NF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Codec {
-    /// What a value's fields are encoded as.
+    /// Encoding of the fields of a value.
     pub format: Format,
-    /// How a record is changed.
+    /// Kind of change that a commit makes.
     pub manner: UpdateMode,
 }
 
-/// A value as it is kept: octets, or in parts where these are changed one by one or can be looked at.
+/// An encoded value: one byte string, or one for each field where fields are updated or inspected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Encoded {
-    /// Octets.
+    /// The encoded value as one byte string.
     Whole(Vec<u8>),
-    /// Each field's.
+    /// The encoded fields, each with its name.
     Parts(Parts),
 }
 
-/// A record as this function knows it: nothing, before it is committed for the first time.
+/// The stored record that the next commit of an NF is based on; empty before the first commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordBase {
-    /// Its version.
+    /// Version of the record; 0 = none.
     pub version: Version,
-    /// Its parts, where only what has changed is written.
+    /// Contents of the parts, if only changed parts are written.
     parts: Vec<(String, Vec<u8>)>,
-    /// It has none, or they are not known: all of it is written.
+    /// True if the record has no parts or they are unknown: the next commit writes everything.
     whole: bool,
 }
 
-/// Why a value was not loaded or committed.
+/// Reason that a value was not loaded or committed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// The place.
+    /// The record store failed.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The value, or what is there in its place.
+    /// The value has no encoding, or the stored record does not decode.
     #[error(transparent)]
     Format(#[from] FormatError),
-    /// By delete and create: it was taken out and could not be put in again. Only who was about to commit it has it.
+    /// *Delete and create* removed the record and could not create it again. Only the committer has
+    /// the value.
     #[error("the record was taken out and could not be put in again: {0}")]
     Torn(RecordError),
 }
 
 impl RecordBase {
-    /// A record of that version (0: none), of which nothing else is known: all of it is written.
+    /// Returns the base of a record of that version (0: none) whose parts are unknown.
+    ///
+    /// The next commit writes everything.
     pub fn at(version: Version) -> Self {
         RecordBase { version, parts: Vec::new(), whole: true }
     }
 }
 
 impl Codec {
-    /// A value, and what is to be given back with its next commit.
+    /// Loads a value, and the base for its next commit.
     ///
     /// # Errors
     ///
-    /// [`CodecError`].
+    /// Returns a [`CodecError`] if the store fails or the record does not decode.
     pub fn load<T: Serialize + DeserializeOwned>(
         self,
         place: &mut dyn RecordStore,
@@ -78,11 +83,11 @@ impl Codec {
         }
     }
 
-    /// A value as it is kept.
+    /// Encodes a value for storage.
     ///
     /// # Errors
     ///
-    /// [`FormatError::Value`].
+    /// Returns [`FormatError::Value`] if the value has no encoding.
     pub fn encode<T: Serialize + ?Sized>(self, value: &T) -> Result<Encoded, FormatError> {
         match (self.manner, self.format) {
             (UpdateMode::Replace, Format::Binary | Format::Protobuf) => self.format.encode(value).map(Encoded::Whole),
@@ -90,7 +95,7 @@ impl Codec {
         }
     }
 
-    /// What is to be written of a value in the place of the one that is known: its parts, of which [`Codec::change`] makes the change.
+    /// Returns the parts that a commit must write. [`Codec::change`] turns them into a change.
     pub fn parts<'a>(self, known: &RecordBase, value: &'a Encoded) -> Vec<RecordPart<'a>> {
         match value {
             Encoded::Whole(_) => Vec::new(),
@@ -99,8 +104,10 @@ impl Codec {
         }
     }
 
-    /// The change that commits a value in the place of the one that is known, for who commits many in one go. By delete and create
-    /// one that is there is taken out first, and put in when that is done (`taken_out`).
+    /// Returns the change that commits a value, for a caller that commits several in one request.
+    ///
+    /// With *delete and create*, an existing record is removed first. After that, the caller
+    /// requests the creation with `taken_out`.
     pub fn change<'a>(
         self,
         known: &RecordBase,
@@ -118,11 +125,11 @@ impl Codec {
         }
     }
 
-    /// The value of a record that was loaded.
+    /// Decodes the value of a loaded record.
     ///
     /// # Errors
     ///
-    /// [`FormatError`].
+    /// Returns a [`FormatError`] if the record does not decode.
     pub fn found<T: Serialize + DeserializeOwned>(self, found: StoredRecord) -> Result<(T, RecordBase), FormatError> {
         if found.parts.is_empty() {
             let value = self.format.decode(&found.octets)?;
@@ -131,18 +138,18 @@ impl Codec {
         let value: T = self.format.join(&found)?;
         let parts = match (self.manner, self.format) {
             (UpdateMode::Replace | UpdateMode::DeleteCreate, _) => Vec::new(),
-            // What was BSON in between may have its fields in another order.
+            // A record that was stored as BSON may have its fields in another order.
             (UpdateMode::Update, Format::Json) => self.format.split(&value)?.owned(),
             (UpdateMode::Update, _) => found.parts,
         };
         Ok((value, RecordBase { version: found.version, parts, whole: false }))
     }
 
-    /// Commits a value in the place of the one that is known, which is the new one then.
+    /// Commits a value based on `known`, which then describes the new record.
     ///
     /// # Errors
     ///
-    /// [`CodecError`]; what is known is the same then.
+    /// Returns a [`CodecError`] if the commit failed; `known` is unchanged then.
     pub fn commit<T: Serialize + ?Sized>(
         self,
         place: &mut dyn RecordStore,
@@ -169,7 +176,9 @@ fn change(place: &mut dyn RecordStore, name: Name, change: Change<'_>) -> Result
     place.change(&[(name, change)]).remove(0)
 }
 
-/// Creates a record that was taken out a moment ago. If an answer was lost, what is there with its version is it.
+/// Creates a record that was just removed.
+///
+/// If an answer was lost, a stored record with the intended version is the created one.
 fn put_back(
     place: &mut dyn RecordStore,
     name: Name,
@@ -197,7 +206,7 @@ fn put_back(
 }
 
 impl Parts {
-    /// The parts for themselves.
+    /// Returns the parts with owned names.
     fn owned(self) -> Vec<(String, Vec<u8>)> {
         self.0.into_iter().map(|(name, octets)| (name.to_owned(), octets)).collect()
     }
@@ -217,7 +226,8 @@ mod tests {
         name: String,
     }
 
-    /// A place that refuses creations with these errors, of which a silent one was carried out.
+    /// A store that fails creations with these errors. A creation with an unknown outcome is
+    /// applied.
     struct Failing(MemoryRecords, Vec<RecordError>);
 
     impl RecordStore for Failing {
@@ -285,7 +295,7 @@ mod tests {
             let found = place.load(&[NAME]).unwrap().remove(0).unwrap();
             assert_eq!(found.parts.is_empty(), manner == UpdateMode::Replace, "a whole, or in parts");
             assert_eq!(found.octets.is_empty(), manner != UpdateMode::Replace, "never both");
-            // The next one loads it in its own manner.
+            // The next value loads it in its own update mode.
             for manner in [UpdateMode::DeleteCreate, UpdateMode::Replace, UpdateMode::Update] {
                 let loaded = Codec { format: Format::Binary, manner }.load::<Value>(&mut place, NAME).unwrap().unwrap();
                 assert_eq!(loaded.0, value);
@@ -300,7 +310,7 @@ mod tests {
         let mut place = MemoryRecords::new(Duration::from_secs(60));
         let (mut known, mut value) = (RecordBase::default(), Value { count: 1, name: "a".into() });
         codec.commit(&mut place, NAME, &mut known, &value).unwrap();
-        // Another function's part, which this one does not know of.
+        // A part of another NF, which this NF does not know.
         let parts = [RecordPart { name: "theirs", octets: b"1" }];
         change(&mut place, NAME, Change::Update { expected: 1, parts: &parts }).unwrap();
         known.version = 2;

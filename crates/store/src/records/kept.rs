@@ -1,10 +1,11 @@
-//! Contexts that outlive their process, sealed, in a file of shared memory. One thread of one
-//! process has it.
+//! Sealed contexts that survive their process, in a shared-memory file.
 //!
-//! Each context has a *place*: its sealed octets, which change seldom, and a word in clear beside
-//! them, which is stored at once and at every commit. The word belongs to a version of the octets:
-//! where it does not, the octets are older than the word, and nobody goes on with them. What the
-//! word means is the caller's; 0 = there is nothing to go on with.
+//! One thread of one process uses the file.
+//!
+//! Each context has a *place*: its sealed bytes, which change seldom, and a word in clear. The word
+//! is stored at once and at every commit. It belongs to a version of the bytes. If the versions
+//! differ, the bytes are older than the word, and the context must not be continued. The caller
+//! defines the meaning of the word; 0 = there is no context to continue.
 
 use super::sealed::RecordsKey;
 use super::shm::ShmError;
@@ -16,63 +17,66 @@ use std::sync::atomic::Ordering;
 use vireo_sealing::OpenError;
 use vireo_types::Ltmsi;
 
-/// Octets of a context at the most, in the mean, with what leads to them.
+/// Average size in bytes of a context with its index entries, upper bound.
 const OCTETS: usize = 2048;
-/// What a region needs besides, and the words.
+/// Bytes of the fixed parts of a region, and of the words.
 const FIXED: usize = 16 << 20;
-/// The first word says what the file is of ([`KeptContexts::open`]); those of the places follow.
+/// The first shared word identifies the configuration ([`KeptContexts::open`]). The words of the
+/// places follow.
 const MARK: u32 = 0;
-/// What new contexts leave free of the file system, for those that are there to become larger.
+/// Free bytes of the file system that new contexts leave for the growth of existing ones.
 const SPARE: u64 = 32 << 20;
-/// After so many new contexts it is asked what it has free: less than these can take.
+/// New contexts between two checks of the file system. They need less than `SPARE` bytes.
 const LOOK_EVERY: u32 = 128;
 
-/// The file.
+/// A file of contexts.
 #[derive(Debug)]
 pub struct KeptContexts {
     store: ShmStore,
     key: RecordsKey,
     free: Vec<u32>,
     next: u32,
-    /// New contexts until the file system is looked at, and whether it had room then.
+    /// New contexts until the next check of the file system.
     look: u32,
     has_room: bool,
     sealed: Vec<u8>,
 }
 
-/// A context that was found.
+/// A context found when the file was opened.
 #[derive(Debug)]
 pub struct KeptContext {
-    /// Its place.
+    /// Number of its place.
     pub place: u32,
     /// The word beside it; not 0.
     pub word: u64,
-    /// Its octets.
+    /// The opened (decrypted) bytes.
     pub octets: Vec<u8>,
 }
 
-/// What a file held when it was opened.
+/// Contents of a file when it was opened.
 #[derive(Debug, Default)]
 pub struct Opened {
-    /// Contexts.
+    /// Contexts that can be continued.
     pub contexts: Vec<KeptContext>,
-    /// Why all that was there was dropped, if it was.
+    /// Reason that all contexts were dropped, if they were.
     pub dropped: Option<&'static str>,
-    /// Contexts without a word: each was being stored, or taken out, when its process ended.
+    /// Contexts without a word: the process ended while it stored or removed them.
     pub unfinished: usize,
-    /// Contexts that another key has sealed.
+    /// Contexts sealed with another key.
     pub other_key: usize,
-    /// Contexts that are damaged.
+    /// Contexts that are not sealed, or were changed or moved since.
     pub damaged: usize,
 }
 
 impl KeptContexts {
-    /// The file with room for so many contexts, and what it has. `mark` (not 0) says what it is of:
-    /// contexts of another mark, or in the layout of another release, are dropped.
+    /// Opens the file with room for `contexts` contexts, and returns its contents.
+    ///
+    /// `mark` (not 0) identifies the configuration. Contexts of another mark or of another layout
+    /// version are dropped.
     ///
     /// # Errors
     ///
-    /// [`ShmError`].
+    /// Returns a [`ShmError`] if the file cannot be opened.
     pub fn open(path: &Path, contexts: u32, mark: u64, key: RecordsKey) -> Result<(Self, Opened), ShmError> {
         let mut opened = Opened::default();
         let sizes = RegionConfig {
@@ -90,7 +94,7 @@ impl KeptContexts {
             }
             Ok(region) if is_other(&region, sizes, mark) => {
                 opened.dropped = Some("the configuration is another one");
-                // Whoever opens it between sees its lock.
+                // A process that opens it in between finds the file locked.
                 let found = anew(path, sizes);
                 drop(region);
                 found?
@@ -98,7 +102,7 @@ impl KeptContexts {
             region => region.map_err(|error| ShmError::of(path, error))?,
         };
         region.shared_word(MARK).store(mark, Ordering::Release);
-        // The file is this process's: the one that had it is dead.
+        // This process holds the lock of the file: the previous process is dead.
         if let Some(dead) = region.bury_unlocked(0) {
             region.reclaim(dead);
         }
@@ -109,7 +113,7 @@ impl KeptContexts {
         Ok((kept, opened))
     }
 
-    /// Finds what there is, and takes out what nobody goes on with.
+    /// Reads the contexts and removes those that cannot be continued.
     fn index(&mut self, opened: &mut Opened) {
         let (mut used, mut void) = (Vec::with_capacity(self.store.len()), Vec::new());
         let (region, key) = (self.store.region(), &self.key);
@@ -157,17 +161,17 @@ impl KeptContexts {
         }
     }
 
-    /// How many contexts there are.
+    /// Returns the number of contexts.
     pub fn len(&self) -> usize {
         self.store.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no contexts.
     pub fn is_empty(&self) -> bool {
         self.store.is_empty()
     }
 
-    /// A place for another context; `None`: the file, or its file system, is full.
+    /// Allocates a place for a context; `None`: the file, or its file system, is full.
     pub fn place(&mut self) -> Option<u32> {
         if !self.has_room() {
             return None;
@@ -182,18 +186,19 @@ impl KeptContexts {
         })
     }
 
-    /// Stores the word of a place. Whatever ends the process afterwards, the next one reads this or
-    /// a later one.
+    /// Stores the word of a place.
+    ///
+    /// However the process ends afterwards, the next process reads this word or a later one.
     #[inline]
     pub fn set(&self, place: u32, word: u64) {
         set_word(self.store.region(), place, word);
     }
 
-    /// Stores the octets of a place, sealed. The word beside them is to be set next.
+    /// Stores the bytes of a place, sealed. The caller must set the word afterwards.
     ///
     /// # Errors
     ///
-    /// [`CommitError`]; then there are none any more.
+    /// Returns a [`CommitError`] if there is no room; the place is empty then.
     pub fn put(&mut self, place: u32, octets: &[u8]) -> Result<(), CommitError> {
         self.sealed.clear();
         self.key.seal_into(&of(place), octets, &mut self.sealed);
@@ -206,7 +211,7 @@ impl KeptContexts {
         stored
     }
 
-    /// Takes a context out; its place may be another's then.
+    /// Removes a context and frees its place.
     pub fn take_out(&mut self, place: u32) {
         self.empty(place);
         self.free.push(place);
@@ -221,13 +226,13 @@ impl KeptContexts {
         }
     }
 
-    /// Whether the file system has room for some more contexts.
+    /// Returns true if the file system has room for further contexts.
     fn has_room(&mut self) -> bool {
         if self.look == 0 || !self.has_room {
             self.look = LOOK_EVERY;
             self.has_room = match self.store.region().free_around() {
                 Ok(free) => free.is_none_or(|free| free >= SPARE),
-                // The file system answered when the region was made.
+                // The file system answered when the region was created.
                 Err(_) => true,
             };
         }
@@ -236,7 +241,7 @@ impl KeptContexts {
     }
 }
 
-/// What a context is sealed for: its place.
+/// Returns the associated data of sealing: the place.
 fn of(place: u32) -> [u8; 8] {
     let [a, b, c, d] = place.to_be_bytes();
     [b'k', b'e', b'p', b't', a, b, c, d]
@@ -246,7 +251,7 @@ fn places(region: &Region) -> u32 {
     region.config().ues.min(region.config().board.saturating_sub(1))
 }
 
-/// The word of a place. Whoever stores one has stored the octets that it belongs to.
+/// Reads the word of a place. Acquire: the bytes that it belongs to are visible too.
 fn word_of(region: &Region, place: u32) -> u64 {
     region.shared_word(place + 1).load(Ordering::Acquire)
 }
@@ -255,13 +260,14 @@ fn set_word(region: &Region, place: u32, word: u64) {
     region.shared_word(place + 1).store(word, Ordering::Release);
 }
 
-/// Whether a region that was found is not what is wanted now. A new one has no mark yet.
+/// Returns true if an existing region has other sizes or another mark. A new region has no mark
+/// yet.
 fn is_other(region: &Region, sizes: RegionConfig, mark: u64) -> bool {
     let found = region.config().board.checked_sub(1).map(|_| region.shared_word(MARK).load(Ordering::Acquire));
     *region.config() != sizes || found.is_none_or(|found| found != 0 && found != mark)
 }
 
-/// A new file in the place of one.
+/// Replaces a file by a new one.
 fn anew(path: &Path, sizes: RegionConfig) -> Result<Region, ShmError> {
     match std::fs::remove_file(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -292,7 +298,7 @@ mod tests {
         KeptContexts::open(path, 1000, mark, SealingKey::new([key; 32]).into()).unwrap()
     }
 
-    /// Contexts with these words; the places that they have.
+    /// Stores contexts with these words and returns their places.
     fn store(kept: &mut KeptContexts, words: &[u64]) -> Vec<u32> {
         let put = |word: &u64| {
             let place = kept.place().unwrap();
@@ -315,13 +321,13 @@ mod tests {
         let (mut kept, opened) = open(&path, 7, 1);
         assert!(opened.contexts.is_empty() && opened.dropped.is_none());
         let places = store(&mut kept, &[11, 12, 13]);
-        // The word changes at each commit, the octets do not.
+        // The word changes at each commit, the bytes do not.
         kept.set(places[0], 21);
         kept.take_out(places[1]);
         assert!(matches!(KeptContexts::open(&path, 1000, 7, SealingKey::new([1; 32]).into()), Err(ShmError::Taken(_))));
         let octets = fs::read(&path).unwrap();
         assert!(!octets.windows(8).any(|octets| octets == &SECRET[..8]), "nothing of it is in clear");
-        // Nothing is written when a process is killed.
+        // A process that is killed writes nothing.
         drop(kept);
         let (mut kept, opened) = open(&path, 7, 1);
         assert_eq!((words(&opened), opened.unfinished), (vec![13, 21], 0));
@@ -336,9 +342,9 @@ mod tests {
         let (_directory, path) = place();
         let (mut kept, _) = open(&path, 7, 1);
         let places = store(&mut kept, &[11, 12, 13, 14]);
-        // A process that ended between octets and word.
+        // The process ended between storing bytes and word.
         kept.set(places[0], 0);
-        // Octets of one place in another.
+        // Bytes of one place in another.
         let foreign = kept.store.load(Ltmsi::from_raw(places[1])).unwrap().octets.to_vec();
         let version = kept.store.load(Ltmsi::from_raw(places[2])).unwrap().version;
         kept.store.commit(Ltmsi::from_raw(places[2]), version, &foreign, None).unwrap();

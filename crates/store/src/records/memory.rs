@@ -4,10 +4,10 @@ use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A record and when its life ends.
+/// A record and the end of its lifetime.
 type ExpiringRecord = (StoredRecord, Instant);
 
-/// Records in the memory of this process: clones are ways to the same place.
+/// Records in the memory of this process. Clones are handles of the same store.
 #[derive(Clone, Debug)]
 pub struct MemoryRecords {
     records: Arc<Mutex<FxHashMap<Name, ExpiringRecord>>>,
@@ -16,7 +16,7 @@ pub struct MemoryRecords {
 }
 
 impl MemoryRecords {
-    /// An empty place whose records live so long.
+    /// Creates an empty store whose records have the lifetime `life`.
     pub fn new(life: Duration) -> Self {
         MemoryRecords { records: Arc::default(), life, operations: Operations::default() }
     }
@@ -27,7 +27,7 @@ impl RecordStore for MemoryRecords {
         self.operations.reads += names.len() as u64;
         self.operations.round_trips += 1;
         let now = Instant::now();
-        // What is done under the lock leaves it whole.
+        // Every section under the lock leaves the map consistent, so poisoning is harmless.
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         let mut load = |name: &Name| {
             let expired = records.get(name).is_some_and(|(_, end)| *end <= now);
@@ -77,7 +77,7 @@ impl RecordStore for MemoryRecords {
     }
 }
 
-/// A record as a change leaves it.
+/// Returns a record after a change.
 fn changed(mut found: StoredRecord, change: &Change<'_>) -> StoredRecord {
     found.version = change.result();
     if let Some(octets) = change.octets() {

@@ -1,9 +1,12 @@
-//! Records of UEs in a place that several processes share: a database, or for comparison the memory of one process. Octets
-//! under a name, whole or in parts, changed by compare-and-swap, each with a life that begins anew with every commit.
+//! Record stores: UE records that several processes share.
 //!
-//! Unlike a [`crate::ContextStore`], which is memory, such a place may be down, slow or full. An operation that fails has changed
-//! nothing, but for [`RecordError::OutcomeUnknown`]: there nobody knows. A commit that was carried out and whose answer was lost is found
-//! by loading the record: it has the version that was to be.
+//! The records are in a database or in shared memory. A record is a byte string under a name, whole
+//! or in parts. It is changed by compare-and-swap. Each commit restarts the lifetime of the record.
+//!
+//! Unlike a [`crate::ContextStore`], which is memory, such a store may be down, slow or full. A
+//! failed operation has changed nothing, except with [`RecordError::OutcomeUnknown`]: the change
+//! may have been applied. The caller finds out by loading the record and comparing its version with
+//! the intended one.
 
 mod backoff;
 mod codec;
@@ -35,105 +38,110 @@ pub use write_behind::{WriteBehindRecords, Writers, WritersConfig};
 use crate::Version;
 use std::time::Duration;
 
-/// What a record is called: a collection, and a number in it.
+/// Name of a record: a collection, and a number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
-    /// Whose records these are: `amf`, `smf`, or `ue` where functions share one.
+    /// Collection: `amf`, `smf`, or `ue` where the NFs share one.
     pub collection: &'static str,
-    /// Whose record it is.
+    /// Number in the collection, such as the number of a UE.
     pub id: u64,
 }
 
-/// A record.
+/// A record as loaded from a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredRecord {
-    /// Its version: it grows with each commit.
+    /// Version, which grows with each commit.
     pub version: Version,
-    /// What it holds, if it was committed as a whole.
+    /// Contents of a record that was committed as a whole; empty for a record in parts.
     pub octets: Vec<u8>,
-    /// The parts that it was put together of, in no order. A record is a whole or in parts, never both.
+    /// Names and contents of the parts, in no particular order.
+    ///
+    /// A record is either whole or in parts, never both.
     pub parts: Vec<(String, Vec<u8>)>,
 }
 
 impl StoredRecord {
-    /// What a part holds, if it is there.
+    /// Returns the contents of a part, if the record has it.
     pub fn part(&self, name: &str) -> Option<&[u8]> {
         self.parts.iter().find(|(of, _)| of == name).map(|(_, octets)| &octets[..])
     }
 }
 
-/// A part of a record: a function changes those that a step has changed. Names beginning with an underscore are the places' own.
+/// A part of a record. An NF writes the parts that a step has changed.
+///
+/// Names that begin with an underscore are reserved for the stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordPart<'a> {
-    /// Its name, the same in all records of a collection.
+    /// Name of the part, the same in all records of a collection.
     pub name: &'a str,
-    /// What it holds.
+    /// Encoded contents, opaque to the store.
     pub octets: &'a [u8],
 }
 
-/// Why an operation was not carried out.
+/// Reason that an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// Another version is there.
+    /// The stored version differs from the expected one.
     #[error("the record was committed by somebody else in the meantime")]
     Conflict,
-    /// There is no room.
+    /// The store is full.
     #[error("the database of records is full: give it more memory, or let it keep less")]
     Full,
-    /// Nothing so large can be kept there, however much room there is.
+    /// The record exceeds the maximum size of the store, however much space is free.
     #[error("a record of {octets} octets cannot be kept where one has {most} at the most")]
     TooLarge {
-        /// What it has.
+        /// Size of the record in bytes.
         octets: usize,
-        /// What one may have.
+        /// Maximum size in bytes.
         most: usize,
     },
-    /// It cannot be reached, or does not work; it is not asked again for a moment.
+    /// The store is unreachable or does not work. It is not asked again until the back-off has
+    /// passed.
     #[error("the database of records is not there: {0}")]
     Down(String),
-    /// It has not answered in time: whether it has done what was asked is not known.
+    /// The store did not answer in time. The change may have been applied.
     #[error("the database of records has not answered: {0}")]
     OutcomeUnknown(String),
-    /// What it has is no record.
+    /// The key holds something else than a record.
     #[error("the database of records has something else than a record: is it another program's too?")]
     NotARecord,
     /// The record is sealed with another key.
     #[error("the records are sealed with another key: give all functions the same state.key-file")]
     OtherKey,
-    /// The record is in clear, and only sealed ones are accepted.
+    /// The record is in clear, and only sealed records are accepted.
     #[error("the database has records in clear: remove them, or set state.encrypt = false")]
     NotSealed,
 }
 
 impl RecordError {
-    /// Whether the same may succeed later, with nothing changed here.
+    /// Returns true if the same operation may succeed later without a change of configuration.
     pub fn is_retryable(&self) -> bool {
         matches!(self, RecordError::Full | RecordError::Down(_) | RecordError::OutcomeUnknown(_))
     }
 }
 
-/// What was asked of a store since it was made.
+/// Counters of the operations of a store since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operations {
-    /// Records asked for.
+    /// Records requested by loads.
     pub reads: u64,
-    /// Commits.
+    /// Commits requested, of any kind.
     pub writes: u64,
-    /// Records taken out.
+    /// Removals requested, not included in `writes`.
     pub removals: u64,
-    /// Questions and answers, of which one may be of several operations.
+    /// Requests sent to the store; one request may carry several operations.
     pub round_trips: u64,
 }
 
 impl Operations {
-    /// Counts a question of these changes.
+    /// Counts a request with these changes.
     fn changed(&mut self, changes: &[(Name, Change<'_>)]) {
         let removals = changes.iter().filter(|(_, change)| change.removes()).count() as u64;
         self.removals += removals;
         self.writes += changes.len() as u64 - removals;
     }
 
-    /// Adds what was asked between two counts.
+    /// Adds the difference of two counts.
     fn add(&mut self, before: Operations, after: Operations) {
         self.reads += after.reads - before.reads;
         self.writes += after.writes - before.writes;
@@ -145,44 +153,45 @@ impl Operations {
 /// A change of a record.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
-    /// Puts a record as a whole where version `expected` is (0: where none is).
+    /// Stores a whole record if the stored version is `expected` (0: there is no record).
     Commit {
-        /// That.
         expected: Version,
-        /// What it holds.
+        /// Complete new contents, opaque to the store.
         octets: &'a [u8],
     },
-    /// Puts a record in parts where version `expected` is (0: where none is), in the place of all that was there.
+    /// Stores a record in parts if the stored version is `expected` (0: there is no record).
+    ///
+    /// Everything that the record had is replaced.
     Replace {
-        /// That.
         expected: Version,
-        /// What it holds.
+        /// All parts of the new record.
         parts: &'a [RecordPart<'a>],
     },
-    /// Puts parts into the record of version `expected` (0: into a new one), and leaves its others as they are.
+    /// Stores parts in the record of version `expected` (0: in a new one) and keeps its other
+    /// parts.
     Update {
-        /// That.
         expected: Version,
-        /// What has changed.
+        /// The parts that differ from those of version `expected`.
         parts: &'a [RecordPart<'a>],
     },
-    /// Puts a record in parts where none is, as the version after `before`: the second half of *delete and create*, by which the
-    /// versions of a record go on.
+    /// Creates a record in parts where there is none, as the version after `before`.
+    ///
+    /// It is the second half of *delete and create*: the versions of the record continue.
     Create {
-        /// The version that was taken out.
+        /// Version of the removed record.
         before: Version,
-        /// What it holds.
+        /// All parts of the new record.
         parts: &'a [RecordPart<'a>],
     },
-    /// Takes a record of that version out.
+    /// Removes the record if its version is `expected`.
     Remove {
-        /// That.
+        /// Version that must be stored; 0 matches no record.
         expected: Version,
     },
 }
 
 impl<'a> Change<'a> {
-    /// The version that has to be there (0: none).
+    /// Returns the version that must be stored (0: none).
     pub fn expected(&self) -> Version {
         match self {
             Change::Commit { expected, .. } | Change::Replace { expected, .. } | Change::Update { expected, .. } => {
@@ -193,7 +202,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// The version that there is afterwards (0: none).
+    /// Returns the version that is stored afterwards (0: none).
     pub fn result(&self) -> Version {
         match self {
             Change::Commit { .. } | Change::Replace { .. } | Change::Update { .. } => next_version(self.expected()),
@@ -202,7 +211,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// The same change with other content.
+    /// Returns the same change with other contents.
     fn with<'b>(&self, octets: &'b [u8], parts: &'b [RecordPart<'b>]) -> Change<'b> {
         match *self {
             Change::Commit { expected, .. } => Change::Commit { expected, octets },
@@ -213,17 +222,17 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Whether it takes the record out.
+    /// Returns true if the change removes the record.
     pub fn removes(&self) -> bool {
         matches!(self, Change::Remove { .. })
     }
 
-    /// Whether all that was there goes.
+    /// Returns true if the change replaces or removes everything that the record had.
     fn is_whole(&self) -> bool {
         !matches!(self, Change::Update { .. })
     }
 
-    /// The octets of a record that is a whole.
+    /// Returns the contents of a change that stores a whole record.
     fn octets(&self) -> Option<&'a [u8]> {
         match self {
             Change::Commit { octets, .. } => Some(octets),
@@ -231,7 +240,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// The parts.
+    /// Returns the parts of the change; empty for whole records and removals.
     fn parts(&self) -> &'a [RecordPart<'a>] {
         match self {
             Change::Replace { parts, .. } | Change::Update { parts, .. } | Change::Create { parts, .. } => parts,
@@ -240,38 +249,47 @@ impl<'a> Change<'a> {
     }
 }
 
-/// A place of records. It is one thread's; others have their own way to the same place.
+/// Handle of a record store.
+///
+/// A handle belongs to one thread. Other threads and processes have their own handles of the same
+/// store.
 pub trait RecordStore: Send {
-    /// The records of these names, in their order.
+    /// Returns the records of these names, in their order.
     ///
     /// # Errors
     ///
-    /// [`RecordError`], of all of them.
+    /// Returns a [`RecordError`] for the load as a whole.
     fn load(&mut self, names: &[Name]) -> Result<Vec<Option<StoredRecord>>, RecordError>;
 
-    /// Changes these records, in one go where the place can; what becomes of each. Each is one compare-and-swap, and they do not
-    /// depend on each other. The version of a record that was taken out is 0.
+    /// Applies these changes, in one request if the store can, and returns the result of each.
+    ///
+    /// Each change is a compare-and-swap of its own, independent of the others. The version after a
+    /// removal is 0.
     fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>>;
 
-    /// The numbers of all records of a collection, each once: for who begins, and looks what there is. What is put in or taken
-    /// out meanwhile may be among them or not.
+    /// Returns the numbers of all records of a collection, each once.
+    ///
+    /// It serves an NF that starts and lists the existing records. Records that are added or
+    /// removed meanwhile may be included or not.
     ///
     /// # Errors
     ///
-    /// [`RecordError`]: then nothing is known.
+    /// Returns a [`RecordError`] if the list could not be completed.
     fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError>;
 
-    /// Names the incarnation of the place. As long as it is the same, the place has lost no commit that it answered: a
-    /// record is as it was committed last, or it is gone. `None`: the place does not tell.
+    /// Returns the identity of the store's incarnation; `None` if the store has none.
+    ///
+    /// While it stays the same, the store has lost no acknowledged commit. A record is then in its
+    /// last committed state, or it is removed.
     ///
     /// # Errors
     ///
-    /// [`RecordError`]: then nothing is known.
+    /// Returns a [`RecordError`] if the store does not answer.
     fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
         Ok(None)
     }
 
-    /// What was asked of it.
+    /// Returns the operation counters of this handle.
     fn operations(&self) -> Operations;
 }
 
@@ -297,10 +315,10 @@ impl<R: RecordStore + ?Sized> RecordStore for Box<R> {
     }
 }
 
-/// The version after this one; never 0, which is none.
+/// Returns the version after this one; never 0, which means no record.
 fn next_version(version: Version) -> Version {
     version.wrapping_add(1).max(1)
 }
 
-/// How long a record that nobody commits any more is kept, unless told otherwise: longer than a UE that is not heard of is.
+/// Default lifetime of a record without commits. It is longer than that of an unreachable UE.
 pub const LIFE: Duration = Duration::from_secs(24 * 3600);

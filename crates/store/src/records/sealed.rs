@@ -1,7 +1,9 @@
-//! Records whose content is sealed before it leaves the process, whatever the place, the format and the manner of change.
+//! Records whose contents are sealed (encrypted) before they leave the process.
 //!
-//! Whole records and each part are sealed for themselves, so parts are still changed one by one. Names, versions and the
-//! names of parts stay in clear. A record that was replaced is not told from its successor by sealing: versions do that.
+//! Sealing works with every store, format and update mode. Each whole record and each part is
+//! sealed separately, so parts can still be updated one by one. Names of records and parts, and
+//! versions, stay in clear. Sealing does not detect the replacement of a record by an older
+//! version; versions do.
 
 use super::{Change, Name, Operations, RecordError, RecordPart, RecordStore, StoredRecord};
 use crate::Version;
@@ -10,11 +12,11 @@ use std::fmt::Write;
 use std::sync::Arc;
 use vireo_sealing::{OpenError, SealingKey};
 
-/// What shows whether two processes have the same key.
+/// Record that proves whether two processes have the same key.
 const PROOF: Name = Name { collection: "sealing", id: 0 };
 const PROVED: &[u8] = b"the key of these records";
 
-/// A sealing key that functions and their workers have in common.
+/// A sealing key that NFs and their workers share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordsKey(Arc<SealingKey>);
 
@@ -25,18 +27,19 @@ impl From<SealingKey> for RecordsKey {
 }
 
 impl RecordsKey {
-    /// Seals octets for a place and appends them.
+    /// Seals bytes for a place and appends them to `out`.
     pub(super) fn seal_into(&self, place: &[u8], plain: &[u8], out: &mut Vec<u8>) {
         self.0.seal_into(place, plain, out);
     }
 
-    /// Opens what was sealed for a place.
+    /// Opens bytes that were sealed for a place.
     pub(super) fn open(&self, place: &[u8], sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
         self.0.open(place, sealed).map(|mut octets| std::mem::take(&mut *octets))
     }
 }
 
-/// To worker processes, which share their host's memory: never to a disk or a network.
+/// For worker processes, which share the memory of their host. Must not be written to a disk or a
+/// network.
 impl Serialize for RecordsKey {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.octets().serialize(serializer)
@@ -49,11 +52,11 @@ impl<'de> Deserialize<'de> for RecordsKey {
     }
 }
 
-/// A place of records, sealed.
+/// A record store with sealed contents.
 pub struct Sealed<R> {
     inner: R,
     key: RecordsKey,
-    /// The place has JSON alone: sealed octets are a string of hexadecimal digits.
+    /// True if the store accepts only JSON: sealed bytes become a string of hexadecimal digits.
     is_json: bool,
     /// Buffer for the associated data.
     of: String,
@@ -72,16 +75,18 @@ impl<R: Clone> Clone for Sealed<R> {
 }
 
 impl<R: RecordStore> Sealed<R> {
-    /// The records of `inner`, sealed with `key`; as JSON strings if it keeps nothing else.
+    /// Seals the records of `inner` with `key`, as JSON strings if `is_json`.
     pub fn new(inner: R, key: RecordsKey, is_json: bool) -> Self {
         Sealed { inner, key, is_json, of: String::new() }
     }
 
-    /// Checks that what is there was sealed with this key; the first process of a place leaves what others check.
+    /// Checks that the store was sealed with this key.
+    ///
+    /// The first process of a store writes the record that later processes check.
     ///
     /// # Errors
     ///
-    /// [`RecordError::OtherKey`], and what the place refuses.
+    /// Returns [`RecordError::OtherKey`] for another key, or the error of the store.
     pub fn prove(&mut self) -> Result<(), RecordError> {
         loop {
             let found = self.load(&[PROOF])?.pop().flatten();
@@ -92,19 +97,19 @@ impl<R: RecordStore> Sealed<R> {
             };
             let change = Change::Commit { expected, octets: PROVED };
             match self.change(&[(PROOF, change)]).remove(0) {
-                // Another process was first.
+                // Another process wrote it first.
                 Err(RecordError::Conflict) => {}
                 done => return done.map(drop),
             }
         }
     }
 
-    /// The records beneath.
+    /// Returns the underlying store.
     pub fn inner(&self) -> &R {
         &self.inner
     }
 
-    /// The associated data of a record, or of a part of it: sealed octets open in their place alone.
+    /// Builds the associated data of a record or part: sealed bytes open only in their place.
     fn place(&mut self, name: Name, part: &str) {
         self.of.clear();
         // Writing to a string does not fail.
@@ -137,7 +142,7 @@ impl<R: RecordStore> Sealed<R> {
 
     fn opened(&mut self, name: Name, found: StoredRecord) -> Result<StoredRecord, RecordError> {
         let StoredRecord { version, octets, parts } = found;
-        // A record is a whole or in parts.
+        // A record is either whole or in parts.
         let octets = if parts.is_empty() { self.open(name, "", &octets)? } else { octets };
         let mut opened = Vec::with_capacity(parts.len());
         for (part, octets) in parts {
@@ -217,7 +222,7 @@ mod tests {
         let there = place.load(&[name]).unwrap().remove(0).unwrap();
         assert!(!there.part("kamf").unwrap().windows(6).any(|window| window == b"secret"));
         assert_eq!(sealed.load(&[name]).unwrap()[0].as_ref().unwrap().part("kamf"), Some(&b"very secret"[..]));
-        // What is moved to another record or part is not taken for its content.
+        // Contents that are moved to another record or part do not open there.
         let moved = [RecordPart { name: "kamf", octets: there.part("kamf").unwrap() }];
         let other = Name { id: 4, ..name };
         place.change(&[(other, Change::Replace { expected: 0, parts: &moved })]).remove(0).unwrap();

@@ -1,5 +1,7 @@
-//! Records in the memory of this machine, in a file that outlives the process that has it: a function that dies finds them when it is
-//! started again. One process at a time has them, so nobody else commits, and what it has decoded of a record holds.
+//! Records in a shared-memory file that survives its process.
+//!
+//! An NF that dies finds its records when it is restarted. One process at a time uses the file. So
+//! no other process commits, and a decoded record stays valid.
 
 use super::{Change, Name, Operations, RecordError, RecordPart, RecordStore, StoredRecord};
 use crate::region::{LARGEST_RECORD, Region, RegionConfig, RegionError};
@@ -13,18 +15,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use vireo_types::{Instant, Ltmsi};
 
-/// Octets that a record takes in the mean, at the most, with what leads to it.
+/// Average size in bytes of a record with its index entries, upper bound.
 const OCTETS: usize = 2560;
-/// What a region needs besides.
+/// Bytes of the fixed parts of a region.
 const FIXED: usize = 16 << 20;
-/// Names of records that there are at the most: what a slot of a region can be called by.
+/// Maximum number of records: the range of LTMSIs, which number the slots.
 const NAMES: u32 = 1 << 28;
-/// What new records leave free of the file system, for those that are there to become larger.
+/// Free bytes of the file system that new records leave for the growth of existing ones.
 const SPARE: u64 = 32 << 20;
-/// After so many new records it is asked what it has free: less than these can take.
+/// New records between two checks of the file system. They need less than `SPARE` bytes.
 const LOOK_EVERY: u32 = 128;
 
-/// The place; clones are ways to the same.
+/// A store of records in a file. Clones are handles of the same store.
 #[derive(Clone, Debug)]
 pub struct ShmRecords {
     kept: Arc<Mutex<ShmIndex>>,
@@ -32,55 +34,54 @@ pub struct ShmRecords {
     operations: Operations,
 }
 
-/// Records by collection and number, and what their slots are called.
+/// Index of the records by collection and number: the LTMSIs of their slots.
 #[derive(Debug)]
 struct ShmIndex {
     store: ShmStore,
     names: FxHashMap<Box<str>, FxHashMap<u64, Ltmsi>>,
     free: Vec<Ltmsi>,
     next: u32,
-    /// New records until the file system is looked at, and whether it had room then.
+    /// New records until the next check of the file system.
     look: u32,
     has_room: bool,
 }
 
-/// Why there are no records in a file. Each says what to do.
+/// Reason that a file of records cannot be opened. Each message names a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ShmError {
-    /// It may not be made or opened, or its directory is not there.
+    /// The file cannot be created or opened, or its directory does not exist.
     #[error("the records in {} cannot be opened ({source}): name a directory that this user may write to", .path.display())]
     Io {
-        /// Which file.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// A disk would slow each commit down, and would have half of what was committed after the machine has failed.
+    /// The file system is on a disk. It would slow down each commit, and a machine failure would
+    /// leave an inconsistent file.
     #[error("{} would not be in memory: name a directory of a memory file system, such as /dev/shm", .0.display())]
     NotInMemory(PathBuf),
-    /// Another process has them.
+    /// Another process uses the file.
     #[error("another process has the records in {}: end it first, or give this one another name for its records", .0.display())]
     Taken(PathBuf),
-    /// Another user's, or something else.
+    /// The file belongs to another user or is not a file of records.
     #[error("{} holds no records of this user's alone: remove it, or choose another place for them", .0.display())]
     Foreign(PathBuf),
-    /// Of another release.
+    /// The file was written by another release.
     #[error("the records in {} are another release's: go on with that one, or remove the file, and what is in it is lost", .0.display())]
     Release(PathBuf),
-    /// There may be more of them than the file system has room for.
+    /// The file system has not enough room for the maximum size of the file.
     #[error(
         "the records in {} may need {} MiB, and {} MiB are free: give the file system more room, or let there be fewer records",
         .path.display(), .needed >> 20, .free >> 20
     )]
     NoRoom {
-        /// Which file.
         path: PathBuf,
-        /// Octets.
+        /// Size of the file in bytes.
         needed: u64,
-        /// Octets.
+        /// Free bytes of the file system.
         free: u64,
     },
-    /// So many cannot be.
+    /// The number of records is out of range.
     #[error("so many records cannot be: {0}")]
     Sizes(String),
 }
@@ -100,23 +101,24 @@ impl ShmError {
     }
 }
 
-/// What a record begins with; its octets follow, or those of its parts.
+/// Header of a stored record. The contents, or those of the parts, follow.
 #[derive(Debug, Serialize, Deserialize)]
 struct RecordHeader<'a> {
     collection: &'a str,
     id: u64,
     version: Version,
-    /// Names of parts, and how long they are.
+    /// Names and lengths in bytes of the parts.
     #[serde(borrow)]
     parts: Vec<(&'a str, u32)>,
 }
 
 impl ShmRecords {
-    /// Those of a file, with room for `records` if it is made now, each for such a life.
+    /// Opens a file, or creates it with room for `records` records. Each commit starts a lifetime
+    /// of `life`.
     ///
     /// # Errors
     ///
-    /// [`ShmError`].
+    /// Returns a [`ShmError`] if the file cannot be opened.
     pub fn open(path: &Path, records: u32, life: Duration) -> Result<Self, ShmError> {
         let sizes = RegionConfig {
             packets: 1,
@@ -127,7 +129,7 @@ impl ShmRecords {
             ..RegionConfig::new(records, 1, FIXED + records as usize * OCTETS)
         };
         let region = Region::open(path, sizes).map_err(|error| ShmError::of(path, error))?;
-        // The file is this process's: who has had it is dead.
+        // This process holds the lock of the file: the previous process is dead.
         if let Some(dead) = region.bury_unlocked(0) {
             region.reclaim(dead);
         }
@@ -140,29 +142,30 @@ impl ShmRecords {
         Ok(ShmRecords { kept: Arc::new(Mutex::new(kept)), life, operations: Operations::default() })
     }
 
-    /// How many there may be.
+    /// Returns the maximum number of records.
     pub fn room(&self) -> u32 {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).store.region().config().ues
     }
 
-    /// How many there are.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).store.len()
     }
 
-    /// Whether the next change of a record that is there has room, if it comes to so many octets with its name.
+    /// Returns true if the next change of an existing record has room, with `octets` bytes
+    /// including its name.
     pub fn has_room(&self, octets: usize) -> bool {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).store.has_room(octets)
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl ShmIndex {
-    /// Finds what there is, and takes out what has ended its life. Whether all of it are records.
+    /// Indexes the stored records and removes expired ones. Returns true if all of them decode.
     fn index(&mut self, now: Instant) -> bool {
         let mut used = Vec::with_capacity(self.store.len());
         let (mut over, mut strange) = (Vec::new(), false);
@@ -179,7 +182,7 @@ impl ShmIndex {
             !strange
         });
         for (ltmsi, version) in over {
-            // It has that version: nobody else commits.
+            // The record has that version: no other process commits.
             let _ = self.store.remove(ltmsi, version);
         }
         used.sort_unstable();
@@ -194,13 +197,13 @@ impl ShmIndex {
         self.names.get(name.collection)?.get(&name.id).copied()
     }
 
-    /// The version of a record that lives, and that of its slot.
+    /// Returns the version of a record that has not expired, and that of its slot.
     fn versions(&self, name: Name, now: Instant) -> Option<(Version, Version)> {
         let stored = self.store.load(self.place(name)?).filter(|stored| stored.deadline.is_none_or(|end| end > now))?;
         head(stored.octets).map(|(head, _)| (head.version, stored.version))
     }
 
-    /// A record that lives.
+    /// Returns a record that has not expired.
     fn record(&self, name: Name, now: Instant) -> Option<StoredRecord> {
         let stored = self.store.load(self.place(name)?).filter(|stored| stored.deadline.is_none_or(|end| end > now))?;
         let (head, mut octets) = head(stored.octets)?;
@@ -230,7 +233,7 @@ impl ShmIndex {
             return Ok(0);
         }
         if there.is_none() {
-            // One whose life has ended.
+            // The record has expired.
             self.take_out(name);
         }
         let found = if change.is_whole() { None } else { self.record(name, now) };
@@ -240,7 +243,7 @@ impl ShmIndex {
         let octets = written(name, change.result(), change.octets().unwrap_or_default(), &parts)?;
         let ltmsi = match self.place(name) {
             Some(ltmsi) => ltmsi,
-            // What is there can be changed whatever else there is.
+            // Existing records can be changed even if there is no room for new ones.
             None if self.store.len() >= self.store.region().config().ues as usize || !self.has_room() => {
                 return Err(RecordError::Full);
             }
@@ -260,7 +263,7 @@ impl ShmIndex {
                 if slot_version == 0 {
                     self.free.push(ltmsi);
                 }
-                // Nobody else commits.
+                // No other process commits, so a conflict means a damaged file.
                 Err(match error {
                     CommitError::Conflict => RecordError::NotARecord,
                     CommitError::Full => RecordError::Full,
@@ -270,13 +273,13 @@ impl ShmIndex {
         }
     }
 
-    /// Whether the file system has room for some more records.
+    /// Returns true if the file system has room for further records.
     fn has_room(&mut self) -> bool {
         if self.look == 0 || !self.has_room {
             self.look = LOOK_EVERY;
             self.has_room = match self.store.region().free_around() {
                 Ok(free) => free.is_none_or(|free| free >= SPARE),
-                // It was asked when the region was made.
+                // The file system answered when the region was created.
                 Err(_) => true,
             };
         }
@@ -293,7 +296,7 @@ impl ShmIndex {
     fn take_out(&mut self, name: Name) {
         let Some(ltmsi) = self.names.get_mut(name.collection).and_then(|names| names.remove(&name.id)) else { return };
         if let Some(version) = self.store.load(ltmsi).map(|stored| stored.version) {
-            // It has that version: nobody else commits.
+            // The record has that version: no other process commits.
             let _ = self.store.remove(ltmsi, version);
         }
         self.free.push(ltmsi);
@@ -320,8 +323,10 @@ fn written(name: Name, version: Version, whole: &[u8], parts: &[RecordPart<'_>])
     Ok(octets)
 }
 
-/// The time that lives are measured by: it goes on when the machine's processes end.
-/// Since the machine started, and so did the memory; a wall clock may be set, and all lives would be over.
+/// Returns the time since the machine started, by which lifetimes are measured.
+///
+/// It continues when processes end, and it restarts together with the memory. A wall clock may be
+/// set, which would expire all records.
 fn now() -> Duration {
     let now = clock_gettime(ClockId::Boottime);
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
@@ -336,7 +341,7 @@ impl RecordStore for ShmRecords {
         self.operations.reads += names.len() as u64;
         self.operations.round_trips += 1;
         let now = instant(now());
-        // What is done under the lock leaves it whole.
+        // Every section under the lock leaves the index consistent, so poisoning is harmless.
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(names.iter().map(|name| kept.record(*name, now)).collect())
     }
@@ -431,7 +436,7 @@ mod tests {
         assert_eq!(store.list_ids("smf").unwrap().len() as u64, taken);
     }
 
-    /// Who has to know before it commits is told the truth, whatever size of buffers there are.
+    /// Tests [`ShmRecords::has_room`]: it predicts the next commit, whatever the buffer sizes.
     #[test]
     fn whether_a_change_has_room_is_known_before() {
         let (_directory, path) = place();
@@ -454,7 +459,9 @@ mod tests {
         assert!(store.has_room(60_000) && commit(&mut store, 0, version, &[4; 59_000]).is_ok(), "there is room again");
     }
 
-    /// It would not be taken later either, so nobody is to try again; what is there stays.
+    /// Tests a record that is too large.
+    ///
+    /// A retry would fail too, so the error must not be retryable. The stored record stays.
     #[test]
     fn what_is_too_large_is_refused_for_good() {
         let (_directory, path) = place();
@@ -463,7 +470,7 @@ mod tests {
             store.change(&[(Name { collection: "smf", id }, Change::Commit { expected, octets })]).remove(0)
         };
         assert_eq!(commit(1, 0, &[1; 60 << 10]), Ok(1));
-        // One that is there, and new ones: more of them than there is room for.
+        // An existing record, and more new ones than there is room for.
         for (id, expected) in std::iter::once((1, 1)).chain((2..32).map(|id| (id, 0))) {
             let refused = commit(id, expected, &[2; 70 << 10]).unwrap_err();
             assert!(matches!(refused, RecordError::TooLarge { octets: 71_680.., .. }), "{refused:?}");
@@ -481,10 +488,13 @@ mod tests {
         );
     }
 
-    /// Who asked for this directory in the environment is in a mount namespace where it is a small memory file system.
+    /// Environment variable that names a small memory file system, in a mount namespace of the
+    /// test.
     const SMALL: &str = "VIREO_TEST_SMALL";
 
-    /// Memory that the file system has no room for is not touched, which would end the process: a record that grows is refused.
+    /// Tests a full file system: a growing record is refused.
+    ///
+    /// Touching memory without room in the file system would end the process.
     #[test]
     fn a_file_system_that_is_full_is_said_and_ends_nobody() {
         let Ok(directory) = std::env::var(SMALL) else {
@@ -514,7 +524,7 @@ mod tests {
         };
         assert_eq!(commit(&mut store, 1, 0, &[1; 100]), Ok(1));
         fill(&directory.join("other"));
-        // Each takes a buffer of a size that there was none of.
+        // Each commit needs a buffer of a size that was not used before.
         let mut version = 1;
         let sizes = (9..16).map(|power| vec![power as u8; 1 << power]);
         let refused = sizes.filter(|octets| match commit(&mut store, 1, version, octets) {
@@ -532,7 +542,7 @@ mod tests {
         std::fs::remove_file(directory.join("other")).unwrap();
         assert_eq!(commit(&mut store, 1, version, &[2; 60_000]), Ok(version + 1), "there is room again");
         drop(store);
-        // What is there is found again when there is no room, and nothing is begun.
+        // Without free space, an existing file can be opened, but no new one is created.
         fill(&directory.join("other"));
         let store = ShmRecords::open(&path, 100, LIFE).unwrap();
         assert_eq!(store.len(), 1);
@@ -540,7 +550,7 @@ mod tests {
         assert!(matches!(refused, Some(ShmError::NoRoom { .. })), "{refused:?}");
     }
 
-    /// A file that takes all there is.
+    /// Creates a file that uses all free space.
     fn fill(path: &Path) {
         use std::io::Write;
         let mut file = std::fs::File::create(path).unwrap();

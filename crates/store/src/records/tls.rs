@@ -1,18 +1,18 @@
-//! TLS of connections to a database: whose certificates are accepted, and what this process shows.
+//! TLS of database connections: accepted authorities and the client certificate.
 
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Files in PEM, read for each connection.
+/// PEM files, read for each connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatabaseTls {
     /// Authorities that sign the database's certificate; `None`: those of the system.
     pub authorities: Option<PathBuf>,
-    /// The certificate that this process shows; `None`: none.
+    /// Client certificate of this process; `None`: none.
     pub certificate: Option<PathBuf>,
-    /// Its private key, with the certificate.
+    /// Private key of `certificate`.
     pub key: Option<PathBuf>,
 }
 
@@ -26,13 +26,14 @@ pub struct DatabaseTlsError {
 }
 
 impl DatabaseTls {
-    /// What the client of the database needs.
+    /// Reads the certificates for the database client.
     ///
     /// # Errors
     ///
-    /// When a file cannot be read, or holds something else.
+    /// Returns an error if a file cannot be read or is not in PEM.
     pub(super) fn read(&self) -> Result<redis::TlsCertificates, DatabaseTlsError> {
-        // The client takes that of the process. One that is there already is the same.
+        // The client uses the crypto provider of the process. If one is installed already, it is
+        // the same.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let read =
             |key, path: &Option<PathBuf>, begins| path.as_deref().map(|path| file(key, path, begins)).transpose();
@@ -45,17 +46,17 @@ impl DatabaseTls {
         Ok(redis::TlsCertificates { client_tls, root_cert })
     }
 
-    /// Checks that the files are there and in PEM.
+    /// Checks that the files are readable and in PEM.
     ///
     /// # Errors
     ///
-    /// [`DatabaseTlsError`] names the first that is not.
+    /// Returns a [`DatabaseTlsError`] for the first file that is not.
     pub fn check(&self) -> Result<(), DatabaseTlsError> {
         self.read().map(|_| ())
     }
 }
 
-/// Of a certificate in PEM, and of a private key of any kind (RFC 7468).
+/// Labels of a certificate in PEM, and of a private key of any kind (RFC 7468).
 const CERTIFICATE: &str = "BEGIN CERTIFICATE-----";
 const KEY: &str = "PRIVATE KEY-----";
 

@@ -1,33 +1,33 @@
-//! A place by its URL, so that which one it is is a matter of configuration.
+//! Opening of a record store by URL: configuration selects the kind of store.
 
 use super::{ClusterConfig, DatabaseTls, Format, LinkConfig, RecordError, RecordStore, RedisCluster, RedisRecords};
 use std::time::Duration;
 
-/// Which place, and what its records are.
+/// URL and options of a record store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreUrl {
-    /// `redis://HOST:PORT`, `redis+unix:///PATH`, `redis-cluster://HOST:PORT,HOST:PORT` or `mongodb://HOST:PORT`; with TLS
-    /// `rediss://` and `rediss-cluster://`.
+    /// `redis://HOST:PORT`, `redis+unix:///PATH`, `redis-cluster://HOST:PORT,HOST:PORT` or
+    /// `mongodb://HOST:PORT`; with TLS `rediss://` and `rediss-cluster://`.
     pub url: String,
-    /// What the keys begin with; of MongoDB the name of the database.
+    /// Prefix of the keys; for MongoDB the name of the database.
     pub prefix: String,
-    /// How long a record is kept that nobody commits.
+    /// Lifetime of a record without commits.
     pub life: Duration,
-    /// How long an answer is waited for.
+    /// Timeout of an operation.
     pub patience: Duration,
-    /// What parts are encoded as.
+    /// Encoding of the parts.
     pub format: Format,
-    /// In a Redis Cluster: how many replicas have a commit before it counts.
+    /// Redis Cluster: number of replicas that must acknowledge a commit.
     pub confirm: u16,
-    /// Of `rediss://` and `rediss-cluster://`.
+    /// Used by `rediss://` and `rediss-cluster://`.
     pub tls: DatabaseTls,
 }
 
-/// A way to a place. Nothing is asked yet.
+/// Creates a handle of a record store. It sends no request.
 ///
 /// # Errors
 ///
-/// [`RecordError::Down`] for a URL that is none of these.
+/// Returns [`RecordError::Down`] if the URL has an unknown scheme.
 pub fn open(place: &StoreUrl) -> Result<Box<dyn RecordStore>, RecordError> {
     let StoreUrl { url, prefix, life, patience, format, confirm, tls } = place.clone();
     let secured = url.starts_with("rediss");

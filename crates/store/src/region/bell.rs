@@ -1,17 +1,18 @@
-//! Waiting, apart from what is waited for: spin a little, then sleep until somebody rings.
+//! Bells: futex wake-ups. A waiter spins briefly, then sleeps until the bell rings.
 //!
-//! A bell is the low half of a word {times rung 31, somebody sleeps 1}. Ringing costs a read as long as nobody sleeps.
+//! A bell is the low half of a word {ring count 31, has sleeper 1}. Ringing costs one read while no
+//! thread sleeps.
 
 use super::Region;
 use super::mem::{AtomicU64, Ordering, fence, futex_wait, futex_wake};
 use std::time::Duration;
 
-/// How often is looked again before sleeping: a few microseconds.
+/// Checks before a waiter sleeps; they take a few microseconds.
 const SPINS: u32 = 200;
 const SLEEPS: u64 = 1;
 const HALF: u64 = 0xffff_ffff;
 
-/// A bell in a region.
+/// Handle of a bell in a region.
 #[derive(Clone, Debug)]
 pub struct Bell {
     region: Region,
@@ -21,8 +22,8 @@ pub struct Bell {
 
 impl Bell {
     pub(super) fn new(region: Region, number: usize) -> Self {
-        // Looking on costs less than to sleep and be waked, where whoever is waited for runs on another processor; on the
-        // only one that this thread may use, it keeps them from running.
+        // Spinning costs less than sleeping if the awaited thread runs on another processor. With a
+        // single available processor, spinning keeps that thread from running.
         let alone = std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
         Bell { region, number, spins: if alone { 0 } else { SPINS } }
     }
@@ -31,7 +32,7 @@ impl Bell {
         self.region.word(self.number)
     }
 
-    /// Wakes whoever sleeps. Call it after what they wait for is there.
+    /// Wakes the sleeping threads. Call it after the awaited state is visible.
     pub fn ring(&self) {
         fence(Ordering::SeqCst);
         let now = self.word().load(Ordering::SeqCst);
@@ -43,7 +44,8 @@ impl Bell {
         }
     }
 
-    /// Looks until there is something, or `at_most` has passed since it began to sleep.
+    /// Calls `look` until it returns a value, or until `at_most` has passed since the thread began
+    /// to sleep.
     pub fn wait<T>(&self, at_most: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         for _ in 0..self.spins {
             if let Some(found) = look() {
@@ -53,7 +55,7 @@ impl Bell {
         }
         let now = self.word().load(Ordering::SeqCst);
         let sleeping = now | SLEEPS;
-        // If it fails, somebody rang or sleeps too: looking once more is all there is to do.
+        // If the exchange fails, another thread rang or sleeps too. One more check suffices then.
         if now == sleeping || self.word().compare_exchange(now, sleeping, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             fence(Ordering::SeqCst);
             if let Some(found) = look() {

@@ -1,18 +1,20 @@
-//! Words for tests, on which a thread dies before a write of its own choice: what it has written stays, and no more
-//! follows. So every state that a killed process can leave is reached, one after the other.
+//! Atomic words for tests, with crash injection before a chosen write.
+//!
+//! The words written before the crash stay, and no write follows. Tests thus reach, one after the
+//! other, every state that a killed process can leave.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 
 thread_local! {
-    /// Writes that this thread has left to live; `None`: it does not die.
+    /// Writes until this thread crashes; `None`: it does not crash.
     static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
     /// Words that this thread has read.
     static READ: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many words `work` reads.
+/// Returns how many words `work` reads.
 pub(super) fn reads(work: impl FnOnce()) -> u64 {
     let before = READ.get();
     work();
@@ -21,7 +23,9 @@ pub(super) fn reads(work: impl FnOnce()) -> u64 {
 
 struct Death;
 
-/// Runs `work` until it is about to write for the time after `writes`. Whether it came to its end.
+/// Runs `work` and crashes it before the write that follows `writes` writes.
+///
+/// Returns true if `work` completed without a crash.
 pub(super) fn run_until_crash(writes: u32, work: impl FnOnce()) -> bool {
     LEFT.set(Some(writes));
     let end = catch_unwind(AssertUnwindSafe(work));
@@ -41,12 +45,12 @@ fn tick() {
     }
 }
 
-/// As [`std::sync::atomic::AtomicU64`].
+/// Replacement of [`std::sync::atomic::AtomicU64`] that counts reads and writes.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct AtomicU64(std::sync::atomic::AtomicU64);
 
-/// What is called as it is there, and counts.
+/// Defines forwarding methods that count a write first.
 macro_rules! writes {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
         $(pub(crate) fn $name(&self, $($argument: $type,)* order: Ordering) -> $result {

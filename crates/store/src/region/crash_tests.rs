@@ -1,5 +1,7 @@
-//! A worker dies before each write that it makes, and so does the one that takes over from it; each time all is as if
-//! nobody had died. (What several processes do to each other is for the loom models and the crash tests.)
+//! Crash tests: a worker dies before each of its writes, and so does its successor.
+//!
+//! After each crash, the result must be the same as without one. (The loom models and the tests in
+//! `tests/crash` cover interactions of several processes.)
 
 use super::crash_points::run_until_crash;
 use super::{
@@ -11,20 +13,20 @@ use vireo_types::Ltmsi;
 
 const NUMBERS: u32 = 6;
 
-/// What an input asks for.
+/// Requests of an input.
 const PLAIN: u8 = 0;
 const REKEY: u8 = 1;
 const TAKE: u8 = 2;
 const GIVE: u8 = 3;
 const LEAVE: u8 = 4;
-/// All of it, in an order in which each has something to do.
+/// All requests, in an order in which each has an effect.
 const INPUTS: [u8; 8] = [PLAIN, REKEY, TAKE, REKEY, GIVE, TAKE, REKEY, PLAIN];
 
 fn ltmsi(n: u32) -> Ltmsi {
     Ltmsi::from_raw(n)
 }
 
-/// A context of 3 octets: its LTMSI, 1 + its number, and whether it is to go.
+/// A context of 3 bytes: its LTMSI, 1 + its number, and whether it is to be removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Context {
     ltmsi: u8,
@@ -43,7 +45,7 @@ impl Context {
     }
 }
 
-/// A worker as a host's are: nothing is done when it is dropped.
+/// A worker that may crash: dropping it has no effect.
 struct Mortal {
     worker: ManuallyDrop<Worker>,
     egress: Sender,
@@ -55,7 +57,7 @@ impl Mortal {
         Mortal { worker: ManuallyDrop::new(region.join(number).unwrap()), egress }
     }
 
-    /// Does all that waits for it.
+    /// Processes all waiting events.
     fn serve(&mut self) {
         let region = self.worker.region().clone();
         let ring = region.ring(self.worker.number().into()).unwrap();
@@ -74,7 +76,7 @@ impl Mortal {
         let (mut input, mut seen) = (Vec::new(), Snapshot::default());
         let sequence = region.read_packet(packet, &mut input).unwrap();
         if !region.read(slot, &mut seen) {
-            // Somebody died when it had taken the record out, and before the rest.
+            // The previous worker died after it had removed the commit record and before the rest.
             assert_eq!(input, [LEAVE]);
             self.worker.abandon(slot);
             return;
@@ -115,7 +117,7 @@ impl Mortal {
         }
     }
 
-    /// Makes true what the context says.
+    /// Makes numbers, LTMSI and aliases match the context.
     fn repair(&mut self, region: &Region, slot: Slot, context: Context) {
         for (_, number) in region.taken(slot).into_iter().flatten() {
             if context.number.map(u32::from) != Some(number) {
@@ -130,7 +132,7 @@ impl Mortal {
     }
 }
 
-/// The host, and one UE.
+/// The host, with one UE.
 struct Host {
     region: Region,
     worker: Worker,
@@ -148,7 +150,7 @@ fn region() -> Region {
 }
 
 impl Host {
-    /// The UE is there, and the inputs wait at worker 1.
+    /// Creates the host with the UE, and queues the inputs at worker 1.
     fn new(inputs: &[u8]) -> Self {
         let region = region();
         let mut worker = region.join(0).unwrap();
@@ -182,7 +184,7 @@ impl Host {
         }
     }
 
-    /// Gives what a dead worker was at to another.
+    /// Takes over the work of a dead worker and assigns it to another.
     fn take_over(&mut self, dead: u8, heir: u8) {
         let dead = DeadWorker { number: dead };
         self.drain();
@@ -199,7 +201,7 @@ impl Host {
         self.region.reclaim(dead);
     }
 
-    /// All inputs were consumed, once, and nothing is left behind.
+    /// Checks that each input was consumed once and nothing leaked.
     fn check(&mut self, inputs: &[u8]) {
         self.drain();
         let (region, slot) = (self.region.clone(), self.slot);
@@ -213,7 +215,7 @@ impl Host {
         assert_eq!(region.read(slot, &mut self.snapshot), !leaves);
         let records = usize::from(!leaves);
         let number = (!leaves).then(|| Context::of(&self.snapshot).number).flatten();
-        // What the host and its last worker keep for themselves is no record.
+        // Buffers that the host and its last worker keep for reuse hold no commit records.
         for number in 1..4 {
             region.reclaim(DeadWorker { number });
         }
@@ -234,14 +236,16 @@ impl Host {
         assert_eq!(region.slot_of(ltmsi(rekeys % 4)), (!leaves).then_some(slot));
     }
 
-    /// Buffers that the host's own worker keeps.
+    /// Returns the number of buffers that the host's own worker keeps for reuse.
     fn kept(&self) -> usize {
         let current = self.region.slots().map(|slot| super::halves(self.region.current(slot.0)).1).collect::<Vec<_>>();
         self.region.owned_by(0).filter(|buffer| !current.contains(buffer)).count()
     }
 }
 
-/// Runs workers 1 and 2 with so many writes to live, and worker 3 to the end. Whether each of the first two lived.
+/// Runs workers 1 and 2, which crash after `first` and `second` writes, and worker 3 to the end.
+///
+/// Returns for each of the first two whether it survived.
 fn run(inputs: &[u8], first: u32, second: u32) -> [bool; 2] {
     let mut host = Host::new(inputs);
     let mut worker = Mortal::new(&host.region, 1);
@@ -261,7 +265,7 @@ fn run(inputs: &[u8], first: u32, second: u32) -> [bool; 2] {
     [one, two]
 }
 
-/// The kernel's word on it: the flag `dd` (proc_pid_smaps(5)) of the region's mapping.
+/// Checks the flag `dd` (proc_pid_smaps(5)) of the region's mapping.
 #[test]
 fn region_mapping_is_left_out_of_core_dumps() {
     let region = Region::create(RegionConfig::new(16, 2, 32 << 20)).expect("a region");
@@ -295,7 +299,7 @@ fn its_heir_dies_too() {
     }
 }
 
-/// A worker makes a UE, with an alias, a SUPI and a number, and takes it out again.
+/// Inserts a UE with an alias, a SUPI and a number, and removes it again.
 fn come_and_go(worker: &mut Worker) {
     let region = worker.region().clone();
     let (numbers, mut seen) = (region.numbers(0).unwrap(), Snapshot::default());
@@ -331,7 +335,7 @@ fn a_ue_is_there_or_not() {
         let numbers = region.numbers(0).unwrap();
         (0..NUMBERS).for_each(|n| assert_eq!(numbers.owner(n), slot.filter(|_| number == Some(n as u8))));
         assert_eq!(region.heap_use().0, usize::from(slot.is_some()));
-        // Whoever comes next finds it as it would be.
+        // The next insertion finds the region in its expected state.
         let mut next = region.join(1).unwrap();
         match slot {
             Some(slot) => {
@@ -383,7 +387,7 @@ fn another_workers_buffer_is_given_back() {
     assert!(died > 10, "{died}");
 }
 
-/// All UEs go to and fro between workers that live: none keeps room for all of them.
+/// Tests that no worker keeps memory for all UEs when they move between live workers.
 #[test]
 fn memory_does_not_grow_with_moves() {
     let mut config = RegionConfig::new(2000, 4, 64 << 20);
@@ -406,7 +410,7 @@ fn memory_does_not_grow_with_moves() {
         assert_eq!(region.heap_use().0, 2000);
         used.push(region.heap_use().1);
     }
-    // the records of the round before go only as their successors come
+    // the commit records of the previous round are freed only when their successors are committed
     assert!(used[11] <= used[1] * 5 / 4, "{used:?}");
 }
 
@@ -432,7 +436,7 @@ fn memory_does_not_grow_with_deaths() {
                 ..CommitRecord::default()
             };
             let committed = worker.commit(slot, &seen, &record).unwrap();
-            // The last one's effects leave when it is dead.
+            // The effects of the last commit record are sent after the worker is dead.
             host.sent(committed.buffer);
         }
         region.reclaim(DeadWorker { number: 1 + (round % 2) as u8 });

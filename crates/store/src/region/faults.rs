@@ -1,5 +1,7 @@
-//! A worker that is broken, or obeys a stranger, writes what it likes into the region: whatever that is, the host's functions
-//! come back, without a panic, and a worker that takes its place serves new UEs.
+//! Tests with a broken or compromised worker that writes arbitrary words.
+//!
+//! Whatever it writes, the host's functions return without a panic. A worker that replaces it
+//! serves new UEs.
 
 use super::mem::{AtomicU64, Ordering};
 use super::{
@@ -10,11 +12,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 use vireo_types::{Instant, Ltmsi};
 
-/// Longer than a machine that does other things too takes for one seed.
+/// Timeout of one seed, long enough for a loaded machine.
 const LONG: Duration = Duration::from_secs(60);
 const RINGS: std::ops::Range<u16> = 3..6;
 
-/// SplitMix64.
+/// SplitMix64 random number generator.
 struct Random(u64);
 
 impl Random {
@@ -30,7 +32,9 @@ impl Random {
         (self.next() % limit as u64) as usize
     }
 
-    /// A word as one who knows the layout might write it: of all sizes, and such as others have.
+    /// Returns a word that an attacker with knowledge of the layout might write.
+    ///
+    /// It is random, small, or close to `now`.
     fn word(&mut self, now: u64) -> u64 {
         match self.below(8) {
             0 => self.next(),
@@ -45,7 +49,7 @@ impl Random {
     }
 }
 
-/// Writes so many words, most of them where something is.
+/// Writes `count` arbitrary words, most of them in used parts of the region.
 fn damage(region: &Region, random: &mut Random, count: usize) {
     for _ in 0..count {
         let place = match random.below(4) {
@@ -67,7 +71,7 @@ fn region() -> Region {
     Region::create(config).expect("a region")
 }
 
-/// What a host has at hand.
+/// State of a host.
 struct Host {
     region: Region,
     own: Worker,
@@ -79,7 +83,7 @@ impl Host {
         self.region.slot_at(random.below(self.region.slot_count() as usize) as u64).expect("one of them")
     }
 
-    /// One of the things that a host does, and a worker with it.
+    /// Executes one random operation of a host, and of a worker with it.
     fn act(&mut self, random: &mut Random) {
         let (slot, number) = (self.slot(random), random.below(80) as u32);
         let (ltmsi, region) = (Ltmsi::from_raw(number), self.region.clone());
@@ -172,7 +176,7 @@ impl Host {
         }
     }
 
-    /// Takes out what cannot be.
+    /// Evicts the slots that are broken.
     fn sweep(&mut self) {
         for number in 0..self.region.slot_count() {
             let slot = self.region.slot_at(number).expect("one of them");
@@ -187,7 +191,7 @@ impl Host {
         self.region.shared_word(0).load(Ordering::Relaxed) == 1
     }
 
-    /// A worker has died: what it held is taken over, and another takes its place.
+    /// Simulates the death of a worker: recovers what it held and starts a replacement.
     fn replace(&mut self, number: u8) {
         let Some(dead) = self.region.bury_reaped(number, 7) else { panic!("it is one of the region's") };
         for ring in RINGS.filter_map(|ring| self.region.ring(ring)) {
@@ -206,7 +210,7 @@ impl Host {
     }
 }
 
-/// A worker that has taken a place over serves a UE that has come after the damage.
+/// Checks that a replacement worker serves a UE that arrives after the damage.
 fn serves(host: &mut Host) {
     let region = Region::attach(host.region.share().expect("shared")).expect("what it begins with was put right");
     let mut worker = region.join(1).expect("its place is free");
@@ -237,8 +241,10 @@ fn serves(host: &mut Host) {
     assert!(host.region.read_outbox(buffer, &mut host.seen) && host.seen.outbox == b"effects");
 }
 
-/// Runs rounds of damage and of a host's operations, optionally beside a thread that goes on writing. Returns true if the
-/// region counted a fault: damage of words that nothing reads is not noticed.
+/// Runs rounds of damage and of a host's operations, optionally beside a thread that keeps writing.
+///
+/// Returns true if the region counted a fault: damage of words that no function reads is not
+/// noticed.
 fn storm(seed: u64, rounds: usize, beside: bool) -> bool {
     let region = region();
     let own = region.join(0).expect("a place");
@@ -257,7 +263,7 @@ fn storm(seed: u64, rounds: usize, beside: bool) -> bool {
             host.own.free(packet);
         }
     }
-    // Mailboxes are walked to their ends here.
+    // This walks the mailboxes to their ends.
     host.replace(1);
     assert_eq!(host.region.faults(), 0, "nothing is at fault as long as nobody does damage");
     let over = AtomicBool::new(false);

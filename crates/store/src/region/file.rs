@@ -1,4 +1,4 @@
-//! A region that has a name: in a file, so that it is found again by who is started after its processes have ended.
+//! Named regions in files, which survive their processes.
 
 use super::layout::{CHUNK, Layout};
 use super::mem::Mem;
@@ -11,16 +11,19 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// File systems that are memory (statfs(2)): tmpfs and ramfs.
+/// File systems in memory (statfs(2)): tmpfs and ramfs.
 const MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
 impl Region {
-    /// The region in a file of a memory file system, which outlives the process that has it: made with these sizes if there is
-    /// none, else as it is. This process has it for itself as long as it has the region.
+    /// Opens the region in a file of a memory file system, or creates it with these sizes.
+    ///
+    /// An existing region keeps its sizes. The region outlives the process. This process has
+    /// exclusive use while it holds the region.
     ///
     /// # Errors
     ///
-    /// When the file cannot be made, is no region of this user's, is not in memory, or another process has it.
+    /// Returns an error if the file cannot be created, or is not in memory. Also returns one if the
+    /// file is not a region of this user, or another process uses it.
     pub fn open(path: &Path, config: RegionConfig) -> Result<Self, RegionError> {
         config.check()?;
         Layout::new(&config, config.bytes / mem::WORD)?;
@@ -31,7 +34,7 @@ impl Region {
                 Err(error) => return Err(error.into()),
             }
             match Self::named(path, config) {
-                // Somebody else was first.
+                // Another process has created the file meanwhile: open it.
                 Err(RegionError::Io(error)) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 made => return made,
             }
@@ -40,7 +43,7 @@ impl Region {
 
     fn found(file: File) -> Result<Self, RegionError> {
         let status = file.metadata()?;
-        // What others can write to is not believed.
+        // A file that other users can write to is not trusted.
         let ours = status.uid() == rustix::process::geteuid().as_raw() && status.mode() & 0o022 == 0;
         if !ours || !status.is_file() {
             return Err(RegionError::NotARegion);
@@ -53,7 +56,9 @@ impl Region {
         Self::attach(file.into())?.backed()
     }
 
-    /// A new one, which has its name when it is whole: who dies before leaves nothing behind.
+    /// Creates a region and links its name when it is complete.
+    ///
+    /// A process that dies before leaves no file behind.
     fn named(path: &Path, config: RegionConfig) -> Result<Self, RegionError> {
         let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
@@ -73,11 +78,12 @@ impl Region {
         Ok(region)
     }
 
-    /// The region of a file that was there, with memory for all that is used of it: one that was copied may have none.
+    /// Reserves memory for all used parts of a region in an existing file. A copied file may have
+    /// none.
     fn backed(self) -> Result<Self, RegionError> {
         reserve(self.mem.fd(), 0, self.lay.heap)?;
         let used = (0..self.lay.chunk_count).filter(|chunk| self.is_chunk_used(*chunk));
-        // Those that follow each other at once.
+        // Adjacent chunks are reserved in one call.
         let mut spans: Vec<std::ops::Range<usize>> = Vec::new();
         for chunk in used {
             match spans.last_mut().filter(|span| span.end == chunk) {
@@ -91,12 +97,13 @@ impl Region {
         Ok(Region { sparse: true, ..self })
     }
 
-    /// Whether there is memory for a chunk, so that whoever touches it is not ended for want of that.
+    /// Returns true if memory for a chunk is reserved. Without it, touching the chunk would raise
+    /// SIGBUS.
     pub(super) fn reserve_chunk(&self, chunk: usize) -> bool {
         reserve(self.mem.fd(), self.lay.heap + chunk * CHUNK, CHUNK).is_ok()
     }
 
-    /// Octets that its file system has free; `None`: there is no bound.
+    /// Returns the free bytes of the file system; `None` if it has no bound.
     pub(crate) fn free_around(&self) -> io::Result<Option<u64>> {
         free(self.mem.fd())
     }
@@ -104,13 +111,13 @@ impl Region {
 
 fn in_memory(file: &File) -> Result<(), RegionError> {
     let kind = fstatfs(file).map_err(io::Error::from)?.f_type;
-    // The type of the field is the machine's.
+    // The type of the field depends on the architecture.
     #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
     let kind = kind as i64;
     if MEMORY.contains(&kind) { Ok(()) } else { Err(RegionError::NotInMemory) }
 }
 
-/// Takes the file for this process. The kernel gives it back when that ends, whichever way.
+/// Locks the file for this process. The kernel releases the lock when the process ends.
 fn lock(file: &File) -> Result<(), RegionError> {
     match file.try_lock() {
         Ok(()) => Ok(()),
@@ -119,8 +126,9 @@ fn lock(file: &File) -> Result<(), RegionError> {
     }
 }
 
-/// Has the file system find memory for so many words from one on: a page that it has none for when it is touched first would end
-/// the process (SIGBUS).
+/// Has the file system allocate memory for `words` words from word `word` on.
+///
+/// Touching a page for which the file system has no memory would end the process (SIGBUS).
 fn reserve(file: impl AsFd, word: usize, words: usize) -> Result<(), RegionError> {
     let (from, octets) = ((word * mem::WORD) as u64, (words * mem::WORD) as u64);
     loop {

@@ -1,34 +1,40 @@
-//! Buffers for records: chunks of 64 KiB, each cut into buffers of one size and owned by one worker, who alone takes
-//! buffers from it; anybody gives them back.
+//! Buffers for commit records, allocated from chunks of 64 KiB.
 //!
-//! A bit in the chunk's record says whether a buffer is taken, and nothing else does: a worker's own list of buffers to
-//! use again is a private hint about taken buffers that nothing refers to. So a dead worker's buffers are found by
-//! walking its chunks. The first word of a buffer is {generation, flags}; a generation ends when the buffer is freed, so
-//! that nothing is freed twice.
+//! Each chunk is cut into buffers of one size and owned by one worker. Only the owner allocates
+//! buffers of a chunk; any process frees them.
+//!
+//! Only a bit in the chunk's metadata decides whether a buffer is allocated. A worker's own list of
+//! buffers for reuse is a private hint: these buffers are allocated, and nothing refers to them. So
+//! a scan of a dead worker's chunks finds all its buffers. The first word of a buffer is
+//! {generation, flags}. A generation ends when the buffer is freed, so that no buffer is freed
+//! twice.
 
 use super::layout::{BUFFER_HEADER, CHUNK, CHUNK_META, CLASSES, UNIT};
 use super::mem::{Ordering, WORD, fence};
 use super::{Region, halves, joined};
 
-/// It was current in its slot when somebody set out to supersede it.
+/// Flag: the commit record was current in its slot when a process began to supersede it.
 pub(super) const COMMITTED: u32 = 1;
-/// Another record is current in its slot.
+/// Flag: another commit record is current in the slot.
 pub(super) const SUPERSEDED: u32 = 2;
-/// Its effects have left.
+/// Flag: the effects of the commit record are sent.
 pub(super) const SENT: u32 = 4;
-/// Its use is over, and who ended it, not the owner of its chunk, has not given it back yet.
+/// Flag: the use is over, and the process that ended it has not freed the buffer yet. Set only by
+/// processes other than the chunk's owner.
 const PENDING: u32 = 8;
 
-/// Chunks that are looked into for a free buffer before another chunk is taken.
+/// Chunks that are searched for a free buffer before another chunk is claimed.
 const LOOKS: usize = 8;
-/// Buffers that a worker keeps for itself, of each size.
+/// Maximum number of buffers of each size that a worker keeps for reuse.
 const KEPT: usize = 256;
-/// Chunks without a taken buffer that a worker keeps for itself, of each size.
+/// Maximum number of empty chunks of each size that a worker keeps.
 const SPARE: usize = 2;
-/// Chunks that are looked at for one that nobody owns before a fresh one is taken: what is left behind is used again,
-/// but in a large region the search for it must not cost more than the memory.
+/// Chunks that are searched for one without an owner before a fresh one is claimed.
+///
+/// Abandoned chunks are reused, but in a large region the search must not cost more than the
+/// memory.
 const ORPHANS_SEARCHED: usize = 1024;
-/// Nobody's, in a chunk's record.
+/// Owner in the metadata of a chunk that no worker owns.
 const NOBODY: u64 = 0xff;
 
 /// One use of a buffer: its number and generation.
@@ -39,39 +45,41 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// As an item of a ring: 40 bits, its generation not in full. [`Region::buffer_of`] is the way back.
+    /// Encodes the buffer as a ring item of 40 bits, with the low 8 bits of its generation.
+    ///
+    /// [`Region::buffer_of`] is the inverse.
     pub const fn to_item(self) -> u64 {
         (self.generation as u64 & 0xff) << 32 | self.number as u64
     }
 
-    /// As one word; never 0.
+    /// Encodes the buffer as one word; never 0.
     pub(super) const fn to_word(self) -> u64 {
         joined(self.generation, self.number)
     }
 
-    /// Of the word.
+    /// Decodes the buffer of a word; `None` for 0.
     pub(super) const fn from_word(word: u64) -> Option<Self> {
         let (generation, number) = halves(word);
         if number == 0 { None } else { Some(Buffer { number, generation }) }
     }
 }
 
-/// What became of a flag.
+/// Outcome of setting a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlagOutcome {
-    /// The buffer's generation is over.
+    /// The generation of the buffer is over.
     Stale,
-    /// It is set.
+    /// The flag is set; the use continues.
     Set,
-    /// It is set and ended the generation: the caller gives the buffer back.
+    /// The flag is set and ended the generation: the caller must free the buffer.
     Free,
 }
 
-/// What a worker knows of its chunks, in its own memory.
+/// A worker's private view of its chunks.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     classes: [Class; CLASSES.len()],
-    /// Where the search for a fresh chunk goes on, and before it that for one that nobody owns.
+    /// Where the searches for a fresh chunk and for a chunk without an owner continue.
     cursor: usize,
     orphans: usize,
 }
@@ -83,14 +91,14 @@ struct Class {
     kept: Vec<u32>,
 }
 
-/// Octets that a record can have at most.
+/// Maximum size of a commit record in bytes.
 pub const LARGEST: usize = (CLASSES[CLASSES.len() - 1] - BUFFER_HEADER) * WORD;
 
 impl Region {
-    /// The first word of a buffer.
+    /// Returns the word number of a buffer's first word.
     #[inline]
     pub(super) fn buffer(&self, number: u32) -> usize {
-        // Of no buffer it is outside of the region.
+        // For number 0, which is no buffer, the result is outside of the region.
         self.lay.heap.wrapping_add((number as usize).wrapping_sub(1).wrapping_mul(UNIT))
     }
 
@@ -98,7 +106,8 @@ impl Region {
         self.lay.chunks + chunk * CHUNK_META
     }
 
-    /// The chunk of a buffer and its place there; `None` if there is no such buffer.
+    /// Returns the chunk, place in it and size class of a buffer; `None` if there is no such
+    /// buffer.
     fn locate(&self, number: u32) -> Option<(usize, usize, usize)> {
         let at = (number as usize).checked_sub(1)? * UNIT;
         let chunk = at / CHUNK;
@@ -114,20 +123,22 @@ impl Region {
         usize::try_from(class).ok()?.checked_sub(1).filter(|c| *c < CLASSES.len())
     }
 
-    /// Words that a buffer has after its header; `None` if there is no such buffer.
+    /// Returns the words of a buffer after its header; `None` if there is no such buffer.
     #[inline]
     pub(super) fn capacity(&self, number: u32) -> Option<usize> {
         self.locate(number).map(|(_, _, class)| CLASSES[class] - BUFFER_HEADER)
     }
 
-    /// The present use of a buffer.
+    /// Returns the current use of a buffer.
     #[inline]
     pub(super) fn in_use(&self, number: u32) -> Buffer {
         let (generation, _) = halves(self.word(self.buffer(number)).load(Ordering::Acquire));
         Buffer { number, generation }
     }
 
-    /// Sets a flag of this use of the buffer; superseded and sent together end it. Worker `by` does so, if it is one.
+    /// Sets a flag for this use of the buffer, on behalf of worker `by` if the caller is a worker.
+    ///
+    /// `SUPERSEDED` and `SENT` together end the use.
     pub(super) fn mark(&self, buffer: Buffer, flag: u32, by: Option<u8>) -> FlagOutcome {
         let Some((chunk, ..)) = self.locate(buffer.number) else { return FlagOutcome::Stale };
         let word = self.word(self.buffer(buffer.number));
@@ -144,7 +155,8 @@ impl Region {
             } else if by.is_some_and(|by| self.owner_of(chunk) == u64::from(by)) {
                 joined(generation.wrapping_add(1), 0)
             } else {
-                // Should it die before it gives the buffer back, this is where that is found out.
+                // If the worker dies before it frees the buffer, recovery finds the buffer by this
+                // note.
                 self.note_giving(by, buffer.to_word());
                 joined(generation.wrapping_add(1), PENDING)
             };
@@ -159,7 +171,7 @@ impl Region {
         self.word(self.meta(chunk)).load(Ordering::Relaxed) >> 8
     }
 
-    /// As [`Region::mark`]; a buffer whose use it ends is given back.
+    /// Sets a flag as [`Region::mark`] does, and frees the buffer if that ends its use.
     pub(super) fn mark_and_free(&self, buffer: Buffer, flag: u32, by: Option<u8>) {
         if self.mark(buffer, flag, by) == FlagOutcome::Free {
             self.free_buffer(buffer.number);
@@ -167,8 +179,10 @@ impl Region {
         }
     }
 
-    /// Gives back what a dead worker was giving back. Who takes the buffer afterwards takes the mark off first, so it is
-    /// free twice only if the mark is seen and then the bit, and the mark still.
+    /// Completes the freeing of a buffer by a dead worker.
+    ///
+    /// A later allocation clears the pending flag before it sets the bit. So if the bit is seen set
+    /// and then the flag is seen set, the dead worker has not freed the buffer.
     pub(super) fn finish_free(&self, buffer: Buffer) {
         let Some((chunk, place, _)) = self.locate(buffer.number) else { return };
         let bit = self.word(self.meta(chunk) + 1 + place / 64).load(Ordering::Acquire) >> (place % 64) & 1;
@@ -178,7 +192,7 @@ impl Region {
         }
     }
 
-    /// Whether somebody else is about to give a buffer back.
+    /// Returns true if another process is about to free the buffer.
     pub(super) fn is_pending(flags: u32) -> bool {
         flags & PENDING != 0
     }
@@ -189,19 +203,20 @@ impl Region {
         let now = word.load(Ordering::Acquire);
         if halves(now).0 == buffer.generation {
             let next = joined(buffer.generation.wrapping_add(1), 0);
-            // Only its owner or who buried the owner voids a buffer: if it fails, somebody else ended the use.
+            // Only the owner, or the process that recovers the dead owner, invalidates a buffer.
+            // Failure means that another process has ended the use.
             let _ = word.compare_exchange(now, next, Ordering::AcqRel, Ordering::Acquire);
         }
     }
 
-    /// Makes a buffer free for its chunk's owner.
+    /// Frees a buffer for reuse by its chunk's owner.
     pub(super) fn free_buffer(&self, number: u32) {
         if let Some((chunk, place, _)) = self.locate(number) {
             self.word(self.meta(chunk) + 1 + place / 64).fetch_and(!(1 << (place % 64)), Ordering::Release);
         }
     }
 
-    /// The buffers of a chunk that are taken.
+    /// Returns the allocated buffers of a chunk.
     pub(super) fn taken_of(&self, chunk: usize) -> Vec<u32> {
         let Some(class) = self.class_of(chunk) else { return Vec::new() };
         let bits = |place: usize| self.word(self.meta(chunk) + 1 + place / 64).load(Ordering::Acquire) >> (place % 64);
@@ -209,7 +224,7 @@ impl Region {
         places.map(|place| ((chunk * CHUNK + place * CLASSES[class]) / UNIT + 1) as u32).collect()
     }
 
-    /// The taken buffers of the chunks that a worker owns.
+    /// Returns the allocated buffers of the chunks that a worker owns.
     pub(super) fn owned_by(&self, worker: u8) -> impl Iterator<Item = u32> {
         self.chunks_of(worker).flat_map(|chunk| self.taken_of(chunk))
     }
@@ -223,23 +238,23 @@ impl Region {
         meta != 0 && meta >> 8 == u64::from(worker)
     }
 
-    /// Whether a chunk was ever somebody's.
+    /// Returns true if a worker ever owned the chunk.
     pub(super) fn is_chunk_used(&self, chunk: usize) -> bool {
         self.word(self.meta(chunk)).load(Ordering::Acquire) != 0
     }
 
-    /// Whether no buffer of a chunk is taken.
+    /// Returns true if no buffer of the chunk is allocated.
     fn is_free(&self, chunk: usize) -> bool {
         (1..CHUNK_META).all(|word| self.word(self.meta(chunk) + word).load(Ordering::Acquire) == 0)
     }
 
-    /// Makes a chunk of a worker anybody's.
+    /// Releases a worker's chunk, so that any worker may claim it.
     pub(super) fn disown_chunk(&self, chunk: usize) {
         let meta = self.word(self.meta(chunk));
         meta.store(meta.load(Ordering::Relaxed) & 0xff | NOBODY << 8, Ordering::Release);
     }
 
-    /// Buffers taken in the whole region, and the octets of the chunks they are cut from.
+    /// Returns the number of allocated buffers of the region, and the bytes of all claimed chunks.
     pub fn heap_use(&self) -> (usize, usize) {
         let chunks = (0..self.lay.chunk_count).filter(|chunk| self.class_of(*chunk).is_some());
         chunks.fold((0, 0), |(buffers, octets), chunk| (buffers + self.taken_of(chunk).len(), octets + CHUNK * WORD))
@@ -247,17 +262,18 @@ impl Region {
 }
 
 impl Arena {
-    /// A buffer with room for so many octets. It is the caller's alone; its generation is a fresh one.
+    /// Allocates a buffer with room for `octets` bytes, for exclusive use. Its generation is a
+    /// fresh one.
     pub(super) fn take(&mut self, region: &Region, worker: u8, octets: usize) -> Option<u32> {
         let words = BUFFER_HEADER + octets.div_ceil(WORD);
         let first = CLASSES.partition_point(|c| *c < words);
-        // One that is there, if little larger, before there are more: UEs whose records all become smaller or larger, as
-        // when they go idle, would need memory for both else.
+        // A slightly larger free buffer is preferred to a new chunk. Otherwise UEs whose commit
+        // records all shrink or grow, as when they become idle, would need memory for both sizes.
         let near = (first..CLASSES.len()).take_while(|class| CLASSES[*class] * 4 <= CLASSES[first] * 5);
         let there = near.into_iter().find_map(|class| self.classes[class].take(region, class));
         let any = || (first..CLASSES.len()).find_map(|class| self.take_class(region, worker, class));
         let number = there.or_else(any)?;
-        // Orders what a reader may still see of the buffer's last use before what is written now.
+        // Orders a reader's loads of the buffer's previous use before the writes of the new one.
         fence(Ordering::Release);
         Some(number)
     }
@@ -275,10 +291,10 @@ impl Arena {
         class.look(region, index, class.chunks.len())
     }
 
-    /// Another chunk: one of this size that nobody owns and that has room, else a fresh one.
+    /// Claims a chunk: one of this size without an owner and with room, else a fresh one.
     fn claim(&mut self, region: &Region, worker: u8, class: usize) -> Option<u32> {
         let count = region.lay.chunk_count;
-        // All before the place where the last fresh one was found have been in use.
+        // All chunks below the position of the last fresh one have been in use.
         let used = self.cursor.min(ORPHANS_SEARCHED);
         for _ in 0..used {
             self.orphans = (self.orphans + 1) % self.cursor;
@@ -308,13 +324,14 @@ impl Arena {
         room && meta.compare_exchange(now, mine, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Leaves to others what the worker does not need: chunks all of whose buffers are free. Where UEs go from one
-    /// worker to another, each would otherwise keep room for all of them.
+    /// Releases the chunks whose buffers are all free, except for a few.
+    ///
+    /// Otherwise, when UEs move between workers, each worker would keep memory for all of them.
     pub(super) fn trim(&mut self, region: &Region) {
         for class in &mut self.classes {
             class.kept.drain(..).for_each(|number| region.free_buffer(number));
             let mut spare = 0;
-            // Nobody else takes buffers of these chunks: one that is free stays so.
+            // Only this worker allocates buffers of these chunks: a free chunk stays free.
             class.chunks.retain(|chunk| {
                 let free = region.is_free(*chunk as usize);
                 spare += usize::from(free);
@@ -328,7 +345,7 @@ impl Arena {
         }
     }
 
-    /// Gives back a buffer: kept for the next record, if it is the worker's own.
+    /// Frees a buffer. A buffer of the worker's own chunks is kept for its next commit record.
     pub(super) fn free(&mut self, region: &Region, worker: u8, number: u32) {
         let Some((chunk, _, class)) = region.locate(number) else { return };
         let kept = &mut self.classes[class].kept;
@@ -352,7 +369,7 @@ impl Region {
 }
 
 impl Class {
-    /// A free buffer, if one is found soon.
+    /// Allocates a free buffer if a short search finds one.
     fn take(&mut self, region: &Region, class: usize) -> Option<u32> {
         self.kept.pop().or_else(|| self.look(region, class, LOOKS))
     }
@@ -365,7 +382,8 @@ impl Class {
                 let word = region.word(region.buffer(number));
                 let (generation, flags) = halves(word.load(Ordering::Relaxed));
                 if Region::is_pending(flags) {
-                    // Before the bit: whoever sees the bit knows that nobody is about to give the buffer back.
+                    // Before the bit: a process that sees the bit knows that no process is about to
+                    // free the buffer.
                     word.store(joined(generation, 0), Ordering::Relaxed);
                 }
                 // Only this worker sets bits of this chunk.

@@ -1,9 +1,12 @@
-//! What leads to a slot: its UE's LTMSIs, 5G-TMSIs, SUPI and RAN id. Whatever an index leads to a slot by is written in
-//! the slot too, so that who frees the slot knows what to take out, and the indexes can be made anew.
+//! Identifiers of a UE in its slot: LTMSIs, 5G-TMSIs, SUPI and RAN id.
 //!
-//! A slot has an LTMSI of its own and up to three aliases: a UE gets another LTMSI without moving. Who works for the UE
-//! gives it aliases; one other may rename it and drop aliases meanwhile. Killed in between, they leave at worst an alias
-//! that leads nowhere or that nobody uses: [`Region::aliases`] shows it, [`Region::drop_alias`] takes it out.
+//! Every identifier in an index is also stored in the slot. So freeing a slot removes all its index
+//! entries, and the indexes can be rebuilt.
+//!
+//! A slot has an LTMSI of its own and up to three aliases: a UE gets another LTMSI without moving.
+//! The holder of the UE adds aliases. One other process may rename the UE and drop aliases
+//! meanwhile. A process killed in between leaves at worst an alias that is not in the index or not
+//! in use. [`Region::aliases`] lists it and [`Region::drop_alias`] removes it.
 
 use super::layout::Key;
 use super::mem::{AtomicU64, Ordering};
@@ -15,23 +18,24 @@ const S_SUPI: usize = 4;
 const S_RAN: usize = 5;
 /// Two 5G-TMSIs, inverted: all ones is no TMSI (TS 23.003 2.4), so 0 is none.
 const S_TMSI: usize = 6;
-/// The aliases, 1 + LTMSI each. One word more than there may be aliases: a rename needs it.
+/// The aliases, 1 + LTMSI each. There is one word more than the maximum of aliases: a rename needs
+/// it.
 const S_ALIASES: [usize; 4] = [8, 9, 10, 11];
-/// Aliases of a slot at most.
+/// Maximum number of aliases of a slot.
 const MOST: usize = S_ALIASES.len() - 1;
-/// With the LTMSI that a slot is losing as its own.
+/// Flag of the old own LTMSI of a slot during a rename.
 const RENAMING: u64 = 1 << 32;
 
-/// Why a UE or an identifier was not entered.
+/// Reason that a UE or an identifier was not entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InsertError {
-    /// It is another slot's.
+    /// The identifier refers to this other slot.
     #[error("the identifier leads to another UE")]
     Taken(Slot),
-    /// There is no room.
+    /// The index or the slot table is full.
     #[error("the state region has as many UEs as it was made for; make it larger (state.ues)")]
     Full,
-    /// The slot has as many aliases as one can have.
+    /// The slot already has the maximum of three aliases.
     #[error("the UE has too many LTMSIs; drop those that it does not use any more")]
     Aliases,
 }
@@ -44,7 +48,7 @@ pub(super) fn insert_error(taken: index::IdentifierTaken) -> InsertError {
 }
 
 impl Region {
-    /// Whether a slot has this identifier.
+    /// Returns true if a slot has this identifier.
     pub(super) fn holds(&self, key: Key, value: u64, slot: u32) -> bool {
         if slot as usize >= self.lay.slot_count {
             return false;
@@ -56,35 +60,38 @@ impl Region {
         }
     }
 
-    /// The slot of a UE, by its LTMSI or an alias.
+    /// Returns the slot of a UE, by its own LTMSI or an alias.
     #[inline]
     pub fn slot_of(&self, ltmsi: Ltmsi) -> Option<Slot> {
         self.find(Key::Ltmsi, u64::from(ltmsi.get())).map(Slot)
     }
 
-    /// The UE that a slot is of: its own LTMSI. None from the moment that somebody takes its record out: who has looked for
-    /// a record, found none, and sees by this that there is an LTMSI may fill the slot.
+    /// Returns the own LTMSI of a slot's UE.
+    ///
+    /// Returns `None` as soon as a worker begins to remove the commit record. A worker that finds
+    /// no record and then gets an LTMSI from this function may fill the slot.
     pub fn ltmsi_of(&self, slot: Slot) -> Option<Ltmsi> {
         let id = self.word(self.slot(slot.0, S_ID)).load(Ordering::Acquire);
         (id as u32).checked_sub(1).filter(|_| id & LEAVING == 0).map(Ltmsi::from_raw)
     }
 
-    /// 1 + a slot's own LTMSI.
+    /// Returns 1 + the own LTMSI of a slot; 0 if it has none.
     fn own(&self, slot: u32) -> u32 {
         self.word(self.slot(slot, S_ID)).load(Ordering::Acquire) as u32
     }
 
-    /// The slot that an identifier leads to.
+    /// Returns the slot of an identifier.
     pub fn lookup(&self, key: Key, value: u64) -> Option<Slot> {
         self.find(key, value).map(Slot)
     }
 
-    /// Leads an identifier of a UE to its slot. A UE has one SUPI and one RAN id; another takes the place of the first. An
-    /// LTMSI becomes an alias.
+    /// Enters an identifier of a UE, which then refers to the slot of the UE.
+    ///
+    /// A UE has one SUPI and one RAN id; a new one replaces the old one. An LTMSI becomes an alias.
     ///
     /// # Errors
     ///
-    /// When it leads to another slot already, or there is no room.
+    /// Returns an error if the identifier refers to another slot, or there is no room.
     pub fn bind(&self, slot: Slot, key: Key, value: u64) -> Result<(), InsertError> {
         let word = match key {
             Key::Ltmsi => return self.alias(slot, Ltmsi::from_raw(value as u32)),
@@ -96,7 +103,7 @@ impl Region {
         if before != 0 && before != value.wrapping_add(1) {
             self.leave_index(key, before.wrapping_sub(1), slot.0);
         }
-        // The slot first: whatever the index leads here is written here too.
+        // The slot is written first: every identifier in the index must also be in the slot.
         self.word(word).store(value.wrapping_add(1), Ordering::SeqCst);
         self.enter(key, value, slot.0).map_err(|error| {
             self.word(word).store(0, Ordering::Release);
@@ -104,24 +111,27 @@ impl Region {
         })
     }
 
-    /// As [`Region::bind`], but an identifier that leads to another slot is taken from it. Returns that slot: its UE has
-    /// the identifier no more. (A gNB gives a RAN UE NGAP ID to another UE when it has lost the first: TS 38.413 9.3.3.2.)
+    /// Enters an identifier as [`Region::bind`] does, and takes it from another slot that has it.
+    ///
+    /// Returns that other slot, whose UE loses the identifier. (A gNB assigns a RAN UE NGAP ID to
+    /// another UE when it has lost the first: TS 38.413 9.3.3.2.)
     ///
     /// # Errors
     ///
-    /// When there is no room.
+    /// Returns an error if there is no room, or the identifier is the own LTMSI of another slot.
     pub fn bind_over(&self, slot: Slot, key: Key, value: u64) -> Result<Option<Slot>, InsertError> {
         let mut from = None;
         loop {
             match self.bind(slot, key, value) {
                 Ok(()) => return Ok(from),
-                // Its own LTMSI is what a slot is freed by: that one cannot be taken away.
+                // The own LTMSI of a slot is needed to free the slot, so it cannot be taken away.
                 Err(InsertError::Taken(other)) if key == Key::Ltmsi && u64::from(self.own(other.0)) == value + 1 => {
                     return Err(InsertError::Taken(other));
                 }
                 Err(InsertError::Taken(other)) => {
                     self.unbind(other, key, value);
-                    // Also where that slot knows nothing of it, as no worker leaves it.
+                    // Also if that slot does not contain the identifier, a state that no correct
+                    // worker leaves.
                     self.leave_index(key, value, other.0);
                     from = Some(other);
                 }
@@ -152,7 +162,7 @@ impl Region {
         word.store(joined(without(old), without(new)), Ordering::Release);
     }
 
-    /// Takes an identifier of a UE out; its own LTMSI stays.
+    /// Removes an identifier of a UE. Its own LTMSI stays.
     pub fn unbind(&self, slot: Slot, key: Key, value: u64) {
         if key == Key::Ltmsi {
             self.drop_alias(slot, Ltmsi::from_raw(value as u32));
@@ -164,33 +174,36 @@ impl Region {
             Key::Ran => self.slot(slot.0, S_RAN),
             Key::Tmsi | Key::Ltmsi => return self.forget_tmsi(slot.0, value as u32),
         };
-        // Not if the slot has another one by now.
+        // Fails if the slot has another identifier meanwhile, which must stay.
         let _ = self.word(word).compare_exchange(value.wrapping_add(1), 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Leads a further LTMSI to a slot, of which [`Region::ltmsi_of`] stays the one it has: a UE that is to have another
-    /// LTMSI has both until its new context is committed.
+    /// Adds an alias: a second LTMSI that refers to the slot. [`Region::ltmsi_of`] does not change.
+    ///
+    /// A UE that gets another LTMSI has both until its new context is committed.
     ///
     /// # Errors
     ///
-    /// When it leads to another slot already, the slot has three aliases, or there is no room.
+    /// Returns an error if the LTMSI refers to another slot, the slot has three aliases, or there
+    /// is no room.
     pub fn alias(&self, slot: Slot, ltmsi: Ltmsi) -> Result<(), InsertError> {
         let value = u64::from(ltmsi.get()) + 1;
         let place = loop {
             let noted = self.alias_words(slot.0).map(|word| (word, word.load(Ordering::Acquire)));
-            // After the notes: one of the LTMSI that the slot has by then is what a rename left behind, and free.
+            // Read after the alias words: an alias equal to the slot's own LTMSI is left over from
+            // a rename and free.
             let own = u64::from(self.own(slot.0));
             if value == own {
                 return Ok(());
             }
-            // A note of one killed before it was entered, perhaps.
+            // A worker killed before the index update may have left this alias.
             if let Some((word, _)) = noted.iter().find(|(_, now)| *now == value) {
                 break *word;
             }
             let others = noted.iter().filter(|(_, now)| *now as u32 != 0 && u64::from(*now as u32) != own).count();
             let free = noted.iter().find(|(_, now)| *now == 0 || *now == own);
             let (word, now) = free.filter(|_| others < MOST).ok_or(InsertError::Aliases)?;
-            // The slot first: whatever the index leads here is written here too.
+            // The slot is written first: every identifier in the index must also be in the slot.
             if word.compare_exchange(*now, value, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 break *word;
             }
@@ -205,7 +218,7 @@ impl Region {
         S_ALIASES.map(|word| self.word(self.slot(slot, word)))
     }
 
-    /// The LTMSIs of a slot beside its own.
+    /// Returns the aliases of a slot, without its own LTMSI.
     pub fn aliases(&self, slot: Slot) -> impl Iterator<Item = Ltmsi> + use<> {
         let own = self.own(slot.0);
         let words = self.alias_words(slot.0).map(|word| word.load(Ordering::Acquire) as u32);
@@ -215,7 +228,7 @@ impl Region {
             .filter_map(|value| value.checked_sub(1).map(Ltmsi::from_raw))
     }
 
-    /// An alias leads to the slot no more. False if it was none of this slot.
+    /// Removes an alias of a slot. Returns false if the slot does not have it.
     pub fn drop_alias(&self, slot: Slot, ltmsi: Ltmsi) -> bool {
         let value = ltmsi.get() + 1;
         let was = self.aliases(slot).any(|alias| alias == ltmsi);
@@ -228,13 +241,15 @@ impl Region {
 
     fn forget_alias(&self, slot: u32, value: u32) {
         for (word, note) in self.alias_words(slot).into_iter().flat_map(|word| [(word, 0), (word, RENAMING)]) {
-            // Not if it is another by now.
+            // Fails if the word holds another alias meanwhile.
             let _ = word.compare_exchange(note | u64::from(value), 0, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
-    /// Makes an alias of a slot its own LTMSI; the one it had becomes an alias. False if it was none of this slot. One at a
-    /// time renames or drops; who works for the UE may give it another alias meanwhile.
+    /// Makes an alias the slot's own LTMSI; the old own LTMSI becomes an alias.
+    ///
+    /// Returns false if the slot does not have the alias. Only one process at a time may rename or
+    /// drop. The holder of the UE may add an alias meanwhile.
     pub fn rename(&self, slot: Slot, ltmsi: Ltmsi) -> bool {
         let (own, value) = (self.own(slot.0), ltmsi.get() + 1);
         if own == value {
@@ -243,15 +258,16 @@ impl Region {
         if own == 0 || !self.aliases(slot).any(|alias| alias == ltmsi) {
             return false;
         }
-        // Both are noted at every moment: killed in between, the slot has one of them twice. The mark says that the note
-        // is not one that was left behind.
+        // Both LTMSIs are stored at every moment: if the process is killed, the slot has one of
+        // them twice. The flag distinguishes this word from one that an earlier rename left over.
         let marked = RENAMING | u64::from(own);
         let note = |word: &&AtomicU64| {
             let now = word.load(Ordering::Acquire);
             let mine = now == 0 || now as u32 == own;
             mine && word.compare_exchange(now, marked, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
-        // There is one always: `alias` leaves it. One that it has just taken was another that was free.
+        // There is always a free word, because `alias` reserves it. If `alias` has just used this
+        // word, another one was free.
         let Some(word) = (0..4).find_map(|_| self.alias_words(slot.0).into_iter().find(note)) else { return false };
         self.change_id(slot.0, |id| id & !u64::from(u32::MAX) | u64::from(value));
         let _ = word.compare_exchange(marked, own.into(), Ordering::AcqRel, Ordering::Relaxed);
@@ -259,7 +275,7 @@ impl Region {
         true
     }
 
-    /// Changes whose a slot is, or who answers for it.
+    /// Applies `change` to the word `S_ID` of a slot: its LTMSI and the responsible worker.
     pub(super) fn change_id(&self, slot: u32, change: impl Fn(u64) -> u64) {
         let word = self.word(self.slot(slot, S_ID));
         let mut now = word.load(Ordering::Acquire);
@@ -277,14 +293,15 @@ impl Region {
         [tmsi(old), tmsi(new), word(Key::Supi, get(S_SUPI)), word(Key::Ran, get(S_RAN)), id].into_iter().flatten()
     }
 
-    /// Makes the indexes anew from the slots. Nobody else uses the region meanwhile.
+    /// Rebuilds the indexes from the slots. No other process may use the region meanwhile.
     ///
     /// # Errors
     ///
-    /// When two slots have the same identifier.
+    /// Returns an error if two slots have the same identifier.
     pub fn rebuild(&self) -> Result<(), InsertError> {
         let aliases = |slot: Slot| self.aliases(slot).map(move |alias| (slot, alias));
-        // One that leads nowhere is of a worker killed before it was entered, and may be another's by now.
+        // An alias without index entry is from a worker killed before it entered it. It may belong
+        // to another slot meanwhile.
         let (used, unused): (Vec<_>, Vec<_>) =
             self.slots().flat_map(aliases).partition(|(slot, alias)| self.slot_of(*alias) == Some(*slot));
         for key in [Key::Ltmsi, Key::Tmsi, Key::Supi, Key::Ran] {
@@ -305,7 +322,8 @@ impl Region {
         Ok(())
     }
 
-    /// Frees a slot that has no record: its identifiers first, so that nothing leads to it any more.
+    /// Frees a slot that has no commit record. Its identifiers are removed first, so that no index
+    /// refers to it.
     pub(super) fn release(&self, slot: u32) {
         self.return_taken(Slot(slot));
         for alias in self.aliases(Slot(slot)) {

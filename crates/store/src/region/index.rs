@@ -1,10 +1,13 @@
-//! Indexes: from an identifier to a slot, without locks. An identifier has two cache lines to be in, given by its hash,
-//! and is always looked for in both; so an entry needs no mark of what was removed, and no search grows long.
+//! Lock-free indexes from an identifier to a slot.
 //!
-//! An entry is one word {tag 32 | not final 1 | 1 + slot 31} and changes by one compare-and-swap. 32-bit identifiers are
-//! their own tag; of longer ones the tag is a hash, and the slot holds them in full. An entry is put in first as not
-//! final, and made final when no other of its identifier is found; whoever finds one that is not final removes it, so
-//! that a process that died in between leaves nothing that matters.
+//! The hash of an identifier selects two cache lines. A lookup always searches both. So removed
+//! entries need no tombstone, and no search grows long.
+//!
+//! An entry is one word {tag 32 | not final 1 | 1 + slot 31} and changes by one compare-and-swap.
+//! 32-bit identifiers are their own tag. The tag of a longer identifier is a hash, and the slot
+//! holds the identifier in full. An entry is inserted as not final. It is made final when no other
+//! entry of its identifier is found. A process that enters the same identifier removes entries that
+//! are not final. So a process that dies in between leaves nothing that matters.
 
 use super::layout::{Key, LINE};
 use super::mem::Ordering;
@@ -12,16 +15,16 @@ use super::{Region, halves, joined};
 
 const OPEN: u64 = 1 << 31;
 
-/// Why an identifier was not entered.
+/// Reason that an identifier was not entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdentifierTaken {
-    /// It leads to this slot already.
+    /// The identifier already refers to this slot.
     By(u32),
-    /// Both its lines are full: seen only when the region has more UEs than it was made for.
+    /// Both lines are full. This occurs only if the region has more UEs than it was created for.
     Full,
 }
 
-/// SplitMix64's finaliser: spreads identifiers that follow each other.
+/// Spreads consecutive identifiers (finaliser of SplitMix64).
 fn mix(mut key: u64) -> u64 {
     key = (key ^ key >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     key = (key ^ key >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -34,13 +37,13 @@ impl Region {
         let hash = mix(value.wrapping_add(0x9e37_79b9_7f4a_7c15));
         let other = mix(hash ^ 0x5851_f42d_4c95_7f2d);
         let first = hash as usize & (lines - 1);
-        // Two different lines, always.
+        // The two lines always differ.
         let second = (first + 1 + other as usize % (lines - 1)) & (lines - 1);
         let tag = if matches!(key, Key::Ltmsi | Key::Tmsi) { value as u32 } else { (hash >> 32) as u32 };
         ([start + first * LINE, start + second * LINE], tag)
     }
 
-    /// The slot of an entry, if the entry is of this identifier.
+    /// Returns the slot of an entry if the entry belongs to this identifier.
     fn entry(&self, key: Key, value: u64, tag: u32, entry: u64) -> Option<u32> {
         let slot = (entry & (OPEN - 1)) as u32;
         if slot == 0 || halves(entry).0 != tag {
@@ -49,7 +52,7 @@ impl Region {
         self.holds(key, value, slot - 1).then_some(slot - 1)
     }
 
-    /// The slot of an identifier.
+    /// Returns the slot of an identifier.
     #[inline]
     pub(super) fn find(&self, key: Key, value: u64) -> Option<u32> {
         let (lines, tag) = self.lines(key, value);
@@ -59,7 +62,7 @@ impl Region {
         })
     }
 
-    /// Leads an identifier to a slot.
+    /// Enters an identifier that refers to a slot.
     pub(super) fn enter(&self, key: Key, value: u64, slot: u32) -> Result<(), IdentifierTaken> {
         let (lines, tag) = self.lines(key, value);
         let mine = joined(tag, slot + 1);
@@ -69,7 +72,7 @@ impl Region {
                 let mut entry = self.word(other).load(Ordering::SeqCst);
                 while let Some(by) = self.entry(key, value, tag, entry) {
                     if entry & OPEN == 0 {
-                        // Whether ours is still there does not matter: somebody may have removed it.
+                        // Failure does not matter: another process may have removed this entry.
                         let _ = self.swap(cell, mine | OPEN, 0);
                         return if by == slot { Ok(()) } else { Err(IdentifierTaken::By(by)) };
                     }
@@ -89,7 +92,7 @@ impl Region {
         self.word(cell).compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst)
     }
 
-    /// Puts an entry into the emptier line.
+    /// Inserts an entry into the emptier line and returns its cell.
     fn place(&self, mut lines: [usize; 2], entry: u64) -> Option<usize> {
         let free = |line: usize| (line..line + LINE).filter(|c| self.word(*c).load(Ordering::Relaxed) == 0).count();
         if free(lines[1]) > free(lines[0]) {
@@ -98,7 +101,7 @@ impl Region {
         lines.iter().flat_map(|line| *line..*line + LINE).find(|cell| self.swap(*cell, 0, entry).is_ok())
     }
 
-    /// Takes an identifier of a slot out.
+    /// Removes an identifier of a slot from the index.
     pub(super) fn leave_index(&self, key: Key, value: u64, slot: u32) {
         let (lines, tag) = self.lines(key, value);
         for cell in lines.iter().flat_map(|line| *line..*line + LINE) {
@@ -109,7 +112,7 @@ impl Region {
         }
     }
 
-    /// Empties an index. Nobody else uses it meanwhile.
+    /// Empties an index. No other process may use it meanwhile.
     pub(super) fn empty_index(&self, key: Key) {
         let (start, lines) = self.lay.indexes[key as usize];
         (start..start + lines * LINE).for_each(|cell| self.word(cell).store(0, Ordering::Relaxed));

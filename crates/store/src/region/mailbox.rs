@@ -1,8 +1,12 @@
-//! A mailbox for each UE: one event of a UE is in flight at a time, and who works on it is the holder.
+//! Mailboxes: per-UE queues of events, each processed by one worker at a time.
 //!
-//! The mailbox's word {holder 8, count 8, changes 16, newest packet 32} changes by one compare-and-swap. Packets are
-//! linked from the newest to the oldest. Anybody adds one at the newest end; only the holder takes the oldest out: it
-//! notes it as in flight first and unlinks it then, so that whoever takes over from a dead holder finds it.
+//! One event of a UE is in flight at a time. The worker that processes the UE's events is the
+//! holder.
+//!
+//! The mailbox's word {holder 8, count 8, changes 16, newest packet 32} changes by one
+//! compare-and-swap. Packets are linked from the newest to the oldest. Any worker adds packets at
+//! the newest end. Only the holder takes the oldest out: it notes the packet as in flight first and
+//! then unlinks it. So a worker that takes over from a dead holder finds the packet.
 
 use super::mem::Ordering;
 use super::pool::P_NEXT;
@@ -11,25 +15,26 @@ use super::{DeadWorker, Packet, Region, Slot, Worker};
 const S_MAIL: usize = 2;
 const S_FLIGHT: usize = 3;
 
-/// Packets that a UE may have waiting: an honest one has a few.
+/// Maximum number of waiting packets of a UE; a well-behaved UE has a few.
 const MOST: u64 = 64;
-/// Packets that [`Region::post_last`] may add.
+/// Packets that [`Region::post_last`] may add beyond that.
 const LAST: u64 = 8;
-/// Packets that a list can have: all posters may meet at the limit.
+/// Maximum length of a list: all posters may pass the limit at the same time.
 const LONGEST: usize = MOST as usize + 256;
-/// So that the word of a packet in flight is never 0.
+/// Flag that keeps the word of a packet in flight from being 0.
 const FLYING: u64 = 1 << 63;
 
-/// What became of a packet that was posted.
+/// Outcome of posting a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posted {
-    /// The UE had no holder, and has the one given now: it is to be told, and gets the packet by [`Region::next`].
+    /// The UE had no holder; the requested worker is its holder. The caller must notify that
+    /// worker, which receives the packet by [`Region::next`].
     Holder,
-    /// A worker holds the UE, and comes to it.
+    /// A worker already holds the UE and will process the packet.
     Queued,
 }
 
-/// The UE has too many packets waiting; who posts counts it.
+/// The UE has too many waiting packets. The poster counts the dropped packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the UE's mailbox is full")]
 pub struct MailboxFull;
@@ -39,7 +44,7 @@ struct MailboxWord {
     holder: u64,
     count: u64,
     changes: u64,
-    /// 1 + its number; 0 = none.
+    /// 1 + the packet number; 0 = no packet waits.
     newest: u64,
 }
 
@@ -53,7 +58,7 @@ impl MailboxWord {
         }
     }
 
-    /// How many packets wait: none where none is the newest, whatever the count says.
+    /// Returns how many packets wait: 0 if there is no newest packet, whatever the count contains.
     fn waiting(self) -> u64 {
         if self.newest == 0 { 0 } else { self.count }
     }
@@ -74,7 +79,7 @@ impl Region {
         word.compare_exchange(old, new.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// The packet that is older than one: 1 + its number, 0 = none.
+    /// Returns the packet that is older than `packet`: 1 + its number, 0 = none.
     fn link(&self, packet: u64) -> u64 {
         let next = self.word(self.packet((packet as u32).wrapping_sub(1), P_NEXT)).load(Ordering::Acquire);
         if next > u64::from(self.packet_count()) {
@@ -84,16 +89,21 @@ impl Region {
         next
     }
 
-    /// The packets of a mailbox from the newest on, as 1 + their numbers. A list that comes back to itself ends.
+    /// Returns the packets of a mailbox from the newest on, as 1 + their numbers.
+    ///
+    /// The iterator also ends for a cyclic list.
     fn chain(&self, newest: u64) -> impl Iterator<Item = u64> {
-        // The link of an item is read with it, so the end of the list is no item.
+        // The link of an item is read together with the item, so the iterator must not yield the 0
+        // at the end.
         let item = |at: u64| (at != 0).then_some(at);
         let newest = if newest > u64::from(self.packet_count()) { 0 } else { newest };
         std::iter::successors(item(newest), move |at| item(self.link(*at))).take(LONGEST)
     }
 
-    /// Whether a packet waits in a mailbox or is in flight there. Packets before it in the list are newer, so they are
-    /// not taken out before it is: the way to it stays as it is as long as it is there.
+    /// Returns true if a packet waits in a mailbox or is in flight there.
+    ///
+    /// Packets before it in the list are newer, so the holder removes them later. The links up to
+    /// the packet do not change while it is in the list.
     pub(super) fn is_posted(&self, slot: Slot, packet: Packet) -> bool {
         if slot.0 as usize >= self.lay.slot_count {
             return false;
@@ -116,21 +126,24 @@ impl Region {
         (word & FLYING != 0).then(|| Packet::from_item(word & !FLYING)).filter(|packet| self.is_live(*packet))
     }
 
-    /// Posts a packet to a UE, whose holder is to be worker `holder` if it has none. Afterwards the packet is the
-    /// mailbox's, and is freed when it is finished.
+    /// Posts a packet to a UE. If the UE has no holder, worker `holder` becomes its holder.
+    ///
+    /// Afterwards the packet belongs to the mailbox and is freed when it is finished.
     ///
     /// # Errors
     ///
-    /// When too many wait; the packet is still the caller's.
+    /// Returns an error if too many packets wait. The packet still belongs to the caller.
     pub fn post(&self, worker: &Worker, slot: Slot, packet: Packet, holder: u8) -> Result<Posted, MailboxFull> {
         self.post_within(MOST, worker, slot, (packet, holder))
     }
 
-    /// As [`Region::post`], also when as many packets wait as may: for an event that there is one of in a UE's life.
+    /// Posts a packet as [`Region::post`] does, even if the mailbox has reached its normal limit.
+    ///
+    /// It is for an event that occurs once in the lifetime of a UE.
     ///
     /// # Errors
     ///
-    /// When there are several such; the packet is still the caller's.
+    /// Returns an error if several such events wait. The packet still belongs to the caller.
     pub fn post_last(&self, worker: &Worker, slot: Slot, packet: Packet, holder: u8) -> Result<Posted, MailboxFull> {
         self.post_within(MOST + LAST, worker, slot, (packet, holder))
     }
@@ -151,7 +164,8 @@ impl Region {
             let holder = if mail.holder == 0 { u64::from(holder) + 1 } else { mail.holder };
             self.word(self.packet(packet.number, P_NEXT)).store(mail.newest, Ordering::Release);
             let newest = u64::from(packet.number) + 1;
-            // Posters may meet here at the limit: the count has room for all workers beyond it.
+            // Posters may pass the limit at the same time: the count has room for all workers
+            // beyond it.
             let count = (mail.waiting() + 1).min(0xff);
             if self.change(slot, word, MailboxWord { holder, count, newest, ..mail }) {
                 return Ok(if mail.holder == 0 { Posted::Holder } else { Posted::Queued });
@@ -159,9 +173,11 @@ impl Region {
         }
     }
 
-    /// The packet in flight of a UE that the worker holds, which a dead holder may have carried out (the record's input
-    /// sequence number says so); else the oldest that waits, which is in flight from now until [`Worker::finish`]. With
-    /// none, the worker holds the UE no more.
+    /// Returns the packet in flight of a UE that the worker holds, else the oldest waiting packet.
+    ///
+    /// A dead holder may have processed the packet in flight: compare the sequence number of the
+    /// commit record. A waiting packet is in flight from this call until [`Worker::finish`]. If no
+    /// packet waits, the worker releases the UE.
     pub fn next(&self, worker: &Worker, slot: Slot) -> Option<Packet> {
         loop {
             let (word, mail) = self.mail(slot);
@@ -169,7 +185,7 @@ impl Region {
                 return None;
             }
             if let Some(packet) = self.in_flight(slot) {
-                // A dead holder may not have come to unlinking it.
+                // A dead holder may not have unlinked it.
                 self.unlink(slot, packet);
                 return Some(packet);
             }
@@ -191,13 +207,14 @@ impl Region {
         }
     }
 
-    /// The oldest packet that waits; `None` if the list has no end, or leads to what is no packet.
+    /// Returns the oldest waiting packet; `None` if the list is endless or contains an invalid
+    /// number.
     fn oldest(&self, mail: MailboxWord) -> Option<Packet> {
         let (length, last) = self.chain(mail.newest).fold((0, 0), |(length, _), at| (length + 1, at));
         (length < LONGEST).then_some(last).filter(|last| *last != 0).map(|last| self.packet_now(last as u32 - 1))
     }
 
-    /// Empties a mailbox whose list is no list, as only its holder does. What was in it is lost.
+    /// Empties a mailbox with a corrupt list; its packets are lost. Only the holder may call this.
     fn drop_list(&self, slot: Slot, word: u64, mail: MailboxWord) {
         self.mem.fault();
         if self.change(slot, word, MailboxWord { count: 0, newest: 0, ..mail }) {
@@ -208,7 +225,7 @@ impl Region {
         }
     }
 
-    /// Takes the oldest packet out of the list, if it is this one. Only the holder does.
+    /// Removes a packet from the list if it is the oldest one. Only the holder may call this.
     fn unlink(&self, slot: Slot, packet: Packet) -> bool {
         let place = u64::from(packet.number) + 1;
         loop {
@@ -235,22 +252,26 @@ impl Region {
         }
     }
 
-    /// The UEs that a dead worker held. It looks at every slot: a host that gives out UEs by rings alone does not need it,
-    /// since each UE that a worker holds is in a ring of its, waiting or in flight (see [`super::Ring::requeue`]).
+    /// Returns the UEs that a dead worker held.
+    ///
+    /// It scans every slot. A host that assigns UEs only by rings does not need it: each held UE is
+    /// in a ring of its worker. The UE waits there or is in flight (see [`super::Ring::requeue`]).
     pub fn held_by(&self, dead: &DeadWorker) -> impl Iterator<Item = Slot> {
         let holder = u64::from(dead.number) + 1;
         (0..self.lay.slot_count as u32).map(Slot).filter(move |slot| self.mail(*slot).1.holder == holder)
     }
 
-    /// Takes a UE from its dead holder and gives it to another, who is told and goes on by [`Region::next`]. False if it
-    /// was not the dead one's any more.
+    /// Transfers a UE from its dead holder to another worker.
+    ///
+    /// The caller must notify the new holder, which continues by [`Region::next`]. Returns false if
+    /// the dead worker does not hold the UE.
     pub fn take_over(&self, slot: Slot, dead: &DeadWorker, holder: u8) -> bool {
         loop {
             let (word, mail) = self.mail(slot);
             if mail.holder != u64::from(dead.number) + 1 {
                 return false;
             }
-            // The dead one may have died before it counted what it took out.
+            // The dead worker may have removed a packet without counting it.
             let count = self.chain(mail.newest).take(0xff).count() as u64;
             if self.change(slot, word, MailboxWord { holder: u64::from(holder) + 1, count, ..mail }) {
                 return true;
@@ -258,7 +279,7 @@ impl Region {
         }
     }
 
-    /// Whether nobody holds the UE of a slot and nothing waits for it.
+    /// Returns true if no worker holds the UE of a slot and no packet waits for it.
     pub fn is_idle_and_empty(&self, slot: Slot) -> bool {
         self.is_idle(slot.0)
     }
@@ -268,10 +289,14 @@ impl Region {
         mail.holder == 0 && mail.newest == 0
     }
 
-    /// Holds a UE that nobody holds, in the name of a dead worker, if `still` is true of it then; else says who holds it.
+    /// Holds an idle UE on behalf of a dead worker, if `still` is true then.
+    ///
+    /// Returns whether it holds the UE. The error is the number of the worker that already holds
+    /// it.
     pub(super) fn hold_idle(&self, slot: Slot, dead: u8, still: impl Fn() -> bool) -> Result<bool, u8> {
         loop {
-            // Whoever held it in between would have changed the mailbox: what is true now is true when it is held.
+            // A holder in between would have changed the mailbox word. So the result of `still` is
+            // valid when the exchange succeeds.
             let (word, mail) = self.mail(slot);
             match mail.holder.checked_sub(1) {
                 Some(holder) => return Err(holder as u8),
@@ -284,7 +309,8 @@ impl Region {
         }
     }
 
-    /// Holds a UE no more that [`Region::hold_idle`] held. Packets that came meanwhile were for one who is gone.
+    /// Releases a UE that [`Region::hold_idle`] held, and drops the packets that arrived since.
+    /// They were for a removed UE.
     pub(super) fn release_idle(&self, slot: Slot) {
         loop {
             let (word, mail) = self.mail(slot);
@@ -300,8 +326,10 @@ impl Region {
 }
 
 impl Worker {
-    /// The packet in flight of a UE that the worker holds is done with, committed and its effects on their way: frees it
-    /// and returns the next; with none, the worker holds the UE no more.
+    /// Frees the packet in flight of a UE that the worker holds, and returns the next one.
+    ///
+    /// The step must be committed and its effects passed on. If no packet waits, the worker
+    /// releases the UE.
     pub fn finish(&mut self, slot: Slot) -> Option<Packet> {
         if self.region.mail(slot).1.holder != u64::from(self.number) + 1 {
             return None;

@@ -1,8 +1,9 @@
-//! The memory itself: a memfd mapped shared, seen as 64-bit atomic words.
+//! Shared memory of a region, seen as 64-bit atomic words.
 //!
-//! This is all the unsafe code there is to the region: everything above speaks of words by their number, so that it is
-//! the same in every process, whatever address the mapping has there, and the same under loom, where the words are
-//! loom's. It knows nothing of what the words mean.
+//! The memory is a memfd or a file, mapped shared. This file has all the unsafe code of the region.
+//! The code above it addresses words by number. A number means the same in every process, whatever
+//! the mapping address, and under loom, which has its own words. The file does not interpret the
+//! words.
 
 #[cfg(all(test, not(loom)))]
 pub use super::crash_points::AtomicU64;
@@ -21,7 +22,7 @@ use super::worker::SingleWorker;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Octets of a word.
+/// Bytes of a word.
 pub(super) const WORD: usize = 8;
 /// Words of a cache line.
 const LINE: usize = 8;
@@ -37,13 +38,15 @@ pub(super) struct Mem {
     faults: Faults,
 }
 
-/// What a reader finds in the place of words that there are none of, because a number that led to them was not what any
-/// worker writes: 0, again and again, whatever is written to it.
+/// Substitute for words outside of the region, and the fault counter.
+///
+/// A number outside of the region comes from a word that no correct worker writes. Its reader gets
+/// the substitute word. Nothing depends on the contents of that word.
 #[cfg(not(loom))]
 #[derive(Debug)]
 struct Faults {
     nothing: AtomicU64,
-    /// How often.
+    /// Faults found by this process.
     count: AtomicU64,
 }
 
@@ -61,7 +64,8 @@ impl Faults {
     }
 }
 
-// SAFETY: the mapping lives as long as the value, and is reached only as atomics or, by `octets`, under its contract.
+// SAFETY: the mapping lives as long as the value, and is reached only as atomics or, by `octets`,
+// under its contract.
 #[cfg(not(loom))]
 unsafe impl Send for Mem {}
 // SAFETY: as above.
@@ -70,7 +74,8 @@ unsafe impl Sync for Mem {}
 
 #[cfg(not(loom))]
 impl Mem {
-    /// A new region of at least `bytes`, of huge pages if the machine has enough of them set aside.
+    /// Creates a region of at least `bytes` bytes, in huge pages if the machine has reserved
+    /// enough.
     pub(super) fn create(bytes: usize) -> io::Result<Self> {
         const HUGE: usize = 2 << 20;
         Self::memfd(bytes.next_multiple_of(HUGE), true).or_else(|_| Self::memfd(bytes.next_multiple_of(4096), false))
@@ -84,7 +89,7 @@ impl Mem {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was made here and belongs to nobody else.
+        // SAFETY: the descriptor was created here and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
         // SAFETY: a plain call on a descriptor that is open.
@@ -92,18 +97,19 @@ impl Mem {
             return Err(io::Error::last_os_error());
         }
         if !huge {
-            // Nobody may cut it short below a mapping of ours (a touched page would then raise SIGBUS).
+            // No process may truncate the memfd below a mapping (a touched page would then raise
+            // SIGBUS).
             // SAFETY: a plain call on a descriptor that is open.
             unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW) };
         }
         Self::map(fd, huge)
     }
 
-    /// The region behind a descriptor, as another process made it.
+    /// Maps the region of a descriptor that another process created.
     pub(super) fn map(fd: OwnedFd, huge: bool) -> io::Result<Self> {
         // SAFETY: all-zero is a value of this plain C structure.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: the structure is ours and large enough.
+        // SAFETY: the structure is a local variable and large enough.
         if unsafe { libc::fstat(fd.as_raw_fd(), &mut stat) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -112,13 +118,14 @@ impl Mem {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is too small to be a state region"));
         }
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that anybody has.
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no other memory.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         if !huge {
-            // Transparent huge pages, where the kernel allows them for shared memory; only advice.
+            // Requests transparent huge pages, where the kernel allows them for shared memory; only
+            // advice.
             // SAFETY: the range is the mapping that was just made.
             unsafe { libc::madvise(base, bytes, libc::MADV_HUGEPAGE) };
         }
@@ -134,49 +141,55 @@ impl Mem {
         Ok(Mem { base, words: bytes / WORD, fd, huge, faults: Faults::new() })
     }
 
-    /// A word, by its number. A number outside of the region was led to by what no worker writes: it is a fault, and the word
-    /// is one of nobody.
+    /// Returns a word by its number.
+    ///
+    /// A number outside of the region counts as a fault; the word returned is then not part of the
+    /// region.
     #[inline]
     pub(super) fn word(&self, number: usize) -> &AtomicU64 {
         if number >= self.words {
             return self.faults.note();
         }
-        // SAFETY: within the mapping by the check, aligned as the mapping is to pages, and every value is a valid u64.
+        // SAFETY: within the mapping by the check, aligned as the mapping is to pages, and every
+        // value is a valid u64.
         unsafe { self.base.add(number).as_ref() }
     }
 
-    /// So many words from one on; none, and a fault, if they are not all in the region.
+    /// Returns `count` words from `number` on.
+    ///
+    /// Returns no words and counts a fault if they are not all in the region.
     fn span(&self, number: usize, count: usize) -> &[AtomicU64] {
         if number > self.words || count > self.words - number {
             self.faults.note();
             return &[];
         }
-        // SAFETY: within the mapping by the check, aligned as the mapping is to pages, and every value is a valid u64.
+        // SAFETY: within the mapping by the check, aligned as the mapping is to pages, and every
+        // value is a valid u64.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(number), count) }
     }
 
-    /// How many words there are.
+    /// Returns the number of words of the region.
     pub(super) fn words(&self) -> usize {
         self.words
     }
 
-    /// Notes that something was found that no worker writes.
+    /// Counts a fault: a state that no correct worker writes.
     #[cold]
     pub(super) fn fault(&self) {
         self.faults.note();
     }
 
-    /// How often this process has found such things.
+    /// Returns the number of faults that this process has counted.
     pub(super) fn faults(&self) -> u64 {
         self.faults.count.load(Ordering::Relaxed)
     }
 
-    /// Whether it lies in huge pages that were set aside.
+    /// Returns true if the region is in reserved huge pages.
     pub(super) fn is_huge(&self) -> bool {
         self.huge
     }
 
-    /// The descriptor behind it.
+    /// Returns the descriptor of the mapping.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -184,13 +197,18 @@ impl Mem {
 
 #[cfg(not(loom))]
 impl SingleWorker {
-    /// The octets of a record that is current, in place.
+    /// Returns the bytes of a current commit record in place.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the range is outside of the region.
     pub(crate) fn octets(&self, number: usize, octets: usize) -> &[u8] {
         let mem = &self.region().mem;
         assert!(number <= mem.words && octets <= (mem.words - number) * WORD, "octets outside of the region");
-        // SAFETY: within the mapping by the check. Nobody writes to it as long as the borrow lives: every write to a
-        // record goes through a worker that is borrowed mutably; the region has no other worker as long as this one
-        // is there (`Region::join_alone`), and this one is borrowed.
+        // SAFETY: within the mapping by the check. Nothing writes to the bytes while the borrow
+        // lives. Every write to a commit record goes through a worker that is borrowed mutably. The
+        // region has no other worker while this one exists (`Region::join_alone`), and this one is
+        // borrowed.
         unsafe { std::slice::from_raw_parts(mem.base.as_ptr().add(number).cast(), octets) }
     }
 }
@@ -203,7 +221,7 @@ impl Drop for Mem {
     }
 }
 
-/// Words of a model.
+/// Words of a loom model.
 #[cfg(loom)]
 #[derive(Debug)]
 pub(super) struct Mem {
@@ -212,7 +230,11 @@ pub(super) struct Mem {
 
 #[cfg(loom)]
 impl Mem {
-    /// A model has no faults.
+    /// Never returns: a model has no faults.
+    ///
+    /// # Panics
+    ///
+    /// Panics always.
     pub(super) fn fault(&self) {
         unreachable!("a model writes what workers write")
     }
@@ -238,10 +260,12 @@ impl Mem {
 }
 
 impl Mem {
-    /// Writes octets from a word on. Others may read meanwhile; they find out by the word that they recheck.
+    /// Writes bytes from word `number` on.
+    ///
+    /// Other processes may read meanwhile; they detect it when they recheck their word.
     #[inline]
     pub(super) fn write(&self, number: usize, octets: &[u8]) {
-        // By cache lines, whose words are stored without a look at how many are left.
+        // By cache lines, whose words are stored without a check of how many remain.
         let (lines, rest) = octets.as_chunks::<{ LINE * WORD }>();
         let (words, _) = self.span(number, lines.len() * LINE).as_chunks::<LINE>();
         for (words, line) in words.iter().zip(lines) {
@@ -261,7 +285,7 @@ impl Mem {
         }
     }
 
-    /// Looks at each cache line of the words that begin there, so that they come all at once.
+    /// Reads one word of each cache line in the range, so that the lines are fetched in parallel.
     #[inline]
     pub(super) fn touch(&self, number: usize, words: usize) {
         // A model has no caches, and every read makes it longer.
@@ -271,7 +295,9 @@ impl Mem {
         }
     }
 
-    /// Appends the octets from a word on to `to`. They are what was written only if the recheck says so.
+    /// Appends `octets` bytes from word `number` on to `to`.
+    ///
+    /// They are what a writer stored only if the caller's recheck succeeds.
     #[inline]
     pub(super) fn read(&self, number: usize, octets: usize, to: &mut Vec<u8>) {
         let start = to.len();
@@ -279,10 +305,10 @@ impl Mem {
         self.copy(number, &mut to[start..]);
     }
 
-    /// Puts the octets from a word on into `to`, in place of what is there.
+    /// Replaces the contents of `to` by `octets` bytes from word `number` on.
     #[inline]
     pub(super) fn read_over(&self, number: usize, octets: usize, to: &mut Vec<u8>) {
-        // What is there already is not made zero first.
+        // Bytes that `to` already has are not zeroed first.
         to.resize(octets, 0);
         self.copy(number, to);
     }
@@ -301,29 +327,31 @@ impl Mem {
     }
 }
 
-/// A descriptor like `fd` that a process started from here inherits.
+/// Returns a duplicate of `fd` that child processes inherit.
 pub(super) fn inheritable(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // SAFETY: a plain call on a descriptor that is open; the result is checked before it is owned.
     let copy = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD, 3) };
     if copy < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was made here and belongs to nobody else.
+    // SAFETY: the descriptor was created here and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// Sleeps until the word is not `seen` in its low half any more, somebody wakes it, or the time is over.
+/// Sleeps until the low half of the word differs from `seen`, a wake-up arrives, or `at_most`
+/// passes.
 #[cfg(not(loom))]
 pub(super) fn futex_wait(word: &AtomicU64, seen: u32, at_most: std::time::Duration) {
     let time = libc::timespec {
         tv_sec: libc::time_t::try_from(at_most.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: libc::c_long::from(at_most.subsec_nanos() as i32),
     };
-    // SAFETY: the futex is the low half of a word that lives as long as the borrow (little-endian); `time` is ours.
+    // SAFETY: the futex is the low half of a word that lives as long as the borrow (little-endian);
+    // `time` is a local variable.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr().cast::<u32>(), libc::FUTEX_WAIT, seen, &raw const time) };
 }
 
-/// Wakes those who sleep on the word, in any process.
+/// Wakes up to `waiters` threads that sleep on the word, in any process.
 #[cfg(not(loom))]
 pub(super) fn futex_wake(word: &AtomicU64, waiters: i32) {
     // SAFETY: as in `futex_wait`.

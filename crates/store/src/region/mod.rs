@@ -1,15 +1,19 @@
-//! The state region: the contexts of a host's UEs, what leads to them and what waits for them, in memory that worker
-//! processes share (DESIGN decisions 3 and 4).
+//! The state region: UE contexts, indexes and queues of a host in shared memory.
 //!
-//! Everything is a 64-bit word with a number, so that it is the same wherever a process maps it. What one process writes
-//! becomes true by one compare-and-swap; killed at any instruction it leaves the old or the new, and what it held is
-//! found again by [`Region::bury`] and [`Region::reclaim`]. It knows nothing of what a context or a packet means.
+//! The host and its worker processes map the same memory (DESIGN decisions 3 and 4). It holds the
+//! contexts of the host's UEs, the indexes that find them and the events that wait for them.
 //!
-//! The host does not trust what its workers write: they decode what strangers send. Whatever words the region has, no function
-//! of it panics, waits for ever or touches memory outside of the region. What no worker writes by right is a *fault*
-//! ([`Region::faults`]): it is passed over, or taken out ([`Worker::evict`]), and its UE is lost. What faults leave behind
-//! ([`Region::restore`]) is put right when workers are replaced. Workers that write what they like can forge contexts of UEs that are
-//! well-formed: that is not noticed.
+//! Everything is a 64-bit word with a number, so that the mapping address does not matter. A
+//! process commits each change by one compare-and-swap. A process that is killed at any instruction
+//! leaves the old or the new state. [`Region::bury`] and [`Region::reclaim`] recover everything
+//! that it held. The region does not interpret contexts and packets.
+//!
+//! The host does not trust its workers, which decode input of peers. Whatever the words of the
+//! region contain, no function panics, blocks forever or accesses memory outside of the region. A
+//! state that no correct worker writes is a *fault* ([`Region::faults`]). The region skips the
+//! faulty item or removes it ([`Worker::evict`]); the UE is lost. [`Region::restore`] repairs the
+//! words that a replaced worker needs. The region does not detect well-formed contexts that a
+//! compromised worker forges.
 
 #[cfg(not(loom))]
 mod bell;
@@ -67,39 +71,45 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Number tables that a region has at most.
+/// Maximum number of number tables of a region.
 pub const TABLES: usize = 64;
 
-/// The sizes of a region, fixed when it is made.
+/// Sizes of a region, fixed when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionConfig {
-    /// UEs at most.
+    /// Maximum number of UEs, 1 to 2^28.
     pub ues: u32,
-    /// Workers at most, numbered from 0: 1 to 250.
+    /// Maximum number of workers, 1 to 250. They are numbered from 0.
     pub workers: u8,
-    /// Octets in all. Pages that are not used cost no memory, unless they are huge pages that were set aside.
+    /// Total size in bytes. Unused pages cost no memory, except for reserved huge pages.
     pub bytes: usize,
-    /// Packets in the pool.
+    /// Packets of 2 KiB in the pool. Both sizes together are at most 2^20.
     pub packets: u32,
-    /// Packets in the pool that hold 64 KiB.
+    /// Packets of 64 KiB in the pool.
     pub large_packets: u32,
-    /// Rings.
     pub rings: u16,
-    /// Items that a ring holds, those in flight included: a power of two.
+    /// Items that a ring holds, including items in flight: a power of two.
     pub ring_cells: u32,
-    /// Words of the board.
+    /// Number of shared words.
     pub board: u32,
-    /// Bulletins.
+    /// Number of published values.
     pub bulletins: u8,
-    /// Octets that a bulletin holds at most.
+    /// Maximum size of a published value in bytes.
     pub bulletin_bytes: u32,
-    /// Numbers of each number table, at most 2^24; 0 = there is no such table.
+    /// Numbers of each number table, at most 2^24; 0 = the table does not exist.
     pub tables: [u32; TABLES],
 }
 
 impl RegionConfig {
-    /// Sizes with 4,096 packets of 2 KiB and 64 of 64 KiB; two rings of 1,024 items for each worker; a board of 16,384
-    /// words, four bulletins of 1 MiB, and no number tables.
+    /// Returns the default sizes for `ues` UEs and `workers` workers in `bytes` bytes.
+    ///
+    /// The defaults are:
+    ///
+    /// - 4,096 packets of 2 KiB and 64 of 64 KiB
+    /// - two rings of 1,024 items for each worker
+    /// - 16,384 shared words
+    /// - four published values of 1 MiB
+    /// - no number tables
     pub fn new(ues: u32, workers: u8, bytes: usize) -> Self {
         RegionConfig {
             ues,
@@ -134,41 +144,41 @@ impl RegionConfig {
     }
 }
 
-/// Why there is no region.
+/// Reason that a region cannot be created or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
-    /// The system refuses the memory.
+    /// The operating system refused the memory.
     #[error("the state region cannot be mapped; see whether the machine has the memory, or make state.bytes smaller")]
     Io(#[from] io::Error),
-    /// The sizes do not fit together.
+    /// The sizes are inconsistent or out of range.
     #[error("the sizes of a state region are wrong: {0}")]
     Config(&'static str),
-    /// There is no room for what was asked for.
+    /// The configured size is too small for the number of UEs.
     #[error("a state region for so many UEs needs at least {needed} octets, and has {given}; give it more")]
     TooSmall {
-        /// What it needs.
+        /// Smallest sufficient size in bytes.
         needed: usize,
-        /// What it was given.
+        /// Configured size in bytes.
         given: usize,
     },
-    /// The descriptor is not that of a region.
+    /// The descriptor does not refer to a region.
     #[error("the descriptor is not that of a state region")]
     NotARegion,
-    /// It was made by another release.
+    /// The region has the layout version of another release.
     #[error("the state region has layout {0}, and this release speaks another; run one release on a host")]
     Layout(u64),
-    /// Another process has it.
+    /// Another process has locked the file of the region.
     #[error("another process has the state region")]
     Taken,
-    /// It would be written to a disk.
+    /// The file system is on a disk, not in memory.
     #[error("a state region is in memory, and this file system is not: choose one that is, such as /dev/shm")]
     NotInMemory,
-    /// Its file system is too small.
+    /// The file system has not enough free space.
     #[error("the state region has {needed} octets, and its file system {free} free; give that more room")]
     NoRoom {
-        /// What it has.
+        /// Size of the region in bytes.
         needed: u64,
-        /// What there is.
+        /// Free bytes of the file system.
         free: u64,
     },
 }
@@ -179,25 +189,27 @@ pub struct Region {
     mem: Arc<Mem>,
     lay: Arc<Layout>,
     config: RegionConfig,
-    /// It is a file that has no memory yet where nothing was written: that is asked for before it is touched.
+    /// True for a file whose unwritten parts have no memory yet. Memory is reserved before it is
+    /// touched.
     sparse: bool,
 }
 
 #[cfg(not(loom))]
 impl Region {
-    /// Makes a region.
+    /// Creates a region.
     ///
     /// # Errors
     ///
-    /// When the sizes do not fit together or the system refuses the memory.
+    /// Returns an error if the sizes are inconsistent or the operating system refuses the memory.
     pub fn create(config: RegionConfig) -> Result<Self, RegionError> {
         config.check()?;
-        // The layout of the sizes asked for, before any memory is: a region too small must not be half made.
+        // Checks the layout before memory is allocated: a region that is too small must not be half
+        // created.
         Layout::new(&config, config.bytes / mem::WORD)?;
         Self::begin(Mem::create(config.bytes)?, config)
     }
 
-    /// A region in memory that is all zero.
+    /// Initialises a region in memory that is all zero.
     fn begin(mem: Mem, config: RegionConfig) -> Result<Self, RegionError> {
         let lay = Layout::new(&config, config.bytes / mem::WORD)?;
         let region = Region { mem: Arc::new(mem), lay: Arc::new(lay), config, sparse: false };
@@ -205,11 +217,12 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps the region behind a descriptor that this process inherited or received.
+    /// Maps the region of a descriptor that this process inherited or received.
     ///
     /// # Errors
     ///
-    /// When it is none, or one of another layout.
+    /// Returns an error if the descriptor is not that of a region, or the region has another layout
+    /// version.
     pub fn attach(fd: OwnedFd) -> Result<Self, RegionError> {
         let mem = Mem::map(fd, false)?;
         let get = |number: usize| mem.word(number).load(Ordering::Acquire);
@@ -246,28 +259,30 @@ impl Region {
         Ok(Region { mem: Arc::new(mem), lay: Arc::new(lay), config, sparse: false })
     }
 
-    /// A descriptor of the region that a process started from here inherits; close it once they are started.
+    /// Returns a descriptor of the region that child processes inherit.
+    ///
+    /// The caller closes it when the child processes have started.
     ///
     /// # Errors
     ///
-    /// When this process has no descriptor left.
+    /// Returns an error if this process has no free descriptor.
     pub fn share(&self) -> io::Result<OwnedFd> {
         mem::inheritable(self.mem.fd())
     }
 
-    /// Whether it lies in huge pages that were set aside for it.
+    /// Returns true if the region is in huge pages that were reserved for it.
     pub fn is_huge(&self) -> bool {
         self.mem.is_huge()
     }
 }
 
 impl Region {
-    /// Its sizes.
+    /// Returns the sizes of the region.
     pub fn config(&self) -> &RegionConfig {
         &self.config
     }
 
-    /// Octets that the fixed parts take for each UE: its slot and its places in the indexes.
+    /// Returns the bytes that the fixed parts need for each UE: its slot and its index entries.
     pub fn fixed_bytes_per_ue(&self) -> usize {
         let indexes: usize = self.lay.indexes.iter().map(|(_, lines)| lines * layout::LINE).sum();
         (self.lay.slot_count * layout::SLOT + indexes) * mem::WORD / self.config.ues as usize
@@ -281,15 +296,19 @@ impl Region {
 
 #[cfg(not(loom))]
 impl Region {
-    /// How often this process has found in the region what no worker writes: places that there are none of, lists without an
-    /// end, lengths that do not fit.
+    /// Returns how many faults this process has found in the region.
+    ///
+    /// A fault is a state that no correct worker writes: numbers out of range, lists without an
+    /// end, or lengths that do not fit.
     #[inline]
     pub fn faults(&self) -> u64 {
         self.mem.faults()
     }
 
-    /// Puts right what a worker of this number has to find when it joins, as nobody is there under it: the sizes at the beginning
-    /// of the region, the worker's own record, and these rings, which are emptied.
+    /// Repairs the words that a new worker with number `worker` needs to join.
+    ///
+    /// These are the header of the region, the worker's entry, and `rings`, which are emptied. No
+    /// process may use this worker number meanwhile.
     pub fn restore(&self, worker: u8, rings: std::ops::Range<u16>) {
         self.write_header(&self.config);
         self.word(layout::H_SOLE).store(0, Ordering::Relaxed);
@@ -322,38 +341,38 @@ impl Region {
     }
 }
 
-/// A region of a model.
+/// A region of a loom model.
 #[cfg(loom)]
 impl Region {
-    /// A region in loom's memory: `config.bytes` is its size.
+    /// Creates a region in loom's memory; `config.bytes` is its size in bytes.
     pub fn model(config: RegionConfig) -> Result<Self, RegionError> {
         let lay = Layout::new(&config, config.bytes / mem::WORD)?;
         Ok(Region { mem: Arc::new(Mem::model(config.bytes / mem::WORD)), lay: Arc::new(lay), config, sparse: false })
     }
 
-    /// A model has all of its memory.
+    /// Returns true: a model has all of its memory.
     fn reserve_chunk(&self, _chunk: usize) -> bool {
         true
     }
 
-    /// A worker of a model has ended as if it were killed.
+    /// Treats a worker of a model as killed.
     pub fn declare_dead(&self, number: u8) -> DeadWorker {
         DeadWorker { number }
     }
 
-    /// Buffers in the chunks of a worker that no slot refers to.
+    /// Returns how many buffers in the chunks of a worker no slot refers to.
     pub fn buffers_unused_by(&self, number: u8) -> usize {
         let current: Vec<u32> = self.slots().map(|slot| halves(self.current(slot.0)).1).collect();
         self.owned_by(number).filter(|buffer| !current.contains(buffer)).count()
     }
 }
 
-/// The upper and the lower half of a word.
+/// Returns the upper and the lower half of a word.
 const fn halves(word: u64) -> (u32, u32) {
     ((word >> 32) as u32, word as u32)
 }
 
-/// A word of two halves.
+/// Returns the word of two halves.
 const fn joined(upper: u32, lower: u32) -> u64 {
     (upper as u64) << 32 | lower as u64
 }

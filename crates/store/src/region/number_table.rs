@@ -1,9 +1,11 @@
-//! Tables of numbers that UEs have, their addresses for one: each number is one slot's at a time. They know nothing of
-//! what a number stands for.
+//! Number tables: exclusive allocation of small integers to slots.
 //!
-//! Numbers are taken going round, so that one that was given back is about the last to be taken again. Whoever takes a
-//! number for a slot notes that in the slot first: should it die before the context that has the number is committed,
-//! who works for the slot next finds the note, and gives back what the context does not know of.
+//! The numbers may be UE addresses, for example. The region does not know their meaning.
+//!
+//! The search for a free number goes round, so a freed number is among the last to be allocated
+//! again. An allocation is first noted in the slot. The worker may die before it commits the
+//! context with the number. The next holder of the UE then finds the note and frees the number if
+//! the context does not contain it.
 
 use super::layout::NUMBERS;
 use super::mem::{AtomicU64, Ordering};
@@ -13,17 +15,17 @@ use super::{Region, Slot};
 const S_NOTES: [usize; 2] = [12, 13];
 const NOTED: u64 = 1 << 63;
 
-/// Where the search goes on: counts on for ever.
+/// Word of the search cursor, which only grows.
 const N_CURSOR: usize = 0;
 const N_USED: usize = 8;
 
-/// In the place of a number's owner: it has gone with its UE to another region.
+/// Value in place of an owner: the number is lent to another region, together with its UE.
 const LENT: u32 = u32::MAX;
 
-/// Numbers that are looked at for a free one, at most: about as long as a table may hold a worker up.
+/// Maximum count of numbers that one search checks. It bounds how long a table may block a worker.
 const LOOKS: u64 = 1 << 16;
 
-/// A table of numbers.
+/// Handle of a number table.
 #[derive(Clone, Debug)]
 pub struct NumberTable {
     region: Region,
@@ -33,7 +35,7 @@ pub struct NumberTable {
 }
 
 impl Region {
-    /// A table of numbers; `None` if the region has no such table.
+    /// Returns a number table; `None` if the region does not have it.
     pub fn numbers(&self, table: u8) -> Option<NumberTable> {
         let size = self.config.tables.get(usize::from(table)).copied().filter(|size| *size != 0)?;
         Some(NumberTable { region: self.clone(), table, base: self.lay.tables[usize::from(table)], size })
@@ -43,13 +45,16 @@ impl Region {
         S_NOTES.map(|word| self.word(self.slot(slot.0, word)))
     }
 
-    /// The numbers that were taken for a slot and not confirmed by [`Region::clear_taken`], with their tables. They are a
-    /// hint: whether a number is the slot's says [`NumberTable::owner`].
+    /// Returns the numbers, with their tables, that are noted in a slot and not cleared.
+    ///
+    /// [`Region::clear_taken`] clears them. They are a hint: [`NumberTable::owner`] returns the
+    /// true owner.
     pub fn taken(&self, slot: Slot) -> [Option<(u8, u32)>; 2] {
         self.notes(slot).map(|word| noted(word.load(Ordering::Acquire)))
     }
 
-    /// The context that is committed has what was taken for the slot, or it was given back.
+    /// Clears the notes of a slot. Its committed context contains the noted numbers, or they are
+    /// freed.
     pub fn clear_taken(&self, slot: Slot) {
         for note in self.notes(slot) {
             if note.load(Ordering::Relaxed) != 0 {
@@ -58,7 +63,7 @@ impl Region {
         }
     }
 
-    /// Gives back what was taken for a slot that has no UE any more.
+    /// Frees the noted numbers of a slot whose UE was removed.
     pub(super) fn return_taken(&self, slot: Slot) {
         for (table, number) in self.taken(slot).into_iter().flatten() {
             if let Some(numbers) = self.numbers(table) {
@@ -74,17 +79,19 @@ fn noted(note: u64) -> Option<(u8, u32)> {
 }
 
 impl NumberTable {
-    /// The word of a number, and by how much its half of it is shifted.
+    /// Returns the word that holds the owner of a number, and the bit offset in it.
     fn place(&self, number: u32) -> (&AtomicU64, u32) {
         let word = self.region.word(self.base + NUMBERS + number as usize / 2);
         (word, number % 2 * 32)
     }
 
-    /// Changes the owner of a number: 1 + slot, or 0. False if it is another's.
+    /// Changes the owner of a number, 1 + slot or 0, from `old` to `new`.
+    ///
+    /// Returns false if the owner is not `old`.
     fn change(&self, number: u32, old: u32, new: u32) -> bool {
         let (word, shift) = self.place(number);
         let mut now = word.load(Ordering::Acquire);
-        // Again when the number beside it changed.
+        // The exchange fails if the number in the other half of the word changes: retry.
         while (now >> shift) as u32 == old {
             let next = now & !(u64::from(u32::MAX) << shift) | u64::from(new) << shift;
             match word.compare_exchange(now, next, Ordering::AcqRel, Ordering::Acquire) {
@@ -95,7 +102,8 @@ impl NumberTable {
         false
     }
 
-    /// A note of the slot that may be written over: empty, or of a number that the slot has not.
+    /// Returns a note of the slot that may be overwritten: empty, or of a number that the slot does
+    /// not own.
     fn free_note(&self, slot: Slot) -> Option<&AtomicU64> {
         self.region.notes(slot).into_iter().find(|note| {
             noted(note.load(Ordering::Acquire)).is_none_or(|(table, number)| {
@@ -108,21 +116,27 @@ impl NumberTable {
         NOTED | u64::from(self.table) << 32 | u64::from(number)
     }
 
-    /// Takes a number for a slot, noting it there. `None` if none is free (in a large table: if none was among the many
-    /// that were looked at), or if the slot has two notes of numbers that [`Region::clear_taken`] was not told of. Only
-    /// who works for the slot's UE does this.
+    /// Allocates a number for a slot and notes it there. Only the holder of the slot's UE may call
+    /// it.
+    ///
+    /// Returns `None` in these cases:
+    ///
+    /// - No number is free. In a large table: no number is free among the 65,536 that were checked.
+    /// - The slot has two notes of its numbers that [`Region::clear_taken`] has not cleared.
     pub fn take(&self, slot: Slot) -> Option<u32> {
         self.take_of(slot, 0..self.size)
     }
 
-    /// As [`NumberTable::take`], of these numbers alone: who takes of one table takes of the same part of it each time.
+    /// Allocates a number of a range as [`NumberTable::take`] does.
+    ///
+    /// A caller must use the same range of a table each time.
     pub fn take_of(&self, slot: Slot, part: std::ops::Range<u32>) -> Option<u32> {
         let size = part.end.min(self.size).checked_sub(part.start).filter(|size| *size > 0)?;
         let note = self.free_note(slot)?;
         let cursor = self.region.word(self.base + N_CURSOR);
         let start = cursor.load(Ordering::Relaxed);
         if start > u64::MAX / 2 {
-            // It never comes so far.
+            // The cursor never grows so far, so this word is corrupt.
             self.region.mem.fault();
             cursor.store(0, Ordering::Relaxed);
             return None;
@@ -143,8 +157,10 @@ impl NumberTable {
         None
     }
 
-    /// Takes this very number for a slot, noting it there as [`NumberTable::take`] does; also if the slot has it already.
-    /// False if it is another slot's, there is no such number, or the slot has two notes.
+    /// Allocates a specific number for a slot, noting it there as [`NumberTable::take`] does.
+    ///
+    /// Returns true also if the slot already owns the number. Returns false if another slot owns
+    /// it, the number does not exist, or the slot has no free note.
     pub fn reserve(&self, number: u32, slot: Slot) -> bool {
         if self.owner(number) == Some(slot) {
             return true;
@@ -162,18 +178,20 @@ impl NumberTable {
         done
     }
 
-    /// A slot's number goes with its UE to another region: nobody is given it here until it is given back by
-    /// [`NumberTable::unlend`], or the UE comes back ([`NumberTable::reserve`]). False if it is not this slot's.
+    /// Marks a slot's number as lent: it migrates with its UE to another region.
+    ///
+    /// The number is not allocated here until [`NumberTable::unlend`] frees it, or the UE returns
+    /// ([`NumberTable::reserve`]). Returns false if the slot does not own the number.
     pub fn lend(&self, number: u32, slot: Slot) -> bool {
         number < self.size && self.change(number, slot.0 + 1, LENT)
     }
 
-    /// Whether a number is lent.
+    /// Returns true if a number is lent.
     pub fn is_lent(&self, number: u32) -> bool {
         number < self.size && self.owner(number) == Some(Slot(LENT - 1))
     }
 
-    /// A number that was lent is nobody's any more. False if it was not lent.
+    /// Frees a lent number. Returns false if it was not lent.
     pub fn unlend(&self, number: u32) -> bool {
         let done = number < self.size && self.change(number, LENT, 0);
         if done {
@@ -182,8 +200,11 @@ impl NumberTable {
         done
     }
 
-    /// Notes in the slot that one of its numbers may have to be given back: before a context is committed that has the
-    /// number no more, so that it is not lost if the worker dies before it gives it back. False if the slot has two notes.
+    /// Notes in the slot that one of its numbers may have to be freed.
+    ///
+    /// A worker calls this before it commits a context that omits the number. If the worker dies
+    /// before it frees the number, the number is not lost. Returns false if the slot has no free
+    /// note.
     pub fn note(&self, number: u32, slot: Slot) -> bool {
         let noted = self.region.taken(slot).contains(&Some((self.table, number)));
         let free = if noted { None } else { self.free_note(slot) };
@@ -193,7 +214,7 @@ impl NumberTable {
         noted || free.is_some()
     }
 
-    /// Gives a number back. False if it is not this slot's.
+    /// Frees a number of a slot. Returns false if the slot does not own it.
     pub fn give_back(&self, number: u32, slot: Slot) -> bool {
         let done = number < self.size && self.change(number, slot.0 + 1, 0);
         if done {
@@ -202,14 +223,14 @@ impl NumberTable {
         done
     }
 
-    /// The slot that has a number.
+    /// Returns the slot that owns a number; for a lent number, a slot that does not exist.
     pub fn owner(&self, number: u32) -> Option<Slot> {
         if number >= self.size {
             return None;
         }
         let (word, shift) = self.place(number);
         let owner = ((word.load(Ordering::Acquire) >> shift) as u32).checked_sub(1).map(Slot)?;
-        // One that there is none of has no number.
+        // An owner that is no slot of the region is corrupt: the number counts as free.
         (owner.0 < self.region.slot_count() || owner.0 == LENT - 1).then_some(owner)
     }
 
@@ -217,13 +238,15 @@ impl NumberTable {
         self.region.word(self.base + N_USED).fetch_add(change as u64, Ordering::Relaxed);
     }
 
-    /// Numbers that slots have, about: a worker killed between taking one and counting it makes it wrong by one.
+    /// Returns the approximate count of owned and lent numbers.
+    ///
+    /// A worker killed between an allocation and its count makes it wrong by one.
     pub fn used(&self) -> u32 {
         let used = self.region.word(self.base + N_USED).load(Ordering::Relaxed) as i64;
         used.clamp(0, self.size.into()) as u32
     }
 
-    /// Numbers that there are.
+    /// Returns the size of the table.
     pub fn size(&self) -> u32 {
         self.size
     }

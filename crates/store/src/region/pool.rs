@@ -1,5 +1,7 @@
-//! The packet pool: buffers for messages on their way to a UE, many of 2 KiB and a few of 64 KiB, numbered after them. The
-//! state of a packet is one word {generation, state, owner}; a worker's list of free packets is a private hint.
+//! The packet pool: message buffers of 2 KiB (many) and 64 KiB (few) in the region.
+//!
+//! The large packets are numbered after the small ones. The state of a packet is one word
+//! {generation, state, owner}. A worker's list of free packets is a private hint.
 
 use super::layout::{LARGE_PACKET, PACKET, PACKET_HEADER};
 use super::mem::{Ordering, WORD, fence};
@@ -15,17 +17,17 @@ const FREE: u32 = 0;
 const OWNED: u32 = 1 << 8;
 pub(super) const POSTED: u32 = 2 << 8;
 
-/// Bits of a generation: what fits into 40 bits beside the number.
+/// Mask of a generation: the bits that fit into 40 bits beside the number.
 const GENERATIONS: u32 = (1 << 20) - 1;
-/// Packets of a pool at most.
+/// Maximum number of packets of a pool.
 pub(super) const MOST: u32 = 1 << 20;
 
-/// Octets that one of the many packets holds.
+/// Capacity of a small packet in bytes.
 pub const PACKET_OCTETS: usize = (PACKET - PACKET_HEADER) * WORD;
-/// Octets of a packet at most: what one of the few large ones holds.
+/// Capacity of a large packet, and so the maximum size of a message, in bytes.
 pub const LARGE_PACKET_OCTETS: usize = (LARGE_PACKET - PACKET_HEADER) * WORD;
 
-/// One use of a packet of the pool.
+/// One use of a packet of the pool: its number and generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Packet {
     pub(super) number: u32,
@@ -33,12 +35,12 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// As an item of a ring: 40 bits.
+    /// Encodes the packet as a ring item of 40 bits.
     pub const fn to_item(self) -> u64 {
         (self.generation as u64) << 20 | self.number as u64
     }
 
-    /// Of the item.
+    /// Decodes the packet of a ring item.
     pub const fn from_item(item: u64) -> Self {
         Packet { number: item as u32 & (MOST - 1), generation: (item >> 20) as u32 & GENERATIONS }
     }
@@ -53,7 +55,7 @@ impl Region {
         }
     }
 
-    /// Packets of both sizes.
+    /// Returns the number of packets of both sizes.
     #[inline]
     pub(super) fn packet_count(&self) -> u32 {
         self.config.packets + self.config.large_packets
@@ -64,14 +66,14 @@ impl Region {
         Packet { number, generation }
     }
 
-    /// Whether this use of the packet is not over.
+    /// Returns true if this use of the packet is not over.
     pub(super) fn is_live(&self, packet: Packet) -> bool {
         let live = || halves(self.word(self.packet(packet.number, P_STATE)).load(Ordering::Acquire));
         packet.number < self.packet_count()
             && matches!(live(), (now, state) if now == packet.generation && state != FREE)
     }
 
-    /// Marks the packet as a mailbox's, posted by a worker.
+    /// Marks the packet as posted to a mailbox by a worker.
     pub(super) fn set_posted(&self, packet: Packet, slot: Slot, worker: u8) {
         self.word(self.packet(packet.number, P_SLOT)).store(u64::from(slot.0), Ordering::Relaxed);
         let state = joined(packet.generation, POSTED | u32::from(worker));
@@ -87,7 +89,9 @@ impl Region {
         live && word.compare_exchange(now, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// What a packet holds is appended to `to`: its sequence number, or `None` if its use is over.
+    /// Appends the contents of a packet to `to` and returns its sequence number.
+    ///
+    /// Returns `None` if this use of the packet is over.
     pub fn read_packet(&self, packet: Packet, to: &mut Vec<u8>) -> Option<u64> {
         if !self.is_live(packet) {
             return None;
@@ -104,21 +108,23 @@ impl Region {
         if packet.number < self.config.packets { PACKET_OCTETS } else { LARGE_PACKET_OCTETS }
     }
 
-    /// Packets in use.
+    /// Returns the number of packets in use.
     pub fn packets_used(&self) -> usize {
         let state = |n: u32| halves(self.word(self.packet(n, P_STATE)).load(Ordering::Relaxed)).1;
         (0..self.packet_count()).filter(|n| state(*n) != FREE).count()
     }
 
-    /// Frees a packet of a dead worker that is in no mailbox. Others may go on meanwhile: a packet that is a living
-    /// worker's, or was freed and taken by one, has another state by then.
+    /// Frees a packet of a dead worker that is in no mailbox.
+    ///
+    /// Other workers may run meanwhile. A packet that belongs to a live worker, or was freed and
+    /// allocated again, has another state by then.
     pub(super) fn reclaim_packet(&self, worker: u8, number: u32) {
         let word = self.word(self.packet(number, P_STATE));
         let now = word.load(Ordering::Acquire);
         let (generation, state) = halves(now);
         let packet = Packet { number, generation };
         let slot = self.word(self.packet(number, P_SLOT)).load(Ordering::Acquire) as u32;
-        // What is nobody's by any state that workers give a packet is lost as well.
+        // A state that workers never write has no owner: such a packet is lost as well.
         let known = matches!(state & !0xff, FREE | OWNED | POSTED) && (state & 0xff) < u32::from(self.config.workers);
         let lost = !known
             || state == OWNED | u32::from(worker)
@@ -130,30 +136,33 @@ impl Region {
     }
 }
 
-/// Where a worker looks for a free packet: a part of the pool that grows when too many of it are in use, and shrinks when
-/// none is.
+/// Part of the pool in which a worker searches a free packet.
+///
+/// It grows when too many of its packets are in use, and shrinks when none is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SearchWindow {
-    /// Its first packet: workers begin at different ones.
+    /// First packet of the window; each worker has another one.
     base: u32,
     size: u32,
-    /// The next to look at, from the base on.
+    /// Offset from `base` of the next packet to check.
     at: u32,
-    /// Whether one of this round was in use.
+    /// True if a packet checked in this round was in use.
     busy: bool,
 }
 
 impl SearchWindow {
-    /// Packets at least.
+    /// Minimum number of packets in a window.
     const LEAST: u32 = 256;
-    /// So many in use, one after the other, and it grows.
+    /// The window grows after this many used packets in a row.
     const MISSES: u32 = 32;
 
     pub(super) fn new(base: u32) -> Self {
         SearchWindow { base, size: Self::LEAST, at: 0, busy: false }
     }
 
-    /// The next packet to try, of `count`; `missed` have been tried in vain. `None` when all have been.
+    /// Returns the next packet to try, of `count`, after `missed` failed attempts.
+    ///
+    /// Returns `None` if all packets have been tried.
     fn next(&mut self, count: u32, missed: &mut u32) -> Option<u32> {
         self.size = self.size.min(count);
         self.busy |= *missed > 0;
@@ -174,8 +183,10 @@ impl SearchWindow {
 }
 
 impl Worker {
-    /// A packet with these octets; `None` if none is free that is large enough. It is the worker's until it is posted: a
-    /// worker that dies before takes it along.
+    /// Allocates a packet with these bytes; `None` if no packet that is large enough is free.
+    ///
+    /// The packet belongs to the worker until it is posted. If the worker dies before, the packet
+    /// is reclaimed with it.
     pub fn packet(&mut self, sequence: u64, octets: &[u8]) -> Option<Packet> {
         let packet = match octets.len() {
             length if length <= PACKET_OCTETS => self.free_one()?,
@@ -192,8 +203,11 @@ impl Worker {
         Some(packet)
     }
 
-    /// Packets are mostly freed by others, so where free ones are is not known: it is looked in a window that is as small
-    /// as the packets in use allow, so that the same ones are used again while they are in the processor's cache.
+    /// Allocates a small packet.
+    ///
+    /// Packets are mostly freed by other processes, so the position of free ones is unknown. The
+    /// search window is as small as the packets in use allow. So the same packets are reused while
+    /// they are in the processor's cache.
     fn free_one(&mut self) -> Option<Packet> {
         let count = self.region.config.packets;
         let mut missed = 0;
@@ -205,13 +219,13 @@ impl Worker {
         }
     }
 
-    /// They are few and seldom needed.
+    /// Allocates a large packet by a search over all of them: they are few and seldom needed.
     fn large_one(&mut self) -> Option<Packet> {
         let region = &self.region;
         (region.config.packets..region.packet_count()).find_map(|number| self.own(number))
     }
 
-    /// Makes a packet the worker's, if it is free.
+    /// Allocates a packet to the worker if it is free.
     fn own(&self, number: u32) -> Option<Packet> {
         let word = self.region.word(self.region.packet(number, P_STATE));
         let now = word.load(Ordering::Relaxed);
@@ -221,7 +235,7 @@ impl Worker {
         done.then_some(Packet { number, generation })
     }
 
-    /// A packet is done with. False if it was before.
+    /// Frees a packet. Returns false if it was free already.
     pub fn free(&mut self, packet: Packet) -> bool {
         let freed = packet.number < self.region.packet_count() && self.region.free_packet(packet);
         if freed && packet.number < self.region.config.packets && self.spare.len() < 64 {

@@ -1,20 +1,25 @@
-//! What becomes of all that a dead worker held and that no UE refers to: slots that it was filling or emptying, buffers,
-//! packets, and its number.
+//! Recovery of slots, buffers, packets and the number of a dead worker.
 //!
-//! The other workers go on meanwhile, and may be using what the dead one left: its records are current still and are
-//! superseded, its packets wait in mailboxes and are carried out. So each thing is freed by the state it was seen in,
-//! or not at all. Nothing is taken out of a dead worker's chunks until they have been looked through.
+//! It frees everything that the worker held and no UE refers to: slots being filled or emptied,
+//! buffers, packets, and the worker number.
+//!
+//! The other workers run meanwhile and may use the state of the dead one. Its current commit
+//! records are superseded, and its packets in mailboxes are processed. So each item is freed only
+//! if it is still in the state in which it was seen. No buffer of a dead worker's chunks is
+//! allocated until all the chunks have been scanned.
 
 use super::heap::{self, Buffer};
 use super::mem::Ordering;
 use super::slots::{B_PLACE, B_PREVIOUS, LEAVING, S_ID, S_LEAVING};
 use super::{DeadWorker, Region, Slot, Worker, halves};
 
-/// Slots or packets that cost about as much to look at as a chunk.
+/// Slots or packets whose check costs about as much as that of a chunk.
 const CHUNK_COST: usize = 32;
 
-/// A dead worker being reclaimed, in pieces. Dropped before it is done, the worker stays buried; it is buried and
-/// reclaimed again then.
+/// Recovery of a dead worker, in pieces.
+///
+/// If it is dropped before its end, the worker stays marked as dead and must be marked and
+/// reclaimed again.
 #[derive(Debug)]
 pub struct Reclaim {
     region: Region,
@@ -35,13 +40,15 @@ enum ReclaimPhase {
 }
 
 impl Region {
-    /// Begins to free what a dead worker held that no UE refers to, and its number. Its items in flight and the UEs that it
-    /// was working for are taken over first, and what it committed has left.
+    /// Begins to free the worker number and everything that the worker held and no UE refers to.
+    ///
+    /// Before this call, its items in flight and its UEs must be taken over, and the effects of its
+    /// commit records sent.
     pub fn reclaim_begin(&self, dead: DeadWorker) -> Reclaim {
         Reclaim { region: self.clone(), dead, part: ReclaimPhase::Giving, at: 0, freed: 0 }
     }
 
-    /// All of [`Region::reclaim_begin`] at once. Returns how many buffers became free.
+    /// Runs [`Region::reclaim_begin`] to its end. Returns how many buffers became free.
     pub fn reclaim(&self, dead: DeadWorker) -> usize {
         let mut reclaim = self.reclaim_begin(dead);
         while !reclaim.advance(usize::MAX / 2) {}
@@ -50,15 +57,16 @@ impl Region {
 }
 
 impl Worker {
-    /// As [`Region::reclaim`].
+    /// Reclaims a dead worker as [`Region::reclaim`] does.
     pub fn reclaim(&mut self, dead: DeadWorker) -> usize {
         self.region.reclaim(dead)
     }
 }
 
 impl Reclaim {
-    /// Goes on by a piece: about so many slots or packets are looked at (4,000 take a fraction of a millisecond). True if it
-    /// is done: the number of the worker is free.
+    /// Continues by about `amount` slots or packets (4,000 take a fraction of a millisecond).
+    ///
+    /// Returns true when the recovery is complete and the number of the worker is free.
     pub fn advance(&mut self, amount: usize) -> bool {
         let (region, worker) = (&self.region, self.dead.number);
         let chunks = region.lay.chunk_count;
@@ -83,7 +91,7 @@ impl Reclaim {
                 self.freed += mine.map(|chunk| region.reclaim_buffers(chunk)).sum::<usize>();
             }
             ReclaimPhase::Packets => places.for_each(|number| region.reclaim_packet(worker, number as u32)),
-            // When all of them have been looked through: a buffer of one says what is in another.
+            // After the scan of all chunks: a buffer of one chunk refers to buffers of others.
             ReclaimPhase::Chunks => {
                 places.filter(|chunk| region.is_chunk_of(*chunk, worker)).for_each(|chunk| region.disown_chunk(chunk));
             }
@@ -99,14 +107,14 @@ impl Reclaim {
         self.part == ReclaimPhase::Done
     }
 
-    /// Buffers that became free until now.
+    /// Returns how many buffers have become free so far.
     pub fn freed(&self) -> usize {
         self.freed
     }
 }
 
 impl Region {
-    /// A slot that a dead worker took and never filled, or was emptying.
+    /// Recovers a slot that the dead worker took and never filled, or was emptying.
     fn reclaim_slot(&self, slot: u32, worker: u8) {
         let id = self.word(self.slot(slot, S_ID));
         let now = id.load(Ordering::Acquire);
@@ -115,7 +123,8 @@ impl Region {
         }
         let leaving = self.word(self.slot(slot, S_LEAVING)).load(Ordering::Acquire);
         if halves(self.current(slot)).1 != 0 {
-            // What it was removing is there still, or another record is. The note of which it was does no harm.
+            // The commit record that the worker was removing is still current, or another one is.
+            // The note of the removed record does no harm.
             let _ = id.compare_exchange(now, now & !LEAVING, Ordering::AcqRel, Ordering::Relaxed);
             return;
         }
@@ -129,7 +138,7 @@ impl Region {
                 self.release_idle(Slot(slot));
             }
             Ok(false) => {}
-            // Who works for it now fills it or empties it, and answers for it from here on.
+            // The current holder fills or empties the slot, and is responsible for it from here on.
             Err(holder) => {
                 let theirs = u64::from(holder) << 32 | now & (LEAVING | u64::from(u32::MAX));
                 let _ = id.compare_exchange(now, theirs, Ordering::AcqRel, Ordering::Relaxed);
@@ -137,17 +146,18 @@ impl Region {
         }
     }
 
-    /// The buffers of a dead worker's chunk that nothing refers to become free. Returns how many.
+    /// Frees the buffers of a dead worker's chunk that nothing refers to, and returns their number.
     fn reclaim_buffers(&self, chunk: usize) -> usize {
         let mut freed = 0;
         for number in self.taken_of(chunk) {
             let base = self.buffer(number);
             let slot = self.word(base + B_PLACE).load(Ordering::Acquire) as u32;
-            // Before the flags: who supersedes a record says before that it was committed.
+            // Read before the flags: a process that supersedes a commit record first marks it as
+            // committed.
             let current = (slot as usize) < self.lay.slot_count && halves(self.current(slot)).1 == number;
             let (generation, flags) = halves(self.word(base).load(Ordering::Acquire));
             if current {
-                // It died between its commit and the word about it.
+                // The worker died between its commit and the mark on the superseded commit record.
                 if let Some(previous) = Buffer::from_word(self.word(base + B_PREVIOUS).load(Ordering::Acquire)) {
                     self.mark_and_free(previous, heap::SUPERSEDED, None);
                 }

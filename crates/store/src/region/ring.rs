@@ -1,10 +1,12 @@
-//! Bounded rings of items, for any number of producers and consumers. An item that was taken stays in its place, marked
-//! with its worker, until it is acknowledged: a dead worker's items are found there, in order, and taken over once.
+//! Bounded rings of items, for any number of producers and consumers.
 //!
-//! A cell is one word {lap 14, state 2, worker 8, item 40} and changes by one compare-and-swap. Head and tail are only
-//! hints of where to look, moved on by whoever finds them behind; so a process killed in between holds nobody up. A
-//! compare-and-swap on a cell that came round 2^14 laps later would be deceived; a worker that is stopped for so long
-//! is killed, not continued.
+//! A consumed item stays in its cell, marked with its worker, until it is acknowledged. So a dead
+//! worker's items are found there, in order, and are taken over once.
+//!
+//! A cell is one word {lap 14, state 2, worker 8, item 40} and changes by one compare-and-swap.
+//! Head and tail are only hints: any process that finds one outdated advances it. So a process
+//! killed in between blocks no other. A compare-and-swap cannot detect a cell that was reused
+//! exactly 2^14 laps later. A worker that is stopped for so long is killed, not continued.
 
 use super::layout::RING;
 use super::mem::{AtomicU64, Ordering};
@@ -22,7 +24,7 @@ const EMPTY: u64 = 0;
 const FULL: u64 = 1;
 const TAKEN: u64 = 2;
 
-/// A ring of a region.
+/// Handle of a ring.
 #[derive(Clone, Debug)]
 pub struct Ring {
     region: Region,
@@ -30,21 +32,21 @@ pub struct Ring {
     cells: u64,
 }
 
-/// An item in flight: taken, and not acknowledged.
+/// An item that was taken and is not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InFlightItem {
     position: u64,
-    /// The item.
+    /// Value passed to [`Ring::push`], 40 bits.
     pub item: u64,
 }
 
-/// The ring has no room; who pushes counts it.
+/// The ring is full. The producer counts the dropped item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the ring is full")]
 pub struct RingFull;
 
 impl Region {
-    /// A ring, by its number.
+    /// Returns a ring by its number; `None` if the region has fewer rings.
     pub fn ring(&self, number: u16) -> Option<Ring> {
         let base = self.ring_base(number)?;
         Some(Ring { region: self.clone(), base, cells: self.config.ring_cells.into() })
@@ -69,17 +71,17 @@ impl Ring {
         (position / self.cells) & LAPS
     }
 
-    /// Moves a hint on from `position`, unless somebody did.
+    /// Advances a hint from `position`, unless another process has done so.
     fn advance(&self, hint: usize, position: u64) {
         let next = position.wrapping_add(1);
         let _ = self.at(hint).compare_exchange(position, next, Ordering::SeqCst, Ordering::Relaxed);
     }
 
-    /// Puts an item (40 bits) in.
+    /// Appends an item (40 bits).
     ///
     /// # Errors
     ///
-    /// When the ring is full, items in flight included.
+    /// Returns an error if the ring is full, counting items in flight.
     pub fn push(&self, item: u64) -> Result<(), RingFull> {
         loop {
             let tail = self.at(TAIL).load(Ordering::SeqCst);
@@ -121,7 +123,8 @@ impl Ring {
         }
     }
 
-    /// An item is done with: its place is free. False if it was not this worker's any more.
+    /// Frees the cell of an item in flight. Returns false if the item is not in flight at this
+    /// worker.
     pub fn acknowledge(&self, worker: &Worker, taken: InFlightItem) -> bool {
         let lap = self.lap(taken.position);
         let now = word(lap, TAKEN, worker.number, taken.item);
@@ -129,8 +132,10 @@ impl Ring {
         self.cell(taken.position).compare_exchange(now, empty, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes a dead worker's items in flight over, in their order. Each is given to one caller once; should that one die
-    /// too, they are its items in flight.
+    /// Transfers a dead worker's items in flight to `worker`, in order.
+    ///
+    /// Each item is returned to one caller only. If that worker dies too, they are its items in
+    /// flight.
     pub fn requeue(&self, dead: &DeadWorker, worker: &Worker) -> Vec<InFlightItem> {
         let last = self.at(HEAD).load(Ordering::SeqCst).max(self.at(TAIL).load(Ordering::SeqCst));
         let mine = |position: u64| {
@@ -145,18 +150,18 @@ impl Ring {
         (last.saturating_sub(self.cells)..=last).filter_map(mine).collect()
     }
 
-    /// Items that wait, about.
+    /// Returns the approximate number of waiting items.
     pub fn len(&self) -> usize {
         let waiting = self.at(TAIL).load(Ordering::Relaxed).saturating_sub(self.at(HEAD).load(Ordering::Relaxed));
         waiting.min(self.cells) as usize
     }
 
-    /// Items that it has room for.
+    /// Returns the capacity in items.
     pub fn room(&self) -> usize {
         self.cells as usize
     }
 
-    /// Empties it. Nobody uses it meanwhile.
+    /// Empties the ring. No process may use it meanwhile.
     #[cfg(not(loom))]
     pub(super) fn clear(&self) {
         for position in 0..self.cells {
@@ -167,12 +172,12 @@ impl Ring {
         }
     }
 
-    /// Whether none waits, about.
+    /// Returns true if no item waits; approximate.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What consumers of this ring wait for, and producers ring.
+    /// Returns the bell of the ring: producers ring it, consumers wait for it.
     #[cfg(not(loom))]
     pub fn bell(&self) -> super::Bell {
         super::Bell::new(self.region.clone(), self.base + BELL)

@@ -1,40 +1,43 @@
-//! What a host tells all its workers, and they tell it: the board, single words that anybody reads and writes, and
-//! bulletins, octets that one writer publishes whole. It knows nothing of what they mean.
+//! Shared words and published values, for data exchange of a host and its workers.
+//!
+//! Any process reads and writes the shared words. A published value has a single writer that
+//! replaces it as a whole. The region does not interpret either.
 
 use super::Region;
 use super::layout::{BULLETIN, bulletin_words};
 use super::mem::{AtomicU64, Ordering, fence};
 
-/// Of a bulletin: how often it was published.
+/// Word of a published value: how often it was published.
 const U_VERSION: usize = 0;
-/// The lengths of its two copies, a word each.
+/// First of two words with the lengths of the copies in bytes.
 const U_LENGTHS: usize = 1;
 
-/// Attempts to read a bulletin before the reader lets others run.
+/// Attempts to read a published value before the reader yields the processor.
 const ATTEMPTS: u32 = 4;
 
-/// Why nothing was published.
+/// Reason that a value was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
-    /// There are not so many.
+    /// The region has no published value of this number.
     #[error("the state region has no bulletin {0}; make it with more of them")]
     Number(u8),
-    /// It does not fit.
+    /// The value exceeds the configured maximum.
     #[error("{octets} octets do not fit into a bulletin of {room}; make the state region with larger ones")]
     TooLarge {
-        /// What was to be published.
+        /// Size of the value in bytes.
         octets: usize,
-        /// What there is room for.
+        /// Maximum size in bytes.
         room: usize,
     },
 }
 
 impl Region {
-    /// A word of the board: 0 until somebody writes to it.
+    /// Returns a shared word; it is 0 until a process writes to it.
     ///
     /// # Panics
     ///
-    /// When the board is smaller: its words are given out by the host, not by peers.
+    /// Panics if the region has no shared word of this number. The host assigns the numbers, not a
+    /// peer.
     #[inline]
     pub fn shared_word(&self, number: u32) -> &AtomicU64 {
         assert!(number < self.config.board, "the board has no word {number}");
@@ -46,17 +49,22 @@ impl Region {
         (number < self.config.bulletins).then_some(base + word)
     }
 
-    /// Where a version's copy begins: it is written over only when the version after it is published already.
+    /// Returns the word number at which the copy of a version begins.
+    ///
+    /// The copy is overwritten only after the following version is published.
     fn copy_of(&self, base: usize, version: u64) -> usize {
         let half = (bulletin_words(&self.config) - BULLETIN) / 2;
         base + BULLETIN + (version & 1) as usize * half
     }
 
-    /// Publishes a bulletin: readers see all of it or what was there before. It has one writer.
+    /// Publishes a value. Readers see the new or the previous version, never a mixture.
+    ///
+    /// Each value has a single writer.
     ///
     /// # Errors
     ///
-    /// When there is no such bulletin, or it has no room; what was published before stays.
+    /// Returns an error if the number does not exist or the value is too large. The previous
+    /// version stays published.
     pub fn publish(&self, number: u8, octets: &[u8]) -> Result<(), PublishError> {
         let base = self.bulletin(number, 0).ok_or(PublishError::Number(number))?;
         let room = self.config.bulletin_bytes as usize;
@@ -64,7 +72,7 @@ impl Region {
             return Err(PublishError::TooLarge { octets: octets.len(), room });
         }
         let version = self.word(base + U_VERSION).load(Ordering::Relaxed).wrapping_add(1).max(1);
-        // Who sees anything of what is written now sees by the version that its copy is not the latest any more.
+        // A reader that sees any of the words written below also sees that its version is outdated.
         fence(Ordering::Release);
         self.word(base + U_LENGTHS + (version & 1) as usize).store(octets.len() as u64, Ordering::Relaxed);
         self.mem.write(self.copy_of(base, version), octets);
@@ -72,13 +80,15 @@ impl Region {
         Ok(())
     }
 
-    /// How often a bulletin was published; 0 = never, or there is no such bulletin. It costs one read.
+    /// Returns how often a value was published, for the cost of one read.
+    ///
+    /// The result is 0 if it was never published or the number does not exist.
     #[inline]
     pub fn published_version(&self, number: u8) -> u64 {
         self.bulletin(number, U_VERSION).map_or(0, |word| self.word(word).load(Ordering::Acquire))
     }
 
-    /// Puts what was published last into `to`, in place of what is there; its version, 0 = never published.
+    /// Copies the newest version into `to` and returns its number; 0 = never published.
     pub fn read_published(&self, number: u8, to: &mut Vec<u8>) -> u64 {
         let Some(base) = self.bulletin(number, 0) else {
             to.clear();
@@ -97,7 +107,8 @@ impl Region {
             if self.word(base + U_VERSION).load(Ordering::Relaxed) == version {
                 return version;
             }
-            // Again only if it was published meanwhile; a writer that is stopped in the middle holds nobody up.
+            // A retry is needed only if the value was published meanwhile. A writer that stops
+            // halfway blocks no reader.
             attempts += 1;
             if attempts % ATTEMPTS == 0 {
                 std::thread::yield_now();

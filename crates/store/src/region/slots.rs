@@ -1,8 +1,11 @@
-//! UE slots and the commit. A slot's first word {version, buffer} says which record is a UE's; a commit writes another
-//! buffer and changes that word by one compare-and-swap.
+//! UE slots and commits.
 //!
-//! A record is what one step made true: the context, the sequence number of the input that was consumed, and the outbox:
-//! the effects that may leave now. Its buffer is free again when another record is current *and* its effects have left.
+//! The first word of a slot {version, buffer} identifies the current commit record of the UE. A
+//! commit writes another buffer and changes that word by one compare-and-swap.
+//!
+//! A commit record holds the result of one step: the context, the sequence number of the consumed
+//! input, and the outbox. The outbox contains the effects to execute. The buffer of a record is
+//! freed when another record is current *and* its effects are sent.
 
 use super::heap::{self, Buffer, FlagOutcome};
 use super::layout::{BUFFER_HEADER, SLOT};
@@ -12,12 +15,14 @@ use crate::{CommitError, Version};
 use vireo_types::Instant;
 
 pub(super) const S_WORD: usize = 0;
-/// {leaving 1 | worker 8 at bit 32 | 1 + LTMSI}: whose, and who took or is emptying the slot.
+/// {leaving 1 | worker 8 at bit 32 | 1 + LTMSI}.
+///
+/// The LTMSI is that of the slot's UE. The worker has taken the slot or is emptying it.
 pub(super) const S_ID: usize = 1;
-// Words 2 and 3 are the mailbox's, 4 to 6 and 8 to 11 hold identifiers, 12 and 13 notes of numbers.
-/// In a slot's second word: it is being emptied.
+// Words 2 and 3 hold the mailbox, 4 to 6 and 8 to 11 identifiers, 12 and 13 notes of numbers.
+/// In word `S_ID` of a slot: a worker is emptying the slot.
 pub(super) const LEAVING: u64 = 1 << 63;
-/// The last record, while it is being removed.
+/// The last commit record, while it is being removed.
 pub(super) const S_LEAVING: usize = 7;
 
 pub(super) const B_PLACE: usize = 1;
@@ -27,77 +32,82 @@ const B_DEADLINE: usize = 4;
 const B_LENGTHS: usize = 5;
 const B_PIN: usize = 6;
 
-/// The slot of a UE, as long as the UE is there.
+/// Number of a UE's slot. It stays valid while the UE is in the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub(super) u32);
 
 impl Slot {
-    /// Its number, which fits into a ring's item. [`Region::slot_at`] is the way back.
+    /// Returns the slot number, which fits into a ring item. [`Region::slot_at`] is the inverse.
     pub const fn number(self) -> u32 {
         self.0
     }
 }
 
-/// What a step commits.
+/// Contents of a commit record, as the committing worker passes them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommitRecord<'a> {
-    /// The sequence number of the last input consumed: an input at or below it has been carried out.
+    /// Sequence number of the last input consumed. Inputs at or below it have been executed.
     pub consumed: u64,
-    /// When something is due.
+    /// Time of the next timer event of the UE; `None` if none is set.
     pub deadline: Option<Instant>,
-    /// Whom the UE's procedure is pinned to, in the host's terms.
+    /// Binding of the UE's procedure, encoded by the host.
     pub pin: u64,
-    /// The context.
+    /// Encoded context, opaque to the region.
     pub context: &'a [u8],
-    /// The effects.
+    /// Encoded effects, opaque to the region.
     pub outbox: &'a [u8],
 }
 
-/// What a reader finds: a record as it was at one moment. Kept and used again, it allocates nothing.
+/// A consistent copy of a commit record. Reusing the value avoids allocations.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub(super) word: u64,
     buffer: Option<Buffer>,
-    /// The sequence number of the last input consumed.
+    /// Sequence number of the last input consumed.
     pub consumed: u64,
-    /// When something is due.
+    /// Time of the next timer event of the UE; `None` if none is set.
     pub deadline: Option<Instant>,
-    /// Whom the UE's procedure is pinned to.
+    /// Binding of the UE's procedure, encoded by the host.
     pub pin: u64,
-    /// Whether its effects have left.
+    /// True if the effects are noted as sent.
     pub sent: bool,
-    /// The context.
+    /// Encoded context; empty if the commit record was read without it.
     pub context: Vec<u8>,
-    /// The effects.
+    /// Encoded effects, opaque to the region.
     pub outbox: Vec<u8>,
 }
 
 impl Snapshot {
-    /// The version of the record; 0 = none.
+    /// Returns the version of the commit record; 0 = none.
     pub fn version(&self) -> Version {
         if self.buffer.is_some() { halves(self.word).0 } else { 0 }
     }
 
-    /// The buffer the record lies in: what the egress is told.
+    /// Returns the buffer of the commit record, which identifies it to the egress.
     pub fn buffer(&self) -> Option<Buffer> {
         self.buffer
     }
 }
 
-/// A commit that succeeded. Only now may its effects leave; when they have, [`Worker::sent`] is told of `buffer`.
+/// A successful commit.
+///
+/// The effects may be sent only after it. The egress calls [`Worker::sent`] with `buffer` when it
+/// has sent them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the effects leave now, and the egress is told of the buffer"]
 pub struct Committed {
-    /// The version of the record.
+    /// Version of the new commit record.
     pub version: Version,
-    /// Where the record lies, with its effects.
+    /// Buffer of the new commit record, including its effects.
     pub buffer: Buffer,
-    /// The record that it superseded: freed once its own effects have left.
+    /// Buffer of the superseded commit record. It is freed when the effects of that record are sent
+    /// too.
     pub old: Option<Buffer>,
 }
 
 impl Committed {
-    /// The record as who committed it knows it, without its octets: what the next commit goes by.
+    /// Returns a snapshot of this commit record without context and effects, as the base of the
+    /// next commit.
     pub fn seen(&self, consumed: u64) -> Snapshot {
         let word = joined(self.version, self.buffer.number);
         Snapshot { word, buffer: Some(self.buffer), consumed, ..Snapshot::default() }
@@ -110,37 +120,39 @@ impl Region {
         self.lay.slots + slot as usize * SLOT + word
     }
 
-    /// The slot of a number, as a ring's item for one; `None` if there are not so many.
+    /// Returns the slot of a number, such as a ring item; `None` if the region has fewer slots.
     pub fn slot_at(&self, number: impl Into<u64>) -> Option<Slot> {
         let number = number.into();
         (number < self.lay.slot_count as u64).then_some(Slot(number as u32))
     }
 
-    /// How many slots there are, used or not.
+    /// Returns the number of slots, used or not.
     pub fn slot_count(&self) -> u32 {
         self.lay.slot_count as u32
     }
 
-    /// Notes who answers for a slot that has no record, or is to have none: a dead worker's are emptied when it is
-    /// reclaimed. From the moment that a slot is being emptied nobody fills it any more (see [`Region::ltmsi_of`]).
+    /// Stores which worker is responsible for a slot that has no commit record, or loses it.
+    ///
+    /// Reclaiming a dead worker empties its slots. A slot that is being emptied is not filled (see
+    /// [`Region::ltmsi_of`]).
     fn sign(&self, slot: u32, worker: u8, leaving: bool) {
         let sign = u64::from(worker) << 32 | if leaving { LEAVING } else { 0 };
         self.change_id(slot, |id| id & u64::from(u32::MAX) | sign);
     }
 
-    /// The record that is current in a slot now: {version, buffer}.
+    /// Returns the word of the slot's current commit record: {version, buffer}.
     #[inline]
     pub(super) fn current(&self, slot: u32) -> u64 {
         self.word(self.slot(slot, S_WORD)).load(Ordering::Acquire)
     }
 
-    /// Whether the record that was seen is still the one in force.
+    /// Returns true if the commit record of `seen` is still the current one.
     #[inline]
     pub fn is_current(&self, slot: Slot, seen: &Snapshot) -> bool {
         self.current(slot.0) == seen.word
     }
 
-    /// Reads the record of a UE; false if there is none.
+    /// Reads the commit record of a UE. Returns false if there is none.
     pub fn read(&self, slot: Slot, to: &mut Snapshot) -> bool {
         loop {
             to.word = self.current(slot.0);
@@ -151,7 +163,8 @@ impl Region {
                 to.outbox.clear();
                 return false;
             }
-            // About as large as the one before: its lines are on their way while its length is not known yet.
+            // The commit record is about as long as the previous one. Its lines are fetched before
+            // its length is known.
             self.mem.touch(self.buffer(number), BUFFER_HEADER + to.context.len() / WORD);
             let read = self.read_buffer(number, to, true);
             fence(Ordering::Acquire);
@@ -159,7 +172,8 @@ impl Region {
                 if read {
                     return true;
                 }
-                // A buffer is written anew only when another record is current: what is there is no record.
+                // A buffer is rewritten only when another commit record is current. So this buffer
+                // holds no valid record.
                 self.mem.fault();
                 (to.word, to.buffer) = (0, None);
                 to.context.clear();
@@ -169,12 +183,14 @@ impl Region {
         }
     }
 
-    /// Whether a buffer has the record that is current in a slot.
+    /// Returns true if the buffer holds the current commit record of the slot.
     pub fn is_record_of(&self, slot: Slot, buffer: Buffer) -> bool {
         halves(self.current(slot.0)).1 == buffer.number && self.in_use(buffer.number) == buffer
     }
 
-    /// Whether what a slot says of its record cannot be: its UE is lost, and its slot is to be freed by [`Worker::evict`].
+    /// Returns true if the slot refers to an invalid commit record.
+    ///
+    /// The UE is lost. [`Worker::evict`] frees the slot.
     pub fn is_broken(&self, slot: Slot) -> bool {
         let now = self.current(slot.0);
         let (version, number) = halves(now);
@@ -189,20 +205,21 @@ impl Region {
         broken && self.word(self.slot(slot.0, S_WORD)).load(Ordering::Relaxed) == now
     }
 
-    /// The record that an item of a queue of effects speaks of; `None` if its use is over.
+    /// Returns the buffer of an item of an effect queue; `None` if that use of the buffer is over.
     pub fn buffer_of(&self, item: u64) -> Option<Buffer> {
         let number = item as u32;
         self.capacity(number)?;
         Some(self.in_use(number)).filter(|buffer| buffer.to_item() == item)
     }
 
-    /// Reads a record without its context, for its effects; false if it was never committed, or is gone: superseded and
-    /// its effects sent.
+    /// Reads a commit record without its context, for its effects.
+    ///
+    /// Returns false if the record was never committed, or is superseded with its effects sent.
     pub fn read_outbox(&self, buffer: Buffer, to: &mut Snapshot) -> bool {
         self.read_record(buffer, to, false)
     }
 
-    /// As [`Region::read_outbox`], with the context or without.
+    /// Reads a commit record as [`Region::read_outbox`] does, optionally with its context.
     pub fn read_record(&self, buffer: Buffer, to: &mut Snapshot, with_context: bool) -> bool {
         to.word = 0;
         to.buffer = None;
@@ -215,7 +232,7 @@ impl Region {
         read && self.in_use(buffer.number) == buffer
     }
 
-    /// Whether a buffer's record is or was current in its slot.
+    /// Returns true if the commit record in the buffer is or was current in its slot.
     fn was_committed(&self, number: u32) -> bool {
         let base = self.buffer(number);
         let (version, slot) = halves(self.word(base + B_PLACE).load(Ordering::Acquire));
@@ -223,13 +240,14 @@ impl Region {
         current() || halves(self.word(base).load(Ordering::Acquire)).1 & heap::COMMITTED != 0
     }
 
-    /// The slot that a record is of; `None` if the use of its buffer is over.
+    /// Returns the slot of a commit record; `None` if that use of the buffer is over.
     pub fn slot_of_buffer(&self, buffer: Buffer) -> Option<Slot> {
         self.place_of_buffer(buffer).map(|(slot, _)| slot)
     }
 
-    /// The slot that a record is of and its version there, one higher than that of the record before it; `None` if the
-    /// use of its buffer is over.
+    /// Returns the slot and version of a commit record; `None` if that use of the buffer is over.
+    ///
+    /// The version is one higher than that of the previous record of the slot.
     pub fn place_of_buffer(&self, buffer: Buffer) -> Option<(Slot, Version)> {
         self.capacity(buffer.number)?;
         let (version, slot) = halves(self.word(self.buffer(buffer.number) + B_PLACE).load(Ordering::Acquire));
@@ -238,8 +256,9 @@ impl Region {
         Some((slot, version))
     }
 
-    /// Copies a buffer, with its context or without; false if what is there cannot be a record, because it is being
-    /// written.
+    /// Copies a buffer, optionally with its context.
+    ///
+    /// Returns false if the contents cannot be a commit record, because a worker is writing them.
     fn read_buffer(&self, number: u32, to: &mut Snapshot, with_context: bool) -> bool {
         let base = self.buffer(number);
         let get = |word: usize| self.word(base + word).load(Ordering::Relaxed);
@@ -262,14 +281,14 @@ impl Region {
         true
     }
 
-    /// The word of a slot: which record is its UE's.
+    /// Returns the word of a slot, which identifies its current commit record.
     #[cfg(not(loom))]
     #[inline]
     pub(crate) fn word_of(&self, slot: Slot) -> u64 {
         self.current(slot.0)
     }
 
-    /// Where the context of a record lies, and its length and deadline.
+    /// Returns the word number, length in bytes and deadline of the context in a buffer.
     #[cfg(not(loom))]
     pub(crate) fn context_at(&self, number: u32) -> (usize, usize, Option<Instant>) {
         let base = self.buffer(number);
@@ -277,7 +296,7 @@ impl Region {
         (base + BUFFER_HEADER, length, deadline(self.word(base + B_DEADLINE).load(Ordering::Relaxed)))
     }
 
-    /// A word of the record that is current in a slot, without its octets; `None` if there is no record.
+    /// Returns one header word of the slot's current commit record; `None` if there is no record.
     #[inline]
     fn peek(&self, slot: u32, word: usize) -> Option<u64> {
         loop {
@@ -294,50 +313,57 @@ impl Region {
         }
     }
 
-    /// When something is due for a slot's UE.
+    /// Returns the deadline of the slot's UE.
     pub fn deadline_of(&self, slot: Slot) -> Option<Instant> {
         self.peek(slot.0, B_DEADLINE).and_then(deadline)
     }
 
-    /// Whom the procedure of a slot's UE is pinned to, as its record says; 0 if there is no record.
+    /// Returns the pin of the slot's UE; 0 if there is no commit record.
     pub fn pin_of(&self, slot: Slot) -> u64 {
         self.peek(slot.0, B_PIN).unwrap_or(0)
     }
 
-    /// The sequence number of the last input that a slot's record consumed; 0 if there is no record.
+    /// Returns the sequence number of the last consumed input; 0 if there is no commit record.
     pub fn consumed_of(&self, slot: Slot) -> u64 {
         self.peek(slot.0, B_CONSUMED).unwrap_or(0)
     }
 
-    /// Those of `count` slots from number `from` on that have a record, and when something is due for each: a sweep over
-    /// all of them in pieces, up to [`Region::slot_count`].
+    /// Returns the slots that have a commit record, with their deadlines, among `count` slots from
+    /// `from` on.
+    ///
+    /// It serves a sweep over all slots in pieces, up to [`Region::slot_count`].
     pub fn slots_from(&self, from: u32, count: u32) -> impl Iterator<Item = (Slot, Option<Instant>)> {
         let end = from.saturating_add(count).min(self.slot_count());
         (from..end).filter_map(|slot| self.peek(slot, B_DEADLINE).map(|due| (Slot(slot), deadline(due))))
     }
 
-    /// Every slot with a UE in it.
+    /// Returns all slots that have a commit record.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
         (0..self.lay.slot_count as u32).map(Slot).filter(|slot| halves(self.current(slot.0)).1 != 0)
     }
 
-    /// Slots below a number that are a UE's, with a record or not, and how many of them somebody holds or has packets
-    /// waiting for.
+    /// Counts the used slots below number `below`, and those of them that are held or have waiting
+    /// packets.
+    ///
+    /// A used slot has a UE, with or without a commit record.
     pub fn slots_used(&self, below: u32) -> (usize, usize) {
         let used = |slot: &u32| self.word(self.slot(*slot, S_ID)).load(Ordering::Relaxed) != 0;
         let slots = (0..below.min(self.slot_count())).filter(used);
         slots.fold((0, 0), |(all, busy), slot| (all + 1, busy + usize::from(!self.is_idle(slot))))
     }
 
-    /// Octets of the buffers that the records of slots below a number lie in.
+    /// Returns the bytes of the buffers that hold the current commit records of the slots below
+    /// `below`.
     pub fn record_bytes(&self, below: u32) -> usize {
         let numbers = (0..below.min(self.slot_count())).map(|slot| halves(self.current(slot)).1);
         let words = numbers.filter_map(|number| Some(self.capacity(number)? + BUFFER_HEADER));
         words.sum::<usize>() * WORD
     }
 
-    /// The records that a dead worker committed and whose effects were not noted as sent. Who takes over lets them leave
-    /// (again, perhaps: with the same octets) before it reclaims the worker. It looks at every record of the worker; see
+    /// Returns the commit records of a dead worker whose effects are not noted as sent.
+    ///
+    /// The process that takes over sends these effects before it reclaims the worker. They may be
+    /// sent twice, with the same bytes. The function scans every record of the worker; see
     /// [`Region::last_of`].
     pub fn unsent(&self, dead: &DeadWorker) -> Vec<Buffer> {
         let unsent = self.owned_by(dead.number).filter_map(|number| {
@@ -347,8 +373,10 @@ impl Region {
         unsent.collect()
     }
 
-    /// The record that a dead worker committed last, if its effects were not noted as sent. A worker that tells the egress
-    /// of each record before it commits the next has no other that the egress was not told of.
+    /// Returns the last commit record of a dead worker, if its effects are not noted as sent.
+    ///
+    /// A worker may pass each record to the egress before it commits the next. Then this record is
+    /// the only one that the egress may not know.
     pub fn last_of(&self, dead: &DeadWorker) -> Option<Buffer> {
         let last = Buffer::from_word(self.last_commit(dead.number))?;
         self.capacity(last.number)?;
@@ -357,13 +385,16 @@ impl Region {
         (unsent && self.was_committed(last.number)).then_some(last)
     }
 
-    /// Before the record of `seen` is superseded: says of it that it was current, and finishes for its committer, who may
-    /// have died, what it had to do about the record before.
+    /// Prepares to supersede the commit record of `seen`.
+    ///
+    /// Marks the record as committed. Also completes the supersession of the record before it,
+    /// because the committer may have died before doing so.
     fn set_out(&self, slot: Slot, seen: u64, by: u8) -> Result<Option<Buffer>, CommitError> {
         let number = halves(seen).1;
         let old = (number != 0).then(|| self.in_use(number));
         let previous = old.map_or(0, |_| self.word(self.buffer(number) + B_PREVIOUS).load(Ordering::Acquire));
-        // Versions never come back: if the record is still current, so it was when all this was read.
+        // Versions never repeat: if the commit record is still current, it was current during all
+        // reads above.
         if self.current(slot.0) != seen {
             return Err(CommitError::Conflict);
         }
@@ -376,14 +407,18 @@ impl Region {
         Ok(old)
     }
 
-    /// The record before that in `number` is dealt with. The buffer is of a chunk of the caller's, who has not taken
-    /// another since: it is this record's still, or nobody's.
+    /// Clears the reference of the commit record in buffer `number` to its superseded predecessor.
+    ///
+    /// The buffer is in a chunk of the calling worker, which has allocated no other buffer since.
+    /// So it still holds this record or is free.
     fn settle(&self, number: u32) {
         self.word(self.buffer(number) + B_PREVIOUS).store(0, Ordering::Release);
     }
 }
 
-/// The version that follows one: of the next record, or of there being none any more. 0 is that of a slot never used.
+/// Returns the version after `version`: that of the next commit record, or of its removal.
+///
+/// 0 is the version of a slot that was never used.
 pub const fn next_version(version: Version) -> Version {
     match version.wrapping_add(1) {
         0 => 1,
@@ -396,8 +431,10 @@ fn deadline(word: u64) -> Option<Instant> {
 }
 
 impl Worker {
-    /// Frees a slot that has no record: its UE was turned away. False if it has one, or is nobody's. Only who holds the
-    /// UE, or has just inserted it, does this.
+    /// Frees a slot that has no commit record, because its UE was rejected.
+    ///
+    /// Returns false if the slot has a record or no UE. Only the holder of the UE, or the worker
+    /// that has just inserted it, may call this.
     pub fn abandon(&mut self, slot: Slot) -> bool {
         let nobody = self.region.word(self.region.slot(slot.0, S_ID)).load(Ordering::Acquire) == 0;
         if nobody || halves(self.region.current(slot.0)).1 != 0 {
@@ -409,8 +446,10 @@ impl Worker {
         true
     }
 
-    /// Frees a slot whatever it says, and what leads to it: its UE is lost. For slots that [are broken](Region::is_broken). Returns
-    /// the version that the slot has then.
+    /// Frees a slot and its identifiers whatever the slot contains. The UE is lost.
+    ///
+    /// It is meant for slots that [are broken](Region::is_broken). Returns the new version of the
+    /// slot.
     pub fn evict(&mut self, slot: Slot) -> Version {
         let region = &self.region;
         let word = region.word(region.slot(slot.0, S_WORD));
@@ -429,11 +468,12 @@ impl Worker {
         next
     }
 
-    /// Makes `record` the record of a UE, if that of `seen` still is.
+    /// Commits `record` for a UE if the commit record of `seen` is still current.
     ///
     /// # Errors
     ///
-    /// When another is, or there is no room; nothing has changed then.
+    /// Returns an error if another record is current or the region is full. Nothing has changed
+    /// then.
     pub fn commit(&mut self, slot: Slot, seen: &Snapshot, record: &CommitRecord<'_>) -> Result<Committed, CommitError> {
         self.commit_word(slot, seen.word, record)
     }
@@ -477,17 +517,19 @@ impl Worker {
         }
     }
 
-    /// Whether there is room for a record of so many octets: one who commits alone has it for the next.
+    /// Returns true if there is room for a commit record of this many bytes.
+    ///
+    /// With a single worker, the next commit then finds that room.
     pub(crate) fn has_room(&mut self, octets: usize) -> bool {
         let number = if octets > heap::LARGEST { None } else { self.arena.take(&self.region, self.number, octets) };
         number.inspect(|number| self.arena.free(&self.region, self.number, *number)).is_some()
     }
 
-    /// Takes the record of `seen` and its UE out. Effects of that record may still leave.
+    /// Removes the commit record of `seen` and its UE. Effects of that record may still be sent.
     ///
     /// # Errors
     ///
-    /// When another record is current; nothing has changed then.
+    /// Returns an error if another record is current. Nothing has changed then.
     pub fn remove(&mut self, slot: Slot, seen: &Snapshot) -> Result<(), CommitError> {
         self.remove_word(slot, seen.word)
     }
@@ -513,7 +555,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The effects of a record have left: it is never asked for them again.
+    /// Notes that the effects of a commit record are sent. They are not requested again.
     pub fn sent(&mut self, buffer: Buffer) {
         self.done(buffer, heap::SENT);
     }
@@ -527,7 +569,7 @@ impl Worker {
 }
 
 impl Region {
-    /// As [`Worker::sent`], for who is no worker.
+    /// Notes that the effects of a commit record are sent, for callers that are not a worker.
     pub fn sent(&self, buffer: Buffer) {
         self.mark_and_free(buffer, heap::SENT, None);
     }

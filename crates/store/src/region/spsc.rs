@@ -1,8 +1,10 @@
-//! A ring's other use: one producer and one consumer, as from a worker to the host. Neither needs a compare-and-swap, nor
-//! looks at the other's end more often than it must. What was pushed stays readable when the producer has died; what was
-//! taken is gone, so the consumer is one whose death ends the host.
+//! Rings with a single producer and a single consumer.
 //!
-//! The words are those of a [`super::Ring`]: a ring is used as one or as the other, never both.
+//! They connect a worker with the host, for example. Neither end needs a compare-and-swap, and each
+//! reads the other end's position only when it must. Items pushed before the producer died stay
+//! readable. A taken item is gone. So the death of the consumer must end the host.
+//!
+//! The words are those of a [`super::Ring`]. A ring is used in one of the two ways, never both.
 
 use super::layout::RING;
 use super::mem::{AtomicU64, Ordering};
@@ -31,13 +33,15 @@ impl SpscRing {
     }
 }
 
-/// The producer's end of a ring. There is one at a time: who replaces a dead producer makes its own.
+/// The producer's end of a ring.
+///
+/// There is one at a time: a process that replaces a dead producer creates its own.
 #[derive(Debug)]
 pub struct Sender {
     pipe: SpscRing,
-    /// Where the next item goes.
+    /// Position of the next item.
     tail: u64,
-    /// Where the consumer is at least.
+    /// Lower bound of the consumer's position.
     head: u64,
 }
 
@@ -45,21 +49,21 @@ pub struct Sender {
 #[derive(Debug)]
 pub struct Receiver {
     pipe: SpscRing,
-    /// Where the next item is.
+    /// Position of the next item.
     head: u64,
-    /// Where the producer is at least.
+    /// Lower bound of the producer's position.
     tail: u64,
 }
 
 impl Region {
-    /// The producer's end of a ring that has one producer and one consumer.
+    /// Returns the producer's end of a ring; `None` if the ring does not exist.
     pub fn sender(&self, number: u16) -> Option<Sender> {
         let pipe = SpscRing::of(self, number)?;
         let tail = pipe.at(TAIL).load(Ordering::Acquire);
         Some(Sender { head: pipe.at(HEAD).load(Ordering::Acquire), tail, pipe })
     }
 
-    /// The consumer's end of a ring that has one producer and one consumer.
+    /// Returns the consumer's end of a ring; `None` if the ring does not exist.
     pub fn receiver(&self, number: u16) -> Option<Receiver> {
         let pipe = SpscRing::of(self, number)?;
         let head = pipe.at(HEAD).load(Ordering::Acquire);
@@ -68,15 +72,15 @@ impl Region {
 }
 
 impl Sender {
-    /// Puts an item (40 bits) in.
+    /// Appends an item (40 bits).
     ///
     /// # Errors
     ///
-    /// When the ring is full.
+    /// Returns an error if the ring is full.
     #[inline]
     pub fn push(&mut self, item: u64) -> Result<(), RingFull> {
         if self.tail.wrapping_sub(self.head) >= self.pipe.cells {
-            // What the consumer has read is read before this is written over.
+            // Acquire: the consumer has read the cell before it is overwritten.
             self.head = self.pipe.at(HEAD).load(Ordering::Acquire);
             if self.tail.wrapping_sub(self.head) >= self.pipe.cells {
                 return Err(RingFull);
@@ -90,7 +94,7 @@ impl Sender {
 }
 
 impl Receiver {
-    /// Takes the oldest item.
+    /// Takes the oldest item; `None` if the ring is empty.
     #[inline]
     pub fn take(&mut self) -> Option<u64> {
         if self.head == self.tail {
@@ -99,7 +103,8 @@ impl Receiver {
                 return None;
             }
             if tail.wrapping_sub(self.head) > self.pipe.cells {
-                // No producer is so far ahead. The next that it puts in says where it is.
+                // No producer can be so far ahead: the word is corrupt. The producer's next push
+                // overwrites it.
                 self.pipe.region.mem.fault();
                 return None;
             }
@@ -111,7 +116,7 @@ impl Receiver {
         Some(item)
     }
 
-    /// Whether nothing waits.
+    /// Returns true if no item waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         let ahead = || self.pipe.at(TAIL).load(Ordering::Acquire).wrapping_sub(self.head);
@@ -131,7 +136,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for n in 0..100_000_u64 {
-                    // A producer that is replaced now and then.
+                    // The producer is replaced for each item.
                     let mut sender = region.sender(1).unwrap();
                     while sender.push(n).is_err() {
                         std::thread::yield_now();

@@ -1,10 +1,12 @@
-//! Insertion of UEs: where a worker finds a slot that is nobody's, also when there is none.
+//! Insertion of UEs: the search of a worker for a free slot.
 //!
-//! A worker keeps the slots that it has freed itself in a list and takes the oldest of them first. Other slots are found by
-//! a search that goes round. One whole round without a free slot is made at most; after it the search looks at a few slots
-//! for each insertion. So an insertion into a full region fails at once. Slots that other workers free are found late then.
+//! A worker keeps the slots that it has freed itself in a list and reuses the oldest of them first.
+//! Other slots are found by a search that goes round. At most one whole round without a free slot
+//! is made; after it the search checks a few slots for each insertion. So an insertion into a full
+//! region fails at once. Slots that other workers free are then found late.
 //!
-//! The list belongs to the process: a worker that is killed leaves its slots to the search of the others.
+//! The list belongs to the process. The slots in the list of a killed worker are left to the search
+//! of the other workers.
 
 use super::identity::{InsertError, insert_error};
 use super::layout::{H_USED, Key};
@@ -14,37 +16,39 @@ use super::{Region, Slot, Worker};
 use std::collections::VecDeque;
 use vireo_types::Ltmsi;
 
-/// Freed slots that one insertion looks at: on a slot that somebody still works on, nothing is inserted.
+/// Freed slots that one insertion checks. A slot that a worker still processes is not reused.
 const FREED_LOOKS: usize = 8;
-/// Slots that one insertion looks at after a round without a free slot.
+/// Slots that one insertion checks after a round without a free slot.
 const LOOKS: usize = 64;
 
-/// What a worker knows of free slots.
+/// A worker's private view of free slots.
 #[derive(Debug)]
 pub(super) struct Vacant {
-    /// Slots that this worker has freed, the oldest first; another worker may have taken them since.
+    /// Slots that this worker has freed, the oldest first; another worker may have taken them
+    /// since.
     freed: VecDeque<u32>,
-    /// Where the search goes on.
+    /// Slot at which the search continues.
     cursor: u32,
-    /// Whether a whole round has found none.
+    /// True if a whole round found no free slot.
     searched: bool,
 }
 
 impl Vacant {
-    /// Nothing is known; the search begins at `cursor`.
+    /// Creates an empty view; the search begins at `cursor`.
     pub(super) fn new(cursor: u32) -> Self {
         Vacant { freed: VecDeque::new(), cursor, searched: false }
     }
 
-    /// The worker has freed a slot.
+    /// Adds a slot that the worker has freed.
     pub(super) fn freed(&mut self, slot: Slot) {
         self.freed.push_back(slot.0);
     }
 }
 
 impl Region {
-    /// How many slots are a UE's, with a record or without. A worker killed in an insertion makes it wrong by one until
-    /// [`Region::rebuild`].
+    /// Returns the number of slots with a UE, with or without a commit record.
+    ///
+    /// A worker killed during an insertion makes it wrong by one until [`Region::rebuild`].
     pub fn slots_taken(&self) -> usize {
         self.word(H_USED).load(Ordering::Relaxed) as usize
     }
@@ -53,13 +57,15 @@ impl Region {
         self.word(H_USED).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A slot is nobody's any more.
+    /// Counts a slot as free.
     pub(super) fn vacated(&self) {
         self.word(H_USED).fetch_add(u64::MAX, Ordering::Relaxed);
     }
 
-    /// Counts the slots anew. Slots that workers take or free meanwhile may be counted wrongly; who needs the number exactly
-    /// lets nobody else use the region. Returns what the number was wrong by.
+    /// Counts the used slots again and returns the error of the previous count.
+    ///
+    /// Slots that workers take or free meanwhile may be counted wrongly. A caller that needs the
+    /// exact number must keep all other processes from using the region.
     pub fn recount(&self) -> usize {
         let before = self.word(H_USED).load(Ordering::Relaxed);
         let (used, _) = self.slots_used(self.slot_count());
@@ -69,11 +75,13 @@ impl Region {
 }
 
 impl Worker {
-    /// A slot for a UE that has none, with no record yet; or the slot that it has. In a full region it fails at once.
+    /// Returns the slot of a UE, or takes a free slot for it, which has no commit record yet.
+    ///
+    /// In a full region it fails at once.
     ///
     /// # Errors
     ///
-    /// When there is no room.
+    /// Returns an error if there is no room.
     pub fn insert(&mut self, ltmsi: Ltmsi) -> Result<Slot, InsertError> {
         if let Some(slot) = self.region.slot_of(ltmsi) {
             return Ok(slot);
@@ -116,7 +124,8 @@ impl Worker {
     fn try_occupy(&self, slot: u32, ltmsi: Ltmsi) -> bool {
         let id = u64::from(self.number) << 32 | u64::from(ltmsi.get() + 1);
         let word = self.region.word(self.region.slot(slot, S_ID));
-        // One that somebody works on still is not taken: what waits there is its predecessor's.
+        // A slot that a worker still processes is not taken: the packets in its mailbox are for the
+        // previous UE.
         let free = word.load(Ordering::Relaxed) == 0 && self.region.is_idle(slot);
         let done = free && word.compare_exchange(0, id, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if done {
@@ -134,7 +143,7 @@ mod tests {
     use crate::region::{CommitRecord, InsertError, Region, RegionConfig, Slot, Snapshot, Worker};
     use vireo_types::Ltmsi;
 
-    /// Words that one insertion may read, whatever the size of the region.
+    /// Maximum number of words that one insertion may read, whatever the size of the region.
     const FEW: u64 = 400;
 
     fn ltmsi(n: u32) -> Ltmsi {
@@ -170,7 +179,7 @@ mod tests {
             assert!(most <= FEW, "{most} words were read to find no slot");
         }
         assert_eq!(region.slots_taken(), slots.len());
-        // One that comes and goes in a full region finds the slot of the one before, wherever that is.
+        // In a full region, an insertion after a removal finds the freed slot, wherever it is.
         for n in 0..100 {
             remove(&mut worker, slots[n * 7]);
             let ltmsi = ltmsi((1 << 20) + n as u32);

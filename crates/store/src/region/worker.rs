@@ -1,5 +1,6 @@
-//! Workers: who joined the region, and what becomes of one that died. A worker is one thread of one process; what it
-//! holds is found again by its number.
+//! Workers of a region: joining, heartbeats and the recovery of dead workers.
+//!
+//! A worker is one thread of one process. Everything that it holds is found by its worker number.
 
 use super::Region;
 use super::heap::Arena;
@@ -8,20 +9,23 @@ use super::mem::Ordering;
 use super::pool::SearchWindow;
 use super::vacancy::Vacant;
 
-/// Of a worker's record.
+/// Words of a worker's entry.
 const W_STATE: usize = 0;
 const W_START: usize = 1;
 const W_BEAT: usize = 2;
-/// The buffer that it wrote its last record into.
+/// Buffer of the worker's last commit record.
 const W_LAST: usize = 3;
-/// The buffer of another's chunk whose use it is ending.
+/// Buffer of another worker's chunk that the worker is freeing.
 const W_GIVING: usize = 4;
 
-/// A worker's state: its process id, and how it is.
+/// Flags of the state word, beside the process id.
 const JOINED: u64 = 1 << 32;
 const BURIED: u64 = 2 << 32;
 
-/// A worker of a region. Dropped, it leaves; killed, it is buried.
+/// Membership of a worker in a region.
+///
+/// Dropping it leaves the region. After a kill, [`Region::bury`] and [`Region::reclaim`] recover
+/// it.
 #[derive(Debug)]
 pub struct Worker {
     pub(super) region: Region,
@@ -29,7 +33,7 @@ pub struct Worker {
     pub(super) arena: Arena,
     pub(super) vacant: Vacant,
     pub(super) packets: SearchWindow,
-    /// Packets that it freed, perhaps free still.
+    /// Small packets that this worker freed. Other workers may have allocated them since.
     pub(super) spare: Vec<u32>,
 }
 
@@ -38,35 +42,33 @@ pub struct Worker {
 pub(crate) struct SingleWorker(Worker);
 
 impl SingleWorker {
-    /// The region.
     pub(crate) fn region(&self) -> &Region {
         &self.0.region
     }
 
-    /// The worker.
     pub(crate) fn worker(&mut self) -> &mut Worker {
         &mut self.0
     }
 }
 
-/// Why a worker cannot join.
+/// Reason that a worker cannot join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// There are not so many.
+    /// The number exceeds the configured maximum of workers.
     #[error("the state region was not made for so many workers; make it anew (state.workers)")]
     Number,
-    /// The number is taken, or its last holder is not buried yet.
+    /// Another worker uses the number, or died and is not reclaimed yet.
     #[error("another worker has this number")]
     Taken,
-    /// Another worker has the region for itself.
+    /// Another worker uses the region exclusively.
     #[error("another worker has the state region for itself")]
     Sole,
 }
 
-/// Why a worker cannot be buried.
+/// Reason that a worker cannot be marked as dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReapError {
-    /// Its process is still there, if only stopped: it might wake and go on.
+    /// The process still exists. A stopped process might continue.
     #[error("process {0} of the worker is still there; kill it and wait for its end first")]
     Alive(u32),
     /// No worker has this number.
@@ -74,14 +76,14 @@ pub enum ReapError {
     Nobody,
 }
 
-/// A worker whose process is gone, reaped: what it held may be taken over.
+/// A worker whose process has ended and been reaped. Other workers may take over what it held.
 #[derive(Debug)]
 pub struct DeadWorker {
     pub(super) number: u8,
 }
 
 impl DeadWorker {
-    /// Its number.
+    /// Returns the number of the worker.
     pub fn number(&self) -> u8 {
         self.number
     }
@@ -92,27 +94,28 @@ impl Region {
         self.lay.workers + usize::from(worker) * WORKER + word
     }
 
-    /// Joins as a worker.
+    /// Joins the region as a worker.
     ///
     /// # Errors
     ///
-    /// When the number is taken, too high, or the region is another worker's alone.
+    /// Returns an error if the number is in use or too high, or another worker uses the region
+    /// exclusively.
     pub fn join(&self, number: u8) -> Result<Worker, JoinError> {
         let worker = self.enrol(number)?;
         let sole = self.word(H_SOLE).load(Ordering::SeqCst);
         if sole != 0 && sole != u64::from(number) + 1 { Err(JoinError::Sole) } else { Ok(worker) }
     }
 
-    /// Joins as the only worker: no other commits as long as this one is there.
+    /// Joins the region as its only worker. No other worker can join and commit while it exists.
     ///
     /// # Errors
     ///
-    /// When there is another, or the number is taken.
+    /// Returns an error if the region has another worker, or the number is in use.
     pub(crate) fn join_alone(&self, number: u8) -> Result<SingleWorker, JoinError> {
         let worker = self.enrol(number)?;
         let mine = u64::from(number) + 1;
         self.word(H_SOLE).compare_exchange(0, mine, Ordering::SeqCst, Ordering::SeqCst).map_err(|_| JoinError::Sole)?;
-        // Whoever joins later sees the claim; who joined earlier is seen here.
+        // A worker that joins later sees the claim; a worker that joined earlier is seen here.
         let others = (0..self.config.workers).filter(|w| *w != number);
         if others.into_iter().any(|w| self.word(self.worker_word(w, W_STATE)).load(Ordering::SeqCst) != 0) {
             return Err(JoinError::Sole);
@@ -134,19 +137,21 @@ impl Region {
             region: self.clone(),
             number,
             arena: Arena::default(),
-            // Workers begin their search apart from each other.
+            // Each worker begins its searches at another position.
             vacant: Vacant::new((share * usize::from(number)) as u32),
             packets: SearchWindow::new(self.config.packets / u32::from(self.config.workers) * u32::from(number)),
             spare: Vec::new(),
         })
     }
 
-    /// Notes that the process of a worker is gone. Who started it has waited for its end: a stopped process that wakes
-    /// must find nothing of its own left, so nothing is taken over from one that is still there.
+    /// Marks a worker as dead after its process has ended and been reaped.
+    ///
+    /// The caller must have waited for the end of the process. A stopped process could otherwise
+    /// continue with memory that other workers have taken over.
     ///
     /// # Errors
     ///
-    /// When it is not gone, or there is no such worker.
+    /// Returns an error if the process still exists, or there is no such worker.
     pub fn bury(&self, number: u8) -> Result<DeadWorker, ReapError> {
         if number >= self.config.workers {
             return Err(ReapError::Nobody);
@@ -157,8 +162,8 @@ impl Region {
             return Err(ReapError::Nobody);
         }
         let pid = state as u32;
-        // 0: it died before it wrote when it was started. Its number may be another process's then; that one is not ours
-        // to judge, so the worker counts as alive.
+        // Start time 0: the worker died before it stored its start time. Another process may have
+        // its pid. That process is not necessarily a worker, so the worker counts as alive.
         let start = self.word(self.worker_word(number, W_START)).load(Ordering::Acquire);
         if start_of(pid).is_some_and(|now| start == 0 || now == start) {
             return Err(ReapError::Alive(pid));
@@ -167,8 +172,10 @@ impl Region {
         Ok(DeadWorker { number })
     }
 
-    /// The same where the worker's process is gone for sure, whoever has its number now: it had a lock on the region, which is this
-    /// process's.
+    /// Marks a worker as dead whose process is known to have ended.
+    ///
+    /// The process had locked the region, and this process holds the lock. Whether another process
+    /// has the same pid does not matter.
     #[cfg(not(loom))]
     pub(crate) fn bury_unlocked(&self, number: u8) -> Option<DeadWorker> {
         let word = self.word(self.worker_word(number, W_STATE));
@@ -179,7 +186,7 @@ impl Region {
         })
     }
 
-    /// The same by who has reaped the worker's process, this one, whatever the region says of it.
+    /// Marks a worker as dead whose process this process has reaped, whatever the region contains.
     #[cfg(not(loom))]
     pub fn bury_reaped(&self, number: u8, pid: u32) -> Option<DeadWorker> {
         let word = (number < self.config.workers).then(|| self.word(self.worker_word(number, W_STATE)))?;
@@ -187,19 +194,20 @@ impl Region {
         Some(DeadWorker { number })
     }
 
-    /// The process of a worker.
+    /// Returns the process id of a worker.
     pub fn pid_of(&self, number: u8) -> Option<u32> {
         let state = (number < self.config.workers).then(|| self.word(self.worker_word(number, W_STATE)))?;
         Some(state.load(Ordering::Acquire) as u32).filter(|pid| *pid != 0)
     }
 
-    /// Whether a worker is this process, and nobody knows it to be dead.
+    /// Returns true if process `pid` has joined as worker `number` and is not marked as dead.
     pub fn is_joined(&self, number: u8, pid: u32) -> bool {
         let state = |number| self.word(self.worker_word(number, W_STATE)).load(Ordering::Acquire);
         number < self.config.workers && state(number) == JOINED | u64::from(pid)
     }
 
-    /// When a worker was last heard of, in its own terms: what it said by [`Worker::beat`].
+    /// Returns the time of a worker's last [`Worker::beat`], in the worker's unit; 0 if there was
+    /// none.
     pub fn heard_of(&self, number: u8) -> u64 {
         if number < self.config.workers {
             self.word(self.worker_word(number, W_BEAT)).load(Ordering::Relaxed)
@@ -208,7 +216,7 @@ impl Region {
         }
     }
 
-    /// Before a worker's commit: where its record lies.
+    /// Stores the buffer of a worker's commit record before the commit.
     #[inline]
     pub(super) fn note_commit(&self, number: u8, buffer: u64) {
         self.word(self.worker_word(number, W_LAST)).store(buffer, Ordering::Relaxed);
@@ -218,7 +226,7 @@ impl Region {
         self.word(self.worker_word(number, W_LAST)).load(Ordering::Acquire)
     }
 
-    /// Before and after a worker gives back a buffer that is not of its own chunks.
+    /// Stores the buffer of another worker's chunk that a worker is freeing; 0 afterwards.
     #[inline]
     pub(super) fn note_giving(&self, number: Option<u8>, buffer: u64) {
         if let Some(number) = number {
@@ -232,7 +240,7 @@ impl Region {
 
     pub(super) fn dismiss(&self, number: u8) {
         let sole = u64::from(number) + 1;
-        // Only if it had claimed the region.
+        // Fails, as intended, if the worker had not claimed the region.
         let _ = self.word(H_SOLE).compare_exchange(sole, 0, Ordering::SeqCst, Ordering::SeqCst);
         for word in [W_BEAT, W_LAST, W_GIVING, W_START] {
             self.word(self.worker_word(number, word)).store(0, Ordering::Relaxed);
@@ -241,32 +249,34 @@ impl Region {
     }
 }
 
-/// When a process was started, in the kernel's ticks; `None` if there is none. A number is given to another process
-/// sooner or later: number and start together are not.
+/// Returns the start time of a process in clock ticks; `None` if there is no such process.
+///
+/// A process id is reused sooner or later. The pair of process id and start time is not.
 fn start_of(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command's name is in parentheses and may hold anything; what follows is numbered from field 3 (proc(5)).
+    // The command name is in parentheses and may contain anything. The fields after it count from 3
+    // (proc(5)).
     let (_, rest) = stat.rsplit_once(')')?;
     Some(rest.split_ascii_whitespace().nth(19).and_then(|field| field.parse().ok()).unwrap_or(0))
 }
 
 impl Worker {
-    /// Its number.
+    /// Returns the number of the worker.
     pub fn number(&self) -> u8 {
         self.number
     }
 
-    /// Its region.
+    /// Returns the region of the worker.
     pub fn region(&self) -> &Region {
         &self.region
     }
 
-    /// Leaves memory to others that it has no use for now. To be called from time to time.
+    /// Releases chunks that the worker does not need. Call it periodically.
     pub fn trim(&mut self) {
         self.arena.trim(&self.region);
     }
 
-    /// Says that it is alive, at `now`.
+    /// Stores `now` as the time of the worker's heartbeat.
     pub fn beat(&self, now: u64) {
         self.region.word(self.region.worker_word(self.number, W_BEAT)).store(now, Ordering::Relaxed);
     }

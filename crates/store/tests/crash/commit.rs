@@ -1,4 +1,4 @@
-//! Workers commit to the same UEs, and are killed.
+//! Test with workers that commit to the same UEs and are killed.
 
 use crate::process::{Deaths, Log, Random, hash, role, start};
 use std::collections::{HashMap, VecDeque};
@@ -15,8 +15,10 @@ fn ltmsi(n: u16) -> Ltmsi {
     Ltmsi::new(Bucket::new(n % 5), n)
 }
 
-/// A record of a UE after `n` steps. Who makes it chooses the salt, so that two that make the same step make different
-/// octets; its length changes the size of its buffer.
+/// Builds the commit record of a UE after `n` steps.
+///
+/// Each worker chooses the salt, so that two workers produce different bytes for the same step. The
+/// length varies the size of the buffer.
 fn content(ltmsi: Ltmsi, n: u64, salt: u64, to: &mut Vec<u8>) {
     to.clear();
     let mut random = Random((u64::from(ltmsi.get()) << 32 | n) ^ salt | 1 << 63);
@@ -25,7 +27,7 @@ fn content(ltmsi: Ltmsi, n: u64, salt: u64, to: &mut Vec<u8>) {
     (24..length).for_each(|_| to.push(random.below(256) as u8));
 }
 
-/// Whether the record is one that was committed, whole: the number of the step it is of.
+/// Checks that the commit record is a committed one, and complete. Returns the number of its step.
 fn check(ltmsi: Ltmsi, seen: &Snapshot, expected: &mut Vec<u8>) -> u64 {
     let salt = u64::from_le_bytes(seen.context[16..24].try_into().unwrap());
     content(ltmsi, seen.consumed, salt, expected);
@@ -36,7 +38,7 @@ fn check(ltmsi: Ltmsi, seen: &Snapshot, expected: &mut Vec<u8>) -> u64 {
     seen.consumed
 }
 
-/// Lets the effects of a record leave: whom they are of, of which step, and what they are.
+/// Sends the effects of a commit record: logs the UE, the step and a fingerprint of the effects.
 fn send(region: &Region, buffer: Buffer, seen: &mut Snapshot, log: &mut Log) {
     if region.read_outbox(buffer, seen) && !seen.sent {
         let slot = region.slot_of_buffer(buffer).expect("it was there just now");
@@ -62,7 +64,7 @@ fn work(mut worker: Worker) {
         let record = CommitRecord { consumed: n, context: &octets, outbox, ..CommitRecord::default() };
         match worker.commit(slot, &seen, &record) {
             Ok(committed) => {
-                // Effects leave some commits later.
+                // Effects are sent some commits later.
                 unsent.push_back(committed.buffer);
                 if unsent.len() > 5 {
                     let buffer = unsent.pop_front().unwrap();
@@ -76,17 +78,17 @@ fn work(mut worker: Worker) {
     }
 }
 
-/// The alias of a UE that comes and goes.
+/// Returns the alias of a temporary UE.
 fn alias(n: u16) -> Ltmsi {
     Ltmsi::from_raw(0x800_0000 | u32::from(n))
 }
 
-/// The number in the context of a UE that comes and goes.
+/// Returns the number in the context of a temporary UE.
 fn number(seen: &Snapshot) -> u32 {
     u32::from_le_bytes(seen.context[..4].try_into().unwrap())
 }
 
-/// A UE of this worker alone, who comes and goes with its identifiers and its number.
+/// Inserts or removes a temporary UE of this worker, with its identifiers and its number.
 fn come_and_go(worker: &mut Worker, random: &mut Random, seen: &mut Snapshot) {
     let n = UES + u16::from(worker.number()) * 16 + random.below(16) as u16;
     let slot = worker.insert(ltmsi(n)).expect("there is room");
@@ -96,7 +98,7 @@ fn come_and_go(worker: &mut Worker, random: &mut Random, seen: &mut Snapshot) {
         assert_eq!(region.lookup(Key::Supi, u64::from(n) << 40), Some(slot));
         assert_eq!(region.slot_of(alias(n)), Some(slot));
         assert_eq!(numbers.owner(number(seen)), Some(slot), "it has the number still");
-        // What its worker took for it and committed, or was about to give back.
+        // A number that the worker allocated and committed, or was about to free.
         assert!(region.taken(slot).iter().flatten().all(|noted| *noted == (0, number(seen))));
         assert!(numbers.note(number(seen), slot), "from here on it is given back with the slot");
         worker.remove(slot, seen).expect("nobody else knows it");
@@ -120,7 +122,7 @@ fn worker() {
     }
 }
 
-/// Every UE is whole, and not older than it was.
+/// Checks that every UE is intact and not older than at the last check.
 fn look(region: &Region, steps: &mut [u64]) {
     let (mut seen, mut octets) = (Snapshot::default(), Vec::new());
     for n in 0..UES {
@@ -132,8 +134,8 @@ fn look(region: &Region, steps: &mut [u64]) {
     }
 }
 
-/// The identifiers of those who are there lead to them, and no others to anything; made anew, they are the same. Numbers
-/// are theirs, and nobody else's.
+/// Checks that identifiers and numbers belong exactly to the present UEs. Rebuilt indexes must be
+/// the same.
 fn look_at_what_they_have(region: &Region) {
     let (mut seen, mut owners) = (Snapshot::default(), HashMap::new());
     for slot in region.slots() {
@@ -158,7 +160,7 @@ fn look_at_what_they_have(region: &Region) {
     }
 }
 
-/// What a host does about a dead worker.
+/// Recovers a dead worker.
 fn take_over(region: &Region, dead: DeadWorker, log: &mut Log) {
     let mut seen = Snapshot::default();
     for buffer in region.unsent(&dead) {
@@ -168,12 +170,12 @@ fn take_over(region: &Region, dead: DeadWorker, log: &mut Log) {
     region.reclaim(dead);
 }
 
-/// What has left, as the log says.
+/// Sent effects, according to the log.
 #[derive(Default)]
 struct Sent {
-    /// Of a UE and a step: a fingerprint of what left. Those of long ago are looked at and forgotten.
+    /// Fingerprint of the sent effects by UE and step. Old entries are checked and removed.
     left: HashMap<(u64, u64), u64>,
-    /// The steps of each UE of which all is said and done, and those when that was found out.
+    /// Steps of each UE whose effects are all checked, and those at the time of that check.
     past: Vec<u64>,
     settled: Vec<u64>,
     died: [bool; WORKERS as usize],
@@ -181,7 +183,7 @@ struct Sent {
 }
 
 impl Sent {
-    /// Whatever leaves twice leaves with the same octets.
+    /// Reads the log. Effects that are sent twice must be identical.
     fn read(&mut self, log: &mut Log) {
         for [ltmsi, n, hash] in log.read() {
             if let Some(before) = self.left.insert((ltmsi, n), hash) {
@@ -191,8 +193,10 @@ impl Sent {
         }
     }
 
-    /// A worker has died and was taken over from. When each has since the last time, what they did before that time has
-    /// left for good.
+    /// Notes that a worker died and was recovered.
+    ///
+    /// When each worker has died since the last check, all effects of steps before that check are
+    /// sent.
     fn after(&mut self, number: u8, steps: &[u64], log: &mut Log) {
         self.died[usize::from(number)] = true;
         if self.died == [true; WORKERS as usize] {
@@ -202,7 +206,7 @@ impl Sent {
         }
     }
 
-    /// Everything that had to leave did; the steps until now are what has to be by the next time.
+    /// Checks that all due effects are sent. The current steps are due at the next check.
     fn settle(&mut self, steps: &[u64]) {
         self.past.resize(steps.len(), 0);
         self.settled.resize(steps.len(), 0);
@@ -227,7 +231,7 @@ fn killed_workers_leave_old_or_new() {
     let region = Region::create(config).unwrap();
     let mut log = Log::create("commit");
     let mut random = Random(0x5eed);
-    // All are there from the start, each in a slot that nobody had before: its versions are then its steps.
+    // All UEs are inserted at the start, each in a slot not used before: versions then equal steps.
     let (mut first, mut octets) = (region.join(WORKERS).unwrap(), Vec::new());
     for n in 0..UES {
         let slot = first.insert(ltmsi(n)).unwrap();
@@ -267,7 +271,7 @@ fn killed_workers_leave_old_or_new() {
     assert_eq!(region.heap_use().0, region.slots().count(), "a buffer in use is a UE's record");
     look_at_what_they_have(&region);
     sent.read(&mut log);
-    // What was done before this time, and what was done until now.
+    // Steps before this point, and steps until now.
     (0..2).for_each(|_| sent.settle(&steps));
     assert!(sent.left.is_empty(), "something left that was never done");
     let repeats = sent.repeats;

@@ -1,6 +1,11 @@
-//! The whole way, as a host goes it: a forwarder posts packets to UEs and tells workers; they commit, change their UE's
-//! LTMSI, take numbers for it, and tell the egress; and are killed or stopped. Each input is consumed once and in order,
-//! every effect leaves, with one content, and nothing that a UE had is lost or had twice.
+//! Crash test of the complete event path of a host.
+//!
+//! A forwarder posts packets to UEs and notifies workers. The workers commit, change LTMSIs,
+//! allocate numbers and notify the egress. They are killed or stopped. The test checks:
+//!
+//! - Each input is consumed once and in order.
+//! - Every effect is sent, and repeats have the same contents.
+//! - No UE loses an LTMSI or a number, and none has a duplicate.
 
 use crate::process::{Deaths, Log, Random, hash, role, start};
 use std::collections::HashMap;
@@ -18,12 +23,12 @@ const UES: u32 = 40;
 const LTMSIS: u32 = 100;
 const NUMBERS: u32 = 48;
 const WORKERS: u8 = 3;
-/// The ring of a worker, and that from it to the egress.
+/// Returns the input ring of a worker, and its ring to the egress.
 const fn rings(worker: u8) -> (u16, u16) {
     (worker as u16, WORKERS as u16 + worker as u16)
 }
 
-/// A context: what the UE has, and octets that say whether it is whole.
+/// A context: the identifiers of the UE, and bytes that prove its integrity.
 #[derive(Clone, Copy, Debug)]
 struct Context {
     ue: u64,
@@ -71,7 +76,9 @@ struct Work {
 }
 
 impl Work {
-    /// What is not as the context says is made so: it is what a dead worker left undone, or this one has still to do.
+    /// Makes LTMSIs, aliases and numbers match the context.
+    ///
+    /// It completes the work of a dead worker, or the pending work of this one.
     fn repair(&self, slot: Slot, context: &Context) {
         for (table, number) in self.region.taken(slot).into_iter().flatten() {
             assert_eq!(table, 0, "there is one table");
@@ -86,7 +93,7 @@ impl Work {
         }
     }
 
-    /// The UE gets another LTMSI, a number, or loses the one it has.
+    /// Gives the UE another LTMSI or a number, or frees its number.
     fn change(&mut self, slot: Slot, context: &mut Context) {
         let ltmsi = Ltmsi::from_raw(self.random.below(LTMSIS.into()) as u32);
         if self.random.below(3) == 0 && self.region.alias(slot, ltmsi).is_ok() {
@@ -103,7 +110,7 @@ impl Work {
         }
     }
 
-    /// One step. An input that was consumed before only lets what is left in the outbox leave.
+    /// Runs one step. For an input that was consumed already, it only sends the remaining effects.
     fn step(&mut self, slot: Slot, packet: Packet) {
         let mut input = Vec::new();
         let sequence = self.region.read_packet(packet, &mut input).expect("it is in flight");
@@ -163,7 +170,7 @@ struct Host {
     worker: Worker,
     region: Region,
     slots: Vec<Slot>,
-    /// Of each UE: inputs posted, and consumed when it was looked at last.
+    /// For each UE: inputs posted, and inputs consumed at the last check.
     posted: Vec<u64>,
     consumed: Vec<u64>,
     egress: Vec<Receiver>,
@@ -203,7 +210,7 @@ impl Host {
         }
     }
 
-    /// Effects leave.
+    /// Sends the effects of a commit record.
     fn send(&mut self, buffer: Buffer) {
         if self.region.read_outbox(buffer, &mut self.seen) && !self.seen.sent {
             let (slot, sequence) = (self.region.slot_of_buffer(buffer).unwrap(), self.seen.consumed);
@@ -237,7 +244,7 @@ impl Host {
 
     fn forward(&mut self) {
         let ue = self.random.below(UES.into()) as usize;
-        // A large one now and then.
+        // A fraction of the packets is large.
         let mut octets = [ue as u8; 3000];
         octets[1..].fill(self.random.below(256) as u8);
         let length = if self.random.below(100) == 0 { 3000 } else { 50 };
@@ -262,8 +269,9 @@ impl Host {
         }
     }
 
-    /// What a host does about a dead worker: its effects leave, its UEs go to another. What else it held is freed by and
-    /// by, while the others go on.
+    /// Recovers a dead worker: sends its effects and assigns its UEs to another worker.
+    ///
+    /// The rest is reclaimed gradually while the other workers run.
     fn take_over(&mut self, dead: DeadWorker) -> JoinHandle<()> {
         self.drain();
         if let Some(last) = self.region.last_of(&dead) {
@@ -286,7 +294,7 @@ impl Host {
         spawn(move || while !reclaim.advance(8) {})
     }
 
-    /// Every UE is whole, and not older than it was.
+    /// Checks that every UE is intact and not older than at the last check.
     fn look(&mut self) {
         for ue in 0..self.slots.len() {
             assert!(self.region.read(self.slots[ue], &mut self.seen), "UE {ue} was lost");
@@ -298,14 +306,14 @@ impl Host {
         }
     }
 
-    /// Every input is consumed in the end, and all is as the contexts say.
+    /// Checks that every input is consumed in the end, and everything matches the contexts.
     fn finish(mut self, workers: Vec<Child>) -> (u64, u32) {
         let end = Instant::now() + Duration::from_secs(30);
         while self.consumed != self.posted && Instant::now() < end {
             self.drain();
             self.look();
         }
-        // The last ones finish what they have.
+        // The workers complete their current work.
         sleep(Duration::from_millis(50));
         self.drain();
         for (number, child) in (0..).zip(workers) {
@@ -325,7 +333,7 @@ impl Host {
         (all, self.repeats)
     }
 
-    /// LTMSIs lead to who has them, and numbers are whose they are.
+    /// Checks that LTMSIs and numbers belong to the UEs whose contexts contain them.
     fn look_at_what_they_have(&mut self) {
         let (mut ltmsis, mut owners) = (HashMap::new(), HashMap::new());
         for slot in &self.slots {
@@ -347,7 +355,7 @@ impl Host {
 #[test]
 fn inputs_survive_their_workers() {
     let mut host = Host::new();
-    // What they write to their log is nobody's business here.
+    // This test does not evaluate the workers' log.
     let log = Log::create("mailbox");
     let mut workers: Vec<_> = (0..WORKERS).map(|n| start(&host.region, "mailbox::worker", n, &log)).collect();
     let mut deaths = Deaths::new(200, 20);

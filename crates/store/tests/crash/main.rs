@@ -1,6 +1,7 @@
-//! Real processes over one region, killed at any instruction: what is left is looked at after each.
+//! Crash tests with real processes over one region, killed at any instruction.
 //!
-//! A worker is this test binary started again with a descriptor of the region in its environment.
+//! The state is checked after each kill. A worker is this test binary, started again with a
+//! descriptor of the region in its environment.
 
 mod commit;
 mod mailbox;

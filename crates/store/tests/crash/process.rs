@@ -1,4 +1,4 @@
-//! Starting this binary again as a worker, and ending it.
+//! Worker processes for crash tests: this test binary started again, and its end.
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use rustix::process::{getppid, set_parent_process_death_signal};
@@ -16,7 +16,7 @@ const LOG: &str = "VIREO_TEST_LOG";
 const NUMBER: &str = "VIREO_TEST_WORKER";
 const PARENT: &str = "VIREO_TEST_PARENT";
 
-/// Starts worker `number`: the test `role` of this binary, which finds out by [`role`] that it is one.
+/// Starts worker `number`: the test `role` of this binary, which recognises its role by [`role`].
 pub(crate) fn start(region: &Region, role: &str, number: u8, log: &Log) -> Child {
     let fd = region.share().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -32,8 +32,9 @@ pub(crate) fn kill(child: &mut Child) {
     assert_eq!(child.wait().unwrap().code(), None, "it was killed, and had not failed");
 }
 
-/// How workers of a test die: some are killed, some stopped as if they were stuck, in an order that is always the same. One
-/// that had not joined yet does not count.
+/// The sequence of worker deaths in a test: kills and stops (simulating a hang), in a fixed order.
+///
+/// A worker that has not joined yet does not count.
 pub(crate) struct Deaths {
     kills: (u32, u32),
     stops: (u32, u32),
@@ -43,7 +44,8 @@ pub(crate) struct Deaths {
 }
 
 impl Deaths {
-    /// So many kills and stops, or what the environment says (`VIREO_KILLS`, `VIREO_STOPS`).
+    /// Returns a sequence with these numbers of kills and stops. The environment variables
+    /// `VIREO_KILLS` and `VIREO_STOPS` override them.
     pub(crate) fn new(kills: u32, stops: u32) -> Self {
         let count = |name: &str, usual: u32| {
             std::env::var(name).ok().map_or(usual, |n| n.parse().unwrap_or_else(|_| panic!("{name} is a number")))
@@ -60,7 +62,7 @@ impl Deaths {
         self.kills.0 + self.stops.0 + self.early
     }
 
-    /// A worker dies. `None` if it had not joined, and there is nothing to bury.
+    /// Ends a worker. Returns `None` if it had not joined, so that there is nothing to recover.
     pub(crate) fn die(&mut self, region: &Region, number: u8, child: &mut Child) -> Option<DeadWorker> {
         let left = |(done, all): (u32, u32)| u64::from(all - done);
         let stop = self.random.below(left(self.kills) + left(self.stops)) >= left(self.kills);
@@ -85,7 +87,8 @@ impl Deaths {
         dead
     }
 
-    /// The worker that died last, if it was stopped, is not woken by SIGCONT after what it had was taken over.
+    /// Checks that the last stopped worker, whose work was taken over, cannot be continued by
+    /// SIGCONT.
     pub(crate) fn stays_dead(&mut self) {
         if let Some(pidfd) = self.stopped.take() {
             assert_eq!(
@@ -96,7 +99,7 @@ impl Deaths {
         }
     }
 
-    /// A worker dies at the end of a test.
+    /// Kills a worker at the end of a test.
     pub(crate) fn last(region: &Region, number: u8, mut child: Child) -> Option<DeadWorker> {
         kill(&mut child);
         region.bury(number).ok()
@@ -109,8 +112,10 @@ impl fmt::Display for Deaths {
     }
 }
 
-/// Stops a worker as if it were stuck; nothing of it may be taken over before it is killed and its end waited for. Woken
-/// while it is dying, it does not go on.
+/// Stops a worker, simulating a hang, and then kills it.
+///
+/// Nothing may be taken over before it is killed and reaped. SIGCONT while it dies does not
+/// continue it.
 fn stop_and_kill(region: &Region, number: u8, child: &mut Child) -> OwnedFd {
     let pid = Pid::from_child(child);
     kill_process(pid, Signal::STOP).unwrap();
@@ -124,14 +129,14 @@ fn stop_and_kill(region: &Region, number: u8, child: &mut Child) -> OwnedFd {
     pidfd
 }
 
-/// The worker that this process is; `None` if it is a test.
+/// Returns the worker of this process; `None` in a test process.
 pub(crate) fn role() -> Option<Worker> {
     let number = std::env::var(NUMBER).ok()?.parse().unwrap();
-    // Nothing is left running when the test fails.
+    // The worker must end with the test, even if the test fails.
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     let parent = getppid().map(|pid| pid.as_raw_nonzero().to_string());
     if parent != std::env::var(PARENT).ok() {
-        // It has failed already.
+        // The test process has ended already.
         return None;
     }
     let fd: i32 = std::env::var(FD).unwrap().parse().unwrap();
@@ -140,7 +145,7 @@ pub(crate) fn role() -> Option<Worker> {
     Some(region.join(number).expect("its number is free"))
 }
 
-/// A small generator (xorshift): the tests need no better one.
+/// A small random generator (xorshift), sufficient for tests.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -152,24 +157,26 @@ impl Random {
     }
 }
 
-/// What all processes say they did, in one file: a line is written at once or, if its writer is killed before, not. (Lines
-/// do not cross pages: a write that does may be cut short there by the kill.)
+/// A file in which all processes log their actions.
+///
+/// A line is written completely, or, if its writer is killed before, not at all. (Lines do not
+/// cross pages: a kill may truncate a write at a page boundary.)
 pub(crate) struct Log {
     path: PathBuf,
     file: File,
-    /// What was read of it.
+    /// Bytes read so far.
     read: u64,
 }
 
 impl Log {
-    /// A new one, which goes when it is dropped.
+    /// Creates a log file that is removed on drop.
     pub(crate) fn create(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("vireo-{name}-{}", std::process::id()));
         let file = OpenOptions::new().create(true).read(true).append(true).open(&path).unwrap();
         Log { path, file, read: 0 }
     }
 
-    /// The one that this process was given.
+    /// Opens the log file of the test that started this process.
     pub(crate) fn inherited() -> Self {
         let path = PathBuf::from(std::env::var_os(LOG).unwrap());
         Log { file: OpenOptions::new().append(true).open(&path).unwrap(), path, read: 0 }
@@ -181,7 +188,7 @@ impl Log {
         assert_eq!(self.file.write(&octets).unwrap(), octets.len());
     }
 
-    /// What was written since it was read last, as lines of `N` numbers.
+    /// Returns the lines since the last call, each with `N` numbers.
     pub(crate) fn read<const N: usize>(&mut self) -> Vec<[u64; N]> {
         let (there, line) = (self.file.metadata().unwrap().len(), (N * 8).next_power_of_two());
         let mut octets = vec![0; (there - self.read) as usize / line * line];
@@ -194,14 +201,14 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // A worker has only its name.
+        // A worker must not remove the file.
         if std::env::var_os(LOG).is_none() {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// A fingerprint (FNV-1a).
+/// Returns a fingerprint (FNV-1a).
 pub(crate) fn hash(octets: &[u8]) -> u64 {
     octets.iter().fold(0xcbf2_9ce4_8422_2325, |hash, o| (hash ^ u64::from(*o)).wrapping_mul(0x100_0000_01b3))
 }

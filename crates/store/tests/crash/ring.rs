@@ -1,4 +1,4 @@
-//! Workers take items out of one ring, and are killed.
+//! Test with workers that take items out of one ring and are killed.
 
 use crate::process::{Deaths, Log, Random, role, start};
 use std::time::Duration;
@@ -78,7 +78,8 @@ fn items_of_killed_workers_come_back_once_and_in_order() {
     let all = seen.len();
     seen.dedup();
     assert!(seen.iter().copied().eq(1..=pushed), "{} of {pushed} items were seen", seen.len());
-    // One that was written down and not acknowledged comes back: the record of the UE tells (see `mailbox`).
+    // An item that was logged and not acknowledged is delivered again. The commit record of the UE
+    // detects it (see `mailbox`).
     assert!(all - seen.len() <= came_back, "an item was seen twice that did not come back");
     println!("{deaths}, {pushed} items, {came_back} came back, {} seen twice", all - seen.len());
 }

@@ -1,4 +1,4 @@
-//! A Redis Cluster of three masters, each with a replica.
+//! Tests with a Redis Cluster of three masters, each with a replica.
 
 use crate::load::{self, Told};
 use crate::servers::{Redis, free_port, until};
@@ -8,7 +8,7 @@ use vireo_store::records::{Change, ClusterConfig, Name, RecordError, RecordStore
 
 const LIFE: Duration = Duration::from_secs(600);
 
-/// The first three nodes are masters at the beginning, the others their replicas.
+/// A cluster. The first three nodes are masters at the beginning, the others their replicas.
 struct Cluster {
     nodes: Vec<Option<Redis>>,
     ports: Vec<u16>,
@@ -39,12 +39,13 @@ impl Cluster {
         until("replicas are in step", || {
             (3..6).all(|node| cluster.says(node, "INFO replication", "master_link_status:up"))
         });
-        // Each node has heard of each replica that it has copied something.
+        // Each node must know of each replica that has copied data.
         until("replicas are known", || (0..6).all(|node| cluster.replicas(node) == 3));
         cluster
     }
 
-    /// How many replicas a node's map has: an answer has three numbers for each range of slots, and a port for each node.
+    /// Returns the number of replicas in a node's slot map. An answer has a port for each node of
+    /// each range.
     fn replicas(&self, node: usize) -> usize {
         let answer = self.ask(node, "CLUSTER SLOTS");
         let ports = answer.lines().filter(|line| self.ports.iter().any(|port| *line == format!(":{port}")));
@@ -73,13 +74,13 @@ impl Cluster {
     }
 
     fn config(&self, patience: Duration) -> ClusterConfig {
-        // One node is named that does not answer.
+        // One of the nodes does not answer.
         let nodes = [1, self.ports[4], self.ports[0]].iter().map(|port| format!("127.0.0.1:{port}")).collect();
         ClusterConfig { nodes, patience, confirm: 1, alone: true, tls: None }
     }
 
-    /// Ways to it, of which every other one has less patience than an election takes: operations fail, cleanly. The others wait
-    /// for it.
+    /// Returns handles of the cluster. Every other handle has a timeout shorter than an election:
+    /// its operations fail without harm. The others wait for the election.
     fn stores(&self) -> Vec<Box<dyn RecordStore>> {
         let patience = [Duration::from_millis(500), Duration::from_secs(20)];
         (0..24).map(|n| Box::new(self.records(patience[n % 2])) as Box<dyn RecordStore>).collect()
@@ -113,7 +114,7 @@ fn a_slot_that_moves_is_followed() {
     let cluster = Cluster::start();
     let mut store = cluster.records(PATIENCE);
     let mut version = store.change(&[(name(1), Change::Commit { expected: 0, octets: b"a" })]).remove(0).unwrap();
-    // The record's slot, its master, and another.
+    // The slot of the record, its master, and another master.
     let slot = cluster.ask(0, "CLUSTER KEYSLOT vireo:ue:{1}").trim_matches([':', '\r', '\n']).to_owned();
     let slots = [5461, 10_923, 16_384];
     let from = slots.iter().position(|end| slot.parse::<u32>().unwrap() < *end).unwrap();
@@ -122,7 +123,7 @@ fn a_slot_that_moves_is_followed() {
     let (from_id, to_id) = (id(from), id(to));
     cluster.tell(to, &format!("CLUSTER SETSLOT {slot} IMPORTING {from_id}"));
     cluster.tell(from, &format!("CLUSTER SETSLOT {slot} MIGRATING {to_id}"));
-    // What is not there yet is asked of the other (ASK); what is there stays.
+    // A missing key is requested from the other node (ASK); an existing key stays.
     let mut commit = |store: &mut RedisCluster, octets: &[u8]| {
         version = store.change(&[(name(1), Change::Commit { expected: version, octets })]).remove(0).unwrap();
         assert_eq!(store.load(&[name(1)]).unwrap().remove(0).unwrap().octets, octets);
@@ -130,7 +131,7 @@ fn a_slot_that_moves_is_followed() {
     commit(&mut store, b"b");
     cluster.tell(from, &format!("MIGRATE 127.0.0.1 {} vireo:ue:{{1}} 0 2000", cluster.ports[to]));
     commit(&mut store, b"c");
-    // It has moved for good (MOVED).
+    // The slot has migrated (MOVED).
     for node in [to, from] {
         cluster.tell(node, &format!("CLUSTER SETSLOT {slot} NODE {to_id}"));
     }
@@ -156,7 +157,8 @@ fn a_master_dies_under_load_and_no_confirmed_commit_is_lost() {
     let incarnation = |cluster: &Cluster| cluster.records(PATIENCE).incarnation().unwrap().unwrap();
     let first = incarnation(&cluster);
     assert_eq!((incarnation(&cluster), first.split(' ').count()), (first.clone(), 3), "one of each master");
-    // The second time the one dies that was elected, and the one that has come back as its replica follows it.
+    // The second time, the elected master dies, and the restarted one that became its replica is
+    // elected.
     for (master, replica) in [(0, 3), (3, 0)] {
         let counts = kill_under_load(&mut cluster, master, replica, &told);
         load::check(&mut cluster.records(PATIENCE), &counts);
@@ -189,7 +191,7 @@ fn a_commit_that_no_replica_has_is_not_confirmed() {
         cluster.nodes[replica].as_ref().unwrap().signal("-CONT");
     }
     until("it is confirmed", || store.load(&[name(1)]).is_ok_and(|found| found[0].is_some()));
-    // Without replicas commits count where that is allowed, and not where it is not.
+    // Without replicas, commits succeed only where `alone` allows it.
     (3..6).for_each(|replica| cluster.kill(replica));
     until("all know", || (0..3).all(|node| cluster.replicas(node) == 0));
     let mut version = 1;

@@ -1,4 +1,4 @@
-//! Writers that count what was confirmed while something fails, and whether all of it is there.
+//! Writers that count confirmed commits during failures, and a check of them.
 
 use crate::servers::until;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -9,16 +9,17 @@ fn name(id: u64) -> Name {
     Name { collection: "ue", id }
 }
 
-/// What writers have been told.
+/// Results of the writers.
 #[derive(Default)]
 pub(crate) struct Told {
     commits: AtomicU32,
     failed: AtomicU32,
-    /// The longest time between two commits of a record: the failing over.
+    /// Longest time in milliseconds between two commits of a record: the failover time.
     worst_ms: AtomicU32,
 }
 
-/// Commits a record again and again, and returns its last confirmed count; what is not known is found out by loading.
+/// Commits a record repeatedly and returns its last confirmed count. Loads resolve unknown
+/// outcomes.
 fn write(store: &mut dyn RecordStore, id: u64, stop: &AtomicBool, told: &Told) -> u32 {
     let (mut version, mut count) = there(store, id);
     let mut last = Instant::now();
@@ -30,12 +31,12 @@ fn write(store: &mut dyn RecordStore, id: u64, stop: &AtomicBool, told: &Told) -
                 told.commits.fetch_add(1, Ordering::Relaxed);
                 told.worst_ms.fetch_max(last.elapsed().as_millis() as u32, Ordering::Relaxed);
                 last = Instant::now();
-                // It ends with a commit that was confirmed.
+                // The last commit of a writer is a confirmed one.
                 if stop.load(Ordering::Relaxed) {
                     return count;
                 }
             }
-            // A conflict is with its own commit, which a server has read late.
+            // A conflict can only be with an own commit that a server has applied late.
             Err(RecordError::OutcomeUnknown(_) | RecordError::Conflict) => {
                 told.failed.fetch_add(1, Ordering::Relaxed);
                 let found = there(store, id);
@@ -51,7 +52,7 @@ fn write(store: &mut dyn RecordStore, id: u64, stop: &AtomicBool, told: &Told) -
     }
 }
 
-/// The version of a record and its count, as soon as they are to be had.
+/// Returns the version of a record and its count, as soon as a load succeeds.
 pub(crate) fn there(store: &mut dyn RecordStore, id: u64) -> (u32, u32) {
     let mut found = store.load(&[name(id)]);
     until("the record can be loaded", || {
@@ -67,7 +68,8 @@ fn counted(octets: &[u8]) -> u32 {
     u32::from_be_bytes(octets.try_into().expect("what was committed"))
 }
 
-/// Has each store write a record of its own while `fail` makes something fail; the confirmed counts.
+/// Has each store write its own record while `fail` causes failures, and returns the confirmed
+/// counts.
 pub(crate) fn write_through(stores: Vec<Box<dyn RecordStore>>, told: &Told, mut fail: impl FnMut()) -> Vec<u32> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -88,7 +90,7 @@ pub(crate) fn write_through(stores: Vec<Box<dyn RecordStore>>, told: &Told, mut 
     })
 }
 
-/// Reads back what was confirmed.
+/// Checks that all confirmed commits are stored.
 pub(crate) fn check(store: &mut dyn RecordStore, counts: &[u32]) {
     for (id, count) in (0..).zip(counts) {
         assert_eq!(there(store, id).1, *count, "record {id}");

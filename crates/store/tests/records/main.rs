@@ -1,5 +1,7 @@
-//! Records in the real servers, started on ports of their own and stopped by the tests. What runs for longer than a test of every
-//! day may, or needs a server that not everybody has, runs by `make test-stores`.
+//! Tests of records with real servers on ports of their own.
+//!
+//! The tests start and stop the servers. Tests that run for long, or need a server that is not
+//! commonly installed, run by `make test-stores`.
 
 mod cluster;
 mod load;

@@ -1,4 +1,6 @@
-//! The MongoDB protocol: FerretDB on PostgreSQL, because MongoDB is in no distribution.
+//! Tests of the MongoDB protocol with FerretDB on PostgreSQL.
+//!
+//! They use FerretDB because no distribution has MongoDB.
 
 use crate::load::{self, Told};
 use crate::servers::{Process, free_port, until};
@@ -18,26 +20,26 @@ fn answers(port: u16) -> bool {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// A PostgreSQL in a directory of its own. It refuses to be root's.
+/// A PostgreSQL server in its own directory. It refuses to run as root.
 struct Postgres {
     process: Option<Process>,
     directory: tempfile::TempDir,
     port: u16,
-    /// No file may be larger (KiB), if that is so.
+    /// Maximum size of a file in KiB; `None`: unlimited.
     limit: Option<u64>,
 }
 
-/// A program of PostgreSQL, wherever the distribution has it.
+/// Returns the path of a program of PostgreSQL, which depends on the distribution.
 fn program(name: &str) -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let found = versions.map(|version| version.path().join("bin").join(name)).find(|path| path.exists());
     found.expect("PostgreSQL is needed: run `make test-stores`, which installs it")
 }
 
-/// A command as somebody who may run PostgreSQL, with a limit (KiB) of what a file may have.
+/// Returns a command that runs as a user who may run PostgreSQL, with a limit of file sizes in KiB.
 fn unprivileged(program: &Path, limit: Option<u64>) -> Command {
     let mut command = Command::new("sh");
-    // The shell counts blocks of 512 octets.
+    // The shell counts blocks of 512 bytes.
     let limit = limit.map_or("unlimited".to_owned(), |limit| (limit * 2).to_string());
     command.args(["-c", "ulimit -f $0 && exec \"$@\"", &limit]);
     if number("-u", None) == 0 {
@@ -47,7 +49,7 @@ fn unprivileged(program: &Path, limit: Option<u64>) -> Command {
     command
 }
 
-/// Our number, or a user's.
+/// Returns an id of this process's user, or of another user.
 fn number(which: &str, user: Option<&str>) -> u32 {
     let output = Command::new("id").arg(which).args(user).output().unwrap();
     String::from_utf8_lossy(&output.stdout).trim().parse().expect("there is such a user")
@@ -81,7 +83,7 @@ impl Postgres {
         command.current_dir(directory).stderr(std::process::Stdio::null());
         let process = Process::start(&mut command).expect("PostgreSQL starts");
         self.process = Some(process);
-        // It listens before it takes questions ("the database system is starting up").
+        // The server listens before it accepts queries ("the database system is starting up").
         until("PostgreSQL is ready", || {
             let mut ask = Command::new(program("pg_isready"));
             ask.args(["--quiet", "--host=127.0.0.1", "--username=postgres", "--port", &self.port.to_string()]);
@@ -91,7 +93,7 @@ impl Postgres {
 
     fn stop(&mut self) {
         if let Some(process) = self.process.take() {
-            // At once, with its processes: what was confirmed is in its log.
+            // Immediate shutdown of all its processes: confirmed commits are in its log.
             process.signal("-QUIT");
             process.wait();
         }
@@ -104,7 +106,7 @@ impl Drop for Postgres {
     }
 }
 
-/// FerretDB, and what is below it.
+/// A FerretDB server and the PostgreSQL server below it.
 struct Ferret {
     process: Option<Process>,
     port: u16,
@@ -144,14 +146,14 @@ impl Ferret {
 #[ignore = "make test-stores"]
 fn mongodb_keeps_the_contract() {
     let server = Ferret::start(None);
-    // What is said to be JSON is kept as BSON; octets can be anything.
+    // Values in JSON are stored as BSON; a binary part may hold any bytes.
     for (format, values) in [(Format::Json, &[Format::Json][..]), (Format::Binary, &conformance::FORMATS)] {
         let mut one = server.records(format, PATIENCE, LIFE);
         let mut other = one.another();
         conformance::records(&mut one, &mut other);
         conformance::values(&mut one, values);
     }
-    // Not `contended`: of what FerretDB 1 does at the same moment see `records::mongo`.
+    // Without `concurrency_suite`: `records::mongo` describes concurrent commits in FerretDB 1.
     let life = Duration::from_secs(2);
     conformance::expiry_suite(&mut server.records(Format::Binary, PATIENCE, life), life);
 }
@@ -178,13 +180,13 @@ fn mongodb_that_is_down_slow_or_back_is_told() {
     };
     back(&mut store, &mut version);
     assert!((1..=2).contains(&version), "done or not");
-    // Killed, and there again with all that it had.
+    // FerretDB is killed and restarted with all its data.
     server.process = None;
     assert!(store.load(&[ONE]).is_err_and(|error| error.is_retryable()));
     assert!(commit(&mut store, version, b"z").is_err_and(|error| error.is_retryable()));
     server.start_again();
     back(&mut store, &mut version);
-    // The one below it.
+    // PostgreSQL below it is stopped and restarted.
     server.postgres.stop();
     assert!(commit(&mut store, version, b"z").is_err_and(|error| error.is_retryable()));
     server.postgres.start_again();
@@ -216,7 +218,7 @@ fn mongodb_dies_under_load_and_no_confirmed_commit_is_lost() {
 fn a_full_mongodb_refuses_and_changes_nothing() {
     let server = Ferret::start(Some(2048));
     let mut store = server.records(Format::Binary, PATIENCE, LIFE);
-    // What does not compress.
+    // Bytes that do not compress.
     let mut state = 1u64;
     let octets: Vec<u8> = std::iter::repeat_with(|| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

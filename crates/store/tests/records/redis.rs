@@ -1,4 +1,4 @@
-//! One Redis.
+//! Tests with one Redis server.
 
 use crate::servers::{Redis, free_port, until};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ fn redis_keeps_the_contract() {
     conformance::expiry_suite(&mut records(server.port, life), life);
 }
 
-/// What the real Redis holds is not what was committed, and another key does not open it.
+/// Redis does not hold the committed bytes in clear, and another key does not open them.
 #[test]
 fn sealed_records_hide_their_content() {
     let Some(server) = start(&["--appendonly", "no"]) else { return };
@@ -61,13 +61,13 @@ fn a_database_that_is_down_slow_or_back_is_told() {
     let Some(server) = start(&[]) else { return };
     let mut store = records(server.port, LIFE);
     assert!(store.load(&[ONE]).is_ok());
-    // Stopped: nobody knows what becomes of a commit.
+    // A stopped server: the outcome of a commit is unknown.
     server.signal("-STOP");
     let begun = Instant::now();
     let silent = commit(&mut store, b"x");
     assert!(matches!(silent, Err(RecordError::OutcomeUnknown(_))), "{silent:?}");
     assert!(begun.elapsed() < Duration::from_secs(10), "nobody waits longer than is wanted");
-    // It is not asked again for a moment: the answer comes without it.
+    // During the back-off, the error is returned without a request.
     let unasked = |_| matches!(store.load(&[ONE]), Err(RecordError::Down(_)));
     assert!((0..10).any(unasked), "who has just waited in vain is not kept waiting again");
     server.signal("-CONT");
@@ -78,7 +78,7 @@ fn a_database_that_is_down_slow_or_back_is_told() {
     });
     let found = found.expect("it is back").remove(0);
     assert!(found.is_none_or(|found| found.octets == b"x"), "done or not, never in part");
-    // Killed, and there again some time later, with nothing in it.
+    // The server is killed and restarted without its data.
     let port = server.port;
     drop(server);
     assert!(store.load(&[ONE]).is_err_and(|error| error.is_retryable()));
@@ -142,7 +142,7 @@ fn operations_go_together() {
     assert_eq!((operations.reads, operations.writes, operations.round_trips), (100, 100, 2));
 }
 
-/// Only a server that has forgotten nothing is the same to who comes again.
+/// Tests that a restarted server, which has lost its data, has another incarnation.
 #[test]
 fn restarted_redis_has_another_incarnation() {
     let Some(server) = start(&[]) else { return };

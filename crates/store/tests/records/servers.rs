@@ -1,4 +1,4 @@
-//! Servers that end with their tests.
+//! Server processes that end with their tests.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A process, killed when it is dropped.
+/// A process that is killed on drop.
 #[derive(Debug)]
 pub(crate) struct Process(Child);
 
 impl Process {
-    /// Starts one; `None` where its program is not installed.
+    /// Starts a process; `None` if its program is not installed.
     pub(crate) fn start(command: &mut Command) -> Option<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().ok().map(Process)
     }
@@ -23,7 +23,7 @@ impl Process {
 }
 
 impl Process {
-    /// Until it has ended by itself.
+    /// Waits until the process has ended by itself.
     #[cfg(feature = "mongodb")]
     pub(crate) fn wait(mut self) {
         let _ = self.0.wait();
@@ -37,7 +37,7 @@ impl Drop for Process {
     }
 }
 
-/// Waits for what must come, however slow the machine is.
+/// Waits for a condition, up to 60 s, so that a slow machine does not matter.
 pub(crate) fn until(what: &str, mut there: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !there() {
@@ -46,7 +46,8 @@ pub(crate) fn until(what: &str, mut there: impl FnMut() -> bool) {
     }
 }
 
-/// A port that nobody has; with `bus` the one 10,000 above it is free too, which a node of a Redis Cluster takes.
+/// Returns a free port. With `bus`, the port 10,000 above it is free too, as a node of a Redis
+/// Cluster needs it.
 pub(crate) fn free_port(bus: bool) -> u16 {
     let mut held = Vec::new();
     loop {
@@ -60,7 +61,7 @@ pub(crate) fn free_port(bus: bool) -> u16 {
     }
 }
 
-/// A redis-server that keeps nothing on disk.
+/// A redis-server without persistence.
 #[derive(Debug)]
 pub(crate) struct Redis {
     process: Process,
@@ -68,7 +69,7 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    /// Starts one; `None` where it is not installed.
+    /// Starts a server; `None` if it is not installed.
     pub(crate) fn start(port: u16, arguments: &[&str]) -> Option<Self> {
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"]);
@@ -82,17 +83,17 @@ impl Redis {
         Some(server)
     }
 
-    /// Starts a node of a cluster, which keeps its own number in a directory.
+    /// Starts a node of a cluster, which stores its node id in a directory.
     pub(crate) fn node(port: u16, directory: &Path) -> Self {
         let directory = directory.to_str().unwrap();
         let file = format!("nodes-{port}.conf");
         let cluster = ["--dir", directory, "--cluster-enabled", "yes", "--cluster-config-file", &file];
-        // Long enough for a busy machine: nobody is to be elected who is not needed.
+        // Long enough for a loaded machine: no unnecessary election must start.
         let arguments = [&cluster[..], &["--cluster-node-timeout", "2000"]].concat();
         Redis::start(port, &arguments).expect("redis-server is needed: run `make test-stores`, which installs it")
     }
 
-    /// What it answers to a command, as far as it comes at once.
+    /// Returns the immediately available part of the answer to a command.
     pub(crate) fn ask(&self, command: &str) -> std::io::Result<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_read_timeout(Some(Duration::from_secs(2)))?;

@@ -1,4 +1,4 @@
-//! A Redis, and a Redis Cluster of one node, with TLS.
+//! Tests of TLS with a Redis server and a Redis Cluster of one node.
 
 #[path = "../../../vireo/src/pki/authority.rs"]
 mod authority;
@@ -34,7 +34,8 @@ fn commit(place: &StoreUrl, octets: &[u8]) -> Result<u32, RecordError> {
     Ok(version)
 }
 
-/// Starts a server that asks for certificates, at a port of its own for TLS; the port without TLS is the test's.
+/// Starts a server that requires client certificates on its TLS port. The port without TLS is for
+/// the test.
 fn start(files: &Files, more: &[&str]) -> Option<(Redis, u16)> {
     let tls = free_port(true);
     let [certificate, key, authorities] =
@@ -60,14 +61,14 @@ fn redis_is_asked_over_mutual_tls() {
     assert!(redis.ask("HGETALL vireo:ue:{1}").is_ok_and(|answer| answer.contains('x')), "it is in this database");
 
     let refused = |tls: DatabaseTls| commit(&place(&url, tls), b"y").unwrap_err().to_string();
-    // Without a certificate of this process, and with one of another authority.
+    // No client certificate, and one of another authority.
     let none = DatabaseTls { certificate: None, key: None, ..by(&own) };
     assert!(refused(none).contains("CertificateRequired"));
     let other = Authority::new().unwrap();
     let stranger = files(&other, directory.path(), "stranger");
     let odd = DatabaseTls { authorities: Some(server.authorities.clone()), ..by(&stranger) };
     assert!(refused(odd).contains("UnknownCA"));
-    // The database's is of another authority, or of another name.
+    // A server certificate of another authority, or with another name.
     let careful = DatabaseTls { authorities: Some(stranger.authorities.clone()), ..by(&own) };
     assert!(refused(careful).contains("UnknownIssuer"));
     let system = DatabaseTls { authorities: None, ..by(&own) };
@@ -93,7 +94,7 @@ fn redis_cluster_is_asked_over_tls() {
     let cluster = ["--dir", at, "--cluster-enabled", "yes", "--tls-cluster", "yes"];
     let Some((redis, port)) = start(&own, &cluster) else { return };
     let slots: Vec<_> = (0..16_384).map(|slot: u32| slot.to_string()).collect();
-    // A command in one line is short.
+    // The length of a command in one line is limited.
     for slots in slots.chunks(4096) {
         let answer = redis.ask(&format!("CLUSTER ADDSLOTS {}", slots.join(" "))).unwrap();
         assert!(answer.starts_with("+OK"), "{answer}");

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use vireo_core::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription};
 use vireo_types::{PduSessionType, Snssai};
 
-/// The columns, in the order in which they are written.
+/// The columns, in the order of an export.
 pub const CSV_COLUMNS: [&str; 14] = [
     "imsi",
     "k",
@@ -23,10 +23,10 @@ pub const CSV_COLUMNS: [&str; 14] = [
     "ipv4",
     "op",
 ];
-/// Columns of an export: OP is not kept.
+/// Number of columns of an export, without OP, which is not stored.
 const WRITTEN: usize = 13;
 
-/// Reads CSV: every record, or what is wrong.
+/// Reads CSV. Returns all records, or the errors of all invalid ones.
 pub fn read_csv(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
     let mut reader = ReaderBuilder::new().trim(Trim::All).comment(Some(b'#')).from_reader(input);
     let columns = Columns::of(reader.headers().map_err(whole)?)?;
@@ -67,7 +67,7 @@ fn whole(error: csv::Error) -> FormatError {
     }
 }
 
-/// Where each known column is in the file.
+/// Position of each known column in the file.
 struct Columns([Option<usize>; CSV_COLUMNS.len()]);
 
 impl Columns {
@@ -99,7 +99,7 @@ impl Columns {
         CSV_COLUMNS.iter().position(|c| *c == name).and_then(|known| self.0[known])
     }
 
-    /// The field of a column unless it is empty.
+    /// Returns the field of a column, unless it is empty.
     fn field<'l>(&self, line: &'l StringRecord, name: &str) -> Option<&'l str> {
         line.get(self.position(name)?).filter(|text| !text.is_empty())
     }
@@ -153,7 +153,8 @@ impl Columns {
     }
 }
 
-/// Writes CSV; the first record that CSV cannot hold ends it with an error. `next` gives record after record.
+/// Writes CSV and returns the number of records. Stops with an error at the first record that CSV
+/// cannot represent. `next` returns the records one by one.
 pub fn write_csv(
     output: impl Write,
     keys: Keys,
@@ -176,7 +177,7 @@ pub fn write_csv(
     Ok(count)
 }
 
-/// The fields of a record; `None` if a line cannot hold it.
+/// Returns the fields of a record; `None` if one line cannot represent it.
 fn flat(s: &Subscriber) -> Option<[String; WRITTEN]> {
     let [slice] = s.subscription.slices.as_slice() else { return None };
     let first = slice.dnns.first()?;

@@ -24,7 +24,7 @@ struct JsonSubscriber {
     subscription: Subscription,
 }
 
-/// Reads JSON: every record, or what is wrong.
+/// Reads JSON. Returns all records, or the errors of all invalid ones.
 pub fn read_json(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
     let values: Vec<Value> = serde_json::from_reader(std::io::BufReader::new(input)).map_err(|error| {
         if let Some(kind) = error.io_error_kind() {
@@ -43,8 +43,8 @@ pub fn read_json(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
 }
 
 fn record(value: Value) -> Result<Subscriber, String> {
-    // Keys are texts here, so a message about a wrong type could repeat one only if it was written as a number; such a
-    // number is no key
+    // Keys are strings. So an error about a wrong type can repeat a value only if it is a number,
+    // which is not a key.
     let record: JsonSubscriber = serde_json::from_value(value).map_err(|e| e.to_string())?;
     let supi = record.imsi.parse().map_err(|e| format!("imsi: {:?}: {e}", record.imsi))?;
     let k = record.k.ok_or("k is missing")?;
@@ -57,7 +57,7 @@ fn record(value: Value) -> Result<Subscriber, String> {
     })
 }
 
-/// Writes a JSON array; `next` gives record after record.
+/// Writes a JSON array and returns the number of records. `next` returns the records one by one.
 pub fn write_json(
     mut output: impl Write,
     keys: Keys,

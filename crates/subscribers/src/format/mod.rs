@@ -1,4 +1,4 @@
-//! Records as text: CSV for tables and spreadsheets, JSON for everything a record can hold.
+//! Text formats of subscriber records: CSV for spreadsheets, JSON for all values.
 //!
 //! **CSV** has a header line; its columns may come in any order:
 //!
@@ -10,16 +10,16 @@
 //! | `amf` | authentication management field, 4 hexadecimal digits | `8000` |
 //! | `sst`, `sd` | the subscribed slice: 0 to 255, and 6 hexadecimal digits | `1`, none |
 //! | `dnn` | data networks with `;` between, the default one first | `internet` |
-//! | `types` | session types with `;` between, the default one first: `ipv4`, `ipv6`, `ipv4v6` | all three |
+//! | `types` | session types, `;` between, default first: `ipv4`, `ipv6`, `ipv4v6` | all three |
 //! | `uplink_bps`, `downlink_bps` | bit rates of the UE and of each session | 1000000000 |
 //! | `five_qi`, `arp_priority` | of the default QoS flow: 1 to 255, 1 to 15 | `9`, `8` |
-//! | `ipv4` | a fixed address (kept, but this release gives addresses from the pools only) | none |
+//! | `ipv4` | fixed address (stored, but sessions get addresses from the pools only) | none |
 //!
-//! **JSON** is an array of objects with `imsi`, `k`, `opc` or `op`, and optionally `amf`, `ipv4` and `subscription`,
-//! the last as `vireo_core::subscription::Subscription` has it.
+//! **JSON** is an array of objects with `imsi`, `k`, `opc` or `op`, and optionally `amf`, `ipv4`
+//! and `subscription`. The last has the form of `vireo_core::subscription::Subscription`.
 //!
-//! A reader takes all or says what is wrong in every line that is wrong (the first [`MAX_ERRORS`]), and never repeats
-//! a key in doing so.
+//! A reader accepts all records or none. In the latter case it reports each invalid record, up to
+//! [`MAX_ERRORS`]. It never repeats a key in an error.
 
 mod csv;
 mod json;
@@ -34,37 +34,37 @@ use vireo_types::{PduSessionType, Supi};
 pub use csv::{CSV_COLUMNS, read_csv, write_csv};
 pub use json::{read_json, write_json};
 
-/// Errors of one file that are told.
+/// Maximum of errors reported for one file.
 pub const MAX_ERRORS: usize = 20;
 
-/// What an export writes of keys.
+/// Whether an export contains keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// No K and no OPc.
+    /// Neither K nor OPc.
     Without,
-    /// Both, in clear.
+    /// K and OPc in clear text.
     With,
 }
 
-/// What is wrong with one record.
+/// Error of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
-    /// Where: "line 7" or "record 3".
+    /// Position in the file: "line 7" or "record 3".
     pub place: String,
-    /// What.
+    /// Description of the error.
     pub what: String,
 }
 
-/// Why a file was not taken.
+/// Reasons why a file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
-    /// These records are wrong; nothing of the file is taken.
+    /// Some records are invalid. No record is imported.
     #[error("{}", list(.0))]
     Records(Vec<RecordError>),
-    /// The file as a whole is not of its format.
+    /// The file does not have the expected format.
     #[error("{0}")]
     File(String),
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -75,7 +75,7 @@ fn list(errors: &[RecordError]) -> String {
     format!("nothing is imported, as these records are wrong:\n{}{more}", lines.join("\n"))
 }
 
-/// Gathers records and what is wrong with others.
+/// Records of an import, and the errors of invalid ones.
 #[derive(Default)]
 struct ImportBatch {
     records: Vec<Subscriber>,
@@ -84,7 +84,7 @@ struct ImportBatch {
 }
 
 impl ImportBatch {
-    /// Takes one record or its error. `false` when there are enough errors.
+    /// Adds a record or its error. Returns false at [`MAX_ERRORS`] errors.
     fn take(&mut self, place: &'static str, number: u64, record: Result<Subscriber, String>) -> bool {
         let record = record.and_then(|r| match self.places.entry(r.supi) {
             Entry::Vacant(v) => {
@@ -105,7 +105,7 @@ impl ImportBatch {
     }
 }
 
-/// K and OPc of a record's fields.
+/// Parses K and OPc from the fields of a record.
 fn keys(k: &str, opc: Option<&str>, op: Option<&str>) -> Result<(Key, Key), String> {
     let key = |name: &str, text: &str| text.parse::<Key>().map_err(|e| format!("{name}: {e}"));
     let k = key("k", k)?;
@@ -120,8 +120,8 @@ fn keys(k: &str, opc: Option<&str>, op: Option<&str>) -> Result<(Key, Key), Stri
     }
 }
 
-/// The AMF field of four hexadecimal digits; refused without the separation bit that 5G AKA asks for (TS 33.501
-/// 6.1.3.2).
+/// Parses an AMF field of four hexadecimal digits. Refuses one without the separation bit, which 5G
+/// AKA needs (TS 33.501 6.1.3.2).
 pub fn parse_amf(text: &str) -> Result<[u8; 2], String> {
     let mut amf = [0; 2];
     hex::decode_to_slice(text, &mut amf).map_err(|_| format!("{text:?} is no AMF field: four hexadecimal digits"))?;
@@ -131,7 +131,7 @@ pub fn parse_amf(text: &str) -> Result<[u8; 2], String> {
     Ok(amf)
 }
 
-/// The session type of its name.
+/// Parses the name of a session type.
 pub fn parse_type(text: &str) -> Result<PduSessionType, String> {
     match text.to_ascii_lowercase().as_str() {
         "ipv4" => Ok(PduSessionType::Ipv4),
@@ -141,7 +141,7 @@ pub fn parse_type(text: &str) -> Result<PduSessionType, String> {
     }
 }
 
-/// The name of a session type.
+/// Returns the name of a session type.
 fn type_name(kind: PduSessionType) -> &'static str {
     match kind {
         PduSessionType::Ipv4 => "ipv4",
@@ -158,7 +158,7 @@ impl fmt::Display for Amf {
     }
 }
 
-/// What no UE could use, in whatever format it came.
+/// Refuses records that no UE could use, in any format.
 fn check(record: Subscriber) -> Result<Subscriber, String> {
     if record.subscription.slices.is_empty() {
         return Err("the subscription has no slice".into());

@@ -30,7 +30,7 @@ fn a_line_of_three_fields_is_a_lab_subscriber() {
 
 #[test]
 fn opc_is_derived_from_op() {
-    // TS 35.208 test set 1
+    // TS 35.208 test set 1.
     let text = "imsi,k,op\n999700000000001,465b5ce8b199b49faa5f0a2ee238a6bc,cdc202d5123e20f62b6d676ac72cb318\n";
     assert_eq!(csv(text).expect("read")[0].opc.reveal(), "cd63cb71954a9f4e48a5994e37a02baf");
 }

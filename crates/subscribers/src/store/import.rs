@@ -4,21 +4,22 @@ use crate::record::Subscriber;
 use sqlx::{Connection, SqliteConnection};
 use vireo_types::Supi;
 
-/// Rows of one INSERT: many enough that the call does not count, and 6 parameters each stay far below SQLite's 32,766.
+/// Rows in one INSERT. The overhead of a call is then negligible, and 6 parameters per row stay far
+/// below SQLite's limit of 32,766.
 const ROWS: usize = 128;
 
-/// What an import does with an IMSI that is there already.
+/// Handling of IMSIs that already exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnExisting {
     /// The import fails and changes nothing.
     Refuse,
-    /// The record is replaced, except its SQN offset.
+    /// The import replaces the record, except its SQN offset.
     Replace,
 }
 
 impl Store {
-    /// Adds many subscribers in one transaction: all of them or, on any error, none. `progress` is told now and then
-    /// how many are done. Returns how many there were.
+    /// Adds subscribers in one transaction: all of them or, on any error, none. Calls `progress`
+    /// from time to time with the number of added ones. Returns their number.
     pub fn import<'a>(
         &mut self,
         subscribers: impl IntoIterator<Item = &'a Subscriber>,
@@ -74,7 +75,7 @@ async fn insert(
         );
     }
     let query = batch.iter().fold(sqlx::query(&sql), |query, s| {
-        // A subscription is plain data with text keys, which always has a JSON form.
+        // A subscription is plain data with string keys, which always has a JSON form.
         let subscription = serde_json::to_string(&s.subscription).unwrap_or_default();
         query
             .bind(s.supi.reveal())
@@ -87,7 +88,8 @@ async fn insert(
     query.execute(connection).await.map(drop)
 }
 
-/// The first of the batch that the database has already, or that the batch has twice.
+/// Returns the first subscriber of the batch that the database already has, or that occurs twice in
+/// the batch.
 async fn already_there(connection: &mut SqliteConnection, batch: &[&Subscriber]) -> Option<Supi> {
     let mut seen = std::collections::HashSet::new();
     for subscriber in batch {

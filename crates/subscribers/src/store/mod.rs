@@ -1,6 +1,7 @@
-//! The database of subscribers: SQLite, one file, its schema versioned by migrations that are part of the binary.
-//! The queries are portable SQL; what is SQLite's own is in the migrations, the options of [`Store::open`] and
-//! [`Store::changes_since`].
+//! Subscriber database: one SQLite file, with migrations embedded in the binary.
+//!
+//! The queries are portable SQL. Specific to SQLite are the migrations, the options of
+//! [`Store::open`], and [`Store::changes_since`].
 
 mod error;
 mod import;
@@ -22,10 +23,11 @@ use tokio::runtime::Runtime;
 use vireo_sealing::KeySource;
 use vireo_types::Supi;
 
-/// How long a statement waits for another process's transaction to end.
+/// Maximum wait for another process's transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5_000 });
 
-/// A connection to the subscriber database. Its calls block, so it is for threads of its own, not for async tasks.
+/// A connection to the subscriber database. Its calls block: use it on dedicated threads, not in
+/// async tasks.
 #[derive(Debug)]
 pub struct Store {
     path: String,
@@ -34,40 +36,41 @@ pub struct Store {
     sealing: Sealing,
 }
 
-/// Which subscribers.
+/// Selection of subscribers.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Only those whose IMSI begins so; empty = all.
+    /// Prefix of the IMSI; empty = all.
     pub prefix: String,
 }
 
-/// Which part of a list, in the order of IMSIs.
+/// Page of a list that is ordered by IMSI.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// Those after this one.
+    /// Start after this subscriber.
     pub after: Option<Supi>,
-    /// At most so many.
+    /// Maximum of subscribers.
     pub limit: u32,
 }
 
-/// What other connections changed since a point.
+/// Changes by other connections since a change number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changes {
-    /// These subscribers.
+    /// The changed subscribers.
     These(Vec<Supi>),
-    /// More than the database remembers.
+    /// More changes than the database stores.
     Many,
 }
 
 impl Store {
-    /// Opens the database, and makes it if it is not there. `location` is a file name, `sqlite:` and a file name, or
-    /// `:memory:` for one that ends with the `Store`. The file is made readable for its owner only. K and OPc in it are
-    /// sealed with the key of `source`, which is made with the database.
+    /// Opens the database, or creates it. `location` is a file name, `sqlite:` and a file name, or
+    /// `:memory:` for a database that ends with the `Store`. The file is accessible only to its
+    /// owner. K and OPc in it are sealed with the key of `source`, which is created with the
+    /// database.
     pub fn open(location: &str, source: KeySource) -> Result<Self, StoreError> {
         Self::connect(location, source, true)
     }
 
-    /// Opens a database that must be there.
+    /// Opens an existing database.
     pub fn open_existing(location: &str, source: KeySource) -> Result<Self, StoreError> {
         Self::connect(location, source, false)
     }
@@ -85,13 +88,14 @@ impl Store {
         let mut options = SqliteConnectOptions::new()
             .filename(&path)
             .busy_timeout(BUSY_TIMEOUT)
-            // What is deleted or replaced is overwritten.
+            // SQLite overwrites deleted and replaced content.
             .pragma("secure_delete", "ON")
-            // A commit is on the disk when it returns: a vector may leave right after its SQN offset is stored.
+            // A commit must be on disk when it returns, because a vector may be sent right after
+            // its SQN offset is stored.
             .synchronous(SqliteSynchronous::Full)
             .row_buffer_size(1024)
             .disable_statement_logging();
-        // With a write-ahead log a provisioning command does not hold up the core's reads.
+        // With a write-ahead log, a provisioning command does not block the core's reads.
         options = if in_memory { options.in_memory(true) } else { options.journal_mode(SqliteJournalMode::Wal) };
         let (connection, sealing) = runtime.block_on(async {
             let mut connection = options.connect().await.map_err(|e| StoreError::from_sqlx(&path, e))?;
@@ -105,22 +109,22 @@ impl Store {
         Ok(Store { path, connection, runtime, sealing })
     }
 
-    /// Where the database is.
+    /// Returns the location of the database.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Adds one subscriber that is not there yet.
+    /// Adds a new subscriber.
     pub fn add(&mut self, subscriber: &Subscriber) -> Result<(), StoreError> {
         self.import(std::slice::from_ref(subscriber), OnExisting::Refuse, &mut |_| {}).map(drop)
     }
 
-    /// Adds one subscriber, or replaces all of its record but the SQN offset, which belongs to the USIM.
+    /// Adds a subscriber, or replaces its record except the SQN offset, which belongs to the USIM.
     pub fn upsert(&mut self, subscriber: &Subscriber) -> Result<(), StoreError> {
         self.import(std::slice::from_ref(subscriber), OnExisting::Replace, &mut |_| {}).map(drop)
     }
 
-    /// The record of one subscriber.
+    /// Returns the record of a subscriber.
     pub fn get(&mut self, supi: Supi) -> Result<Option<Subscriber>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM subscribers WHERE imsi = $1");
         let query = sqlx::query(&sql).bind(supi.reveal());
@@ -129,12 +133,13 @@ impl Store {
         row.map(|row| self.record(&row)).transpose()
     }
 
-    /// The records of those of `supis` that are there, in any order. A record that cannot be read is left out and
-    /// given to `bad`, so that it does not hide the others.
+    /// Returns the existing records of `supis`, in any order. Passes the error of an invalid record
+    /// to `bad`, so that it does not hide the others.
     pub fn get_many(&mut self, supis: &[Supi], bad: &mut dyn FnMut(StoreError)) -> Result<Vec<Subscriber>, StoreError> {
         let mut found = Vec::with_capacity(supis.len());
         for chunk in supis.chunks(256) {
-            // A power of two of parameters, the last one repeated, so that nine prepared statements serve any number.
+            // The number of parameters is a power of two, with the last one repeated, so that nine
+            // prepared statements suffice.
             let width = chunk.len().next_power_of_two();
             let places = (1..=width).map(|n| format!("${n}")).collect::<Vec<_>>().join(",");
             let sql = format!("SELECT {COLUMNS} FROM subscribers WHERE imsi IN ({places})");
@@ -151,7 +156,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Part of the list of subscribers.
+    /// Returns a page of subscribers.
     pub fn list(&mut self, filter: &Filter, page: Page) -> Result<Vec<Subscriber>, StoreError> {
         let sql = format!(
             "SELECT {COLUMNS} FROM subscribers WHERE imsi >= $1 AND imsi < $2 AND imsi > $3 ORDER BY imsi LIMIT $4"
@@ -163,7 +168,7 @@ impl Store {
         rows.iter().map(|row| self.record(row)).collect()
     }
 
-    /// The record of a row, also if another process has sealed it with another key since.
+    /// Decodes the record of a row, also if another process has sealed it with a new key since.
     fn record(&mut self, row: &SqliteRow) -> Result<Subscriber, StoreError> {
         match from_row(&self.sealing, row) {
             Err(StoreError::BadRecord { .. }) if self.follow_key()? => from_row(&self.sealing, row),
@@ -171,7 +176,7 @@ impl Store {
         }
     }
 
-    /// Gives every subscriber of the filter to `sink`, in the order of IMSIs, until it says no.
+    /// Passes all subscribers of the filter to `sink`, ordered by IMSI, until it returns false.
     pub fn export(&mut self, filter: &Filter, sink: &mut dyn FnMut(Subscriber) -> bool) -> Result<(), StoreError> {
         let mut after = None;
         loop {
@@ -186,7 +191,7 @@ impl Store {
         }
     }
 
-    /// How many subscribers there are.
+    /// Returns the number of subscribers.
     pub fn count(&mut self, filter: &Filter) -> Result<u64, StoreError> {
         let query = sqlx::query("SELECT count(*) FROM subscribers WHERE imsi >= $1 AND imsi < $2")
             .bind(&filter.prefix)
@@ -196,7 +201,7 @@ impl Store {
         Ok(u64::try_from(row.get::<i64, _>(0)).unwrap_or(0))
     }
 
-    /// Removes subscribers, all in one transaction. Returns how many of them were there.
+    /// Removes subscribers in one transaction. Returns the number of those that existed.
     pub fn remove(&mut self, supis: impl IntoIterator<Item = Supi>) -> Result<u64, StoreError> {
         let work = async {
             let mut transaction = self.connection.begin().await?;
@@ -211,7 +216,7 @@ impl Store {
         self.runtime.block_on(work).map_err(|e| StoreError::from_sqlx(&self.path, e))
     }
 
-    /// Stores what a resynchronisation gave; on the disk when it returns.
+    /// Stores the result of a resynchronisation. It is on disk when the function returns.
     pub fn set_sqn_offset(&mut self, supi: Supi, offset: i64) -> Result<(), StoreError> {
         let query =
             sqlx::query("UPDATE subscribers SET sqn_offset = $1 WHERE imsi = $2").bind(offset).bind(supi.reveal());
@@ -219,7 +224,8 @@ impl Store {
         done.map(drop).map_err(|e| StoreError::from_sqlx(&self.path, e))
     }
 
-    /// The sequence number that no vector of this host slot has reached, 0 if none was ever made.
+    /// Returns a sequence number that no vector of this host slot has reached; 0 if there was no
+    /// vector.
     pub fn sqn_reservation(&mut self, ind: u8) -> Result<u64, StoreError> {
         let query = sqlx::query("SELECT seq FROM sqn_reservations WHERE ind = $1").bind(i64::from(ind));
         let row = self.runtime.block_on(query.fetch_optional(&mut self.connection));
@@ -227,7 +233,8 @@ impl Store {
         Ok(row.and_then(|r| u64::try_from(r.get::<i64, _>(0)).ok()).unwrap_or(0))
     }
 
-    /// Promises that no vector of this host slot will have this sequence number before the next reservation.
+    /// Stores that no vector of this host slot reaches this sequence number before the next
+    /// reservation.
     pub fn reserve_sqn(&mut self, ind: u8, seq: u64) -> Result<(), StoreError> {
         let sql = "INSERT INTO sqn_reservations (ind, seq) VALUES ($1, $2) \
                    ON CONFLICT (ind) DO UPDATE SET seq = excluded.seq";
@@ -236,21 +243,22 @@ impl Store {
         done.map(drop).map_err(|e| StoreError::from_sqlx(&self.path, e))
     }
 
-    /// A number that changes when another connection has changed the database.
+    /// Returns a number that changes when another connection has changed the database.
     pub fn data_version(&mut self) -> Result<i64, StoreError> {
         let query = sqlx::query("PRAGMA data_version");
         let row = self.runtime.block_on(query.fetch_one(&mut self.connection));
         Ok(row.map_err(|e| StoreError::from_sqlx(&self.path, e))?.get(0))
     }
 
-    /// The number of the last change to any subscriber.
+    /// Returns the number of the last change of any subscriber.
     pub fn last_change(&mut self) -> Result<i64, StoreError> {
         let query = sqlx::query("SELECT coalesce(max(id), 0) FROM changes");
         let row = self.runtime.block_on(query.fetch_one(&mut self.connection));
         Ok(row.map_err(|e| StoreError::from_sqlx(&self.path, e))?.get(0))
     }
 
-    /// The subscribers that changed after change number `last`, and the number of the last change.
+    /// Returns the subscribers that changed after change number `last`, and the number of the last
+    /// change.
     pub fn changes_since(&mut self, last: i64) -> Result<(Changes, i64), StoreError> {
         let query = sqlx::query("SELECT id, imsi FROM changes WHERE id > $1 ORDER BY id").bind(last);
         let rows = self.runtime.block_on(query.fetch_all(&mut self.connection));
@@ -262,20 +270,20 @@ impl Store {
         if first.get::<i64, _>(0) != last + 1 {
             return Ok((Changes::Many, newest));
         }
-        // A text that is no IMSI was put there by hand, and no UE has it.
+        // An invalid IMSI was entered by hand, and no UE has it.
         let supis = rows.iter().filter_map(|r| r.get::<&str, _>(1).parse().ok()).collect();
         Ok((Changes::These(supis), newest))
     }
 }
 
 impl Filter {
-    /// The first text after all that begin with the prefix; IMSIs are digits, and `:` follows `9`.
+    /// Returns the first string after all with the prefix. IMSIs are digits, and `:` follows `9`.
     fn end(&self) -> String {
         format!("{}:", self.prefix)
     }
 }
 
-/// The file of a location.
+/// Returns the file name of a location.
 fn file_of(location: &str) -> Result<String, StoreError> {
     let path = location.strip_prefix("sqlite:").unwrap_or(location);
     let path = path.strip_prefix("//").unwrap_or(path);
@@ -285,7 +293,8 @@ fn file_of(location: &str) -> Result<String, StoreError> {
     Ok(path.to_owned())
 }
 
-/// Makes the file if it may, for its owner only, so that SQLite gives its journals the same permissions.
+/// Creates the file if permitted, accessible only to its owner. SQLite gives its journals the same
+/// permissions.
 fn prepare_file(path: &str, create: bool) -> Result<(), StoreError> {
     use std::os::unix::fs::OpenOptionsExt;
     if Path::new(path).exists() {

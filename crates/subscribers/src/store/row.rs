@@ -4,10 +4,10 @@ use crate::record::Subscriber;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
-/// The columns of a record, in the order in which [`from_row`] reads them.
+/// Columns of a record, in the order that [`from_row`] reads.
 pub(super) const COLUMNS: &str = "imsi, secret, amf, sqn_offset, static_ipv4, subscription";
 
-/// The record of a row. Rows are read with care: a person with another tool may have written them.
+/// Decodes a row. Every column is checked, because another tool may have written the row.
 pub(super) fn from_row(sealing: &Sealing, row: &SqliteRow) -> Result<Subscriber, StoreError> {
     let imsi: String = row.try_get(0).unwrap_or_default();
     read(sealing, &imsi, row).map_err(|cause| StoreError::BadRecord { imsi, cause })
@@ -30,7 +30,7 @@ fn read(sealing: &Sealing, imsi: &str, row: &SqliteRow) -> Result<Subscriber, St
     })
 }
 
-/// What went wrong with a column, without the name of the library.
+/// Describes a column error without the name of the library.
 fn plain(error: &sqlx::Error) -> String {
     match error {
         sqlx::Error::ColumnDecode { source, .. } => source.to_string(),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 
-/// Every version of the schema, in order; a released one never changes.
+/// All versions of the schema, in order. A released one never changes.
 const MIGRATIONS: [(i64, &str, &str); 2] = [
     (1, "subscribers", include_str!("../../migrations/sqlite/0001_subscribers.sql")),
     (2, "sealed secrets", include_str!("../../migrations/sqlite/0002_sealed_secrets.sql")),
@@ -23,7 +23,7 @@ impl MigrationSource<'static> for Embedded {
     }
 }
 
-/// Brings the database to this release's schema; refuses one that is newer or foreign.
+/// Migrates the database to this release's schema. Refuses a newer or foreign one.
 pub(super) async fn migrate(connection: &mut SqliteConnection) -> Result<(), MigrateError> {
     Migrator::new(Embedded).await?.run_direct(connection).await
 }

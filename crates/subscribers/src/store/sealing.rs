@@ -1,4 +1,6 @@
-//! K and OPc at rest: sealed for the subscriber that they are of, by a key that is not in the database.
+//! Sealing of K and OPc at rest, with a key outside the database.
+//!
+//! The secrets are sealed for each subscriber, so that they cannot be moved to another one.
 
 use super::{Store, StoreError};
 use crate::record::Key;
@@ -9,26 +11,27 @@ use vireo_sealing::{KeyFileError, KeySource, OpenError, SealingKey, write_key_fi
 use vireo_types::Supi;
 use zeroize::Zeroizing;
 
-/// The variable that holds the key in place of the file.
+/// Environment variable with the key, instead of the key file.
 pub const KEY_VARIABLE: &str = "VIREO_SUBSCRIBERS_KEY";
-/// The variable that holds the key that [`Store::rekey`] is to change to, where the key comes from the environment.
+/// Environment variable with the new key for [`Store::rekey`], if the key comes from the
+/// environment.
 pub const NEXT_KEY_VARIABLE: &str = "VIREO_SUBSCRIBERS_NEXT_KEY";
 
-/// What the proof seals.
+/// Content of the proof, which shows whether a key is the right one.
 const PROOF: &[u8] = b"the key of this database";
 const PROOF_PLACE: &[u8] = b"subscribers/proof";
-/// Rows that are sealed anew in one go.
+/// Rows that one query seals again.
 const ROWS: i64 = 500;
 
-/// The key of a database, and where it comes from.
+/// Key of a database and its source.
 #[derive(Debug)]
 pub(super) struct Sealing {
     key: SealingKey,
     source: KeySource,
 }
 
-/// Where the sealing key of a database is: the named file, else the file beside the database with `.key` appended. The
-/// environment comes first ([`KEY_VARIABLE`]).
+/// Returns the source of a database's sealing key: the given file, else the database's file name
+/// with `.key` appended. The environment takes precedence ([`KEY_VARIABLE`]).
 pub fn key_source(database: &str, key_file: Option<&Path>) -> KeySource {
     let beside = || {
         let path = super::file_of(database).unwrap_or_default();
@@ -37,19 +40,20 @@ pub fn key_source(database: &str, key_file: Option<&Path>) -> KeySource {
     KeySource { variable: KEY_VARIABLE, file: key_file.map_or_else(beside, Path::to_owned) }
 }
 
-/// The associated data of a subscriber's secrets.
+/// Returns the associated data of a subscriber's secrets.
 fn place(imsi: &str) -> Vec<u8> {
     [b"subscribers/", imsi.as_bytes()].concat()
 }
 
 impl Sealing {
-    /// A key that ends with a database in memory.
+    /// Creates the key of an in-memory database.
     pub(super) fn in_memory() -> Self {
         let source = KeySource { variable: "", file: PathBuf::new() };
         Sealing { key: SealingKey::generate(), source }
     }
 
-    /// The key of a database, which is made with the database; seals what an earlier release stored in clear.
+    /// Loads the key of a database, or creates it with a new database. Seals secrets that an
+    /// earlier release stored in clear text.
     pub(super) async fn of(
         connection: &mut SqliteConnection,
         path: &str,
@@ -58,7 +62,7 @@ impl Sealing {
         let failed = |e| StoreError::from_sqlx(path, e);
         let proof = proof(connection).await.map_err(failed)?;
         if proof.is_some() && !has_clear(connection).await.map_err(failed)? {
-            // As most times, nothing is written.
+            // The usual case: nothing is written.
             let key = right_key(&source, path, proof.as_deref())?;
             return Ok(Sealing { key, source });
         }
@@ -76,7 +80,7 @@ impl Sealing {
         }
         transaction.commit().await.map_err(failed)?;
         if moved {
-            // Nothing of the keys stays in free pages or in the write-ahead log.
+            // Remove all traces of the keys from free pages and the write-ahead log.
             for statement in ["VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"] {
                 sqlx::query(statement).execute(&mut *connection).await.map_err(failed)?;
             }
@@ -91,7 +95,7 @@ impl Sealing {
         sqlx::query(sql).bind(proof).execute(connection).await.map(drop)
     }
 
-    /// Moves the rows of a release that stored keys in clear.
+    /// Seals the rows of a release that stored keys in clear text.
     async fn seal_clear(&self, connection: &mut SqliteConnection, path: &str) -> Result<(), StoreError> {
         let failed = |e| StoreError::from_sqlx(path, e);
         let mut after = String::new();
@@ -112,13 +116,13 @@ impl Sealing {
         sqlx::query("DROP TABLE subscribers_in_clear").execute(connection).await.map(drop).map_err(failed)
     }
 
-    /// K and OPc as they are stored.
+    /// Seals K and OPc for storage.
     pub(super) fn seal(&self, supi: Supi, k: &Key, opc: &Key) -> Vec<u8> {
         let plain = Zeroizing::new([*k.octets(), *opc.octets()].concat());
         self.key.seal(&place(&supi.reveal()), &plain)
     }
 
-    /// K and OPc of what is stored.
+    /// Opens sealed K and OPc.
     pub(super) fn open(&self, imsi: &str, sealed: &[u8]) -> Result<(Key, Key), String> {
         let plain = self.key.open(&place(imsi), sealed).map_err(|e| format!("secret: {e}"))?;
         let (k, opc) = plain.split_first_chunk::<16>().ok_or("secret: not 32 octets")?;
@@ -126,7 +130,7 @@ impl Sealing {
         Ok((Key::new(*k), Key::new(opc)))
     }
 
-    /// Takes over the key that another process has changed to. Returns true if it is another one.
+    /// Loads the key if another process has changed it. Returns true if it is a new one.
     pub(super) async fn follow(&mut self, connection: &mut SqliteConnection, path: &str) -> Result<bool, StoreError> {
         if self.source.variable.is_empty() {
             return Ok(false);
@@ -139,7 +143,7 @@ impl Sealing {
     }
 }
 
-/// The file that holds the next key while the database changes to it.
+/// Returns the file of the next key during a change of keys.
 fn next_file(file: &Path) -> PathBuf {
     let mut name: OsString = file.as_os_str().to_owned();
     name.push(".next");
@@ -156,7 +160,7 @@ async fn has_clear(connection: &mut SqliteConnection) -> Result<bool, sqlx::Erro
     Ok(sqlx::query(sql).fetch_optional(connection).await?.is_some())
 }
 
-/// The key that opens the proof. A database without a proof is new, and so may the key be.
+/// Returns the key that opens the proof. A database without proof is new; its key may be created.
 fn right_key(source: &KeySource, path: &str, proof: Option<&[u8]>) -> Result<SealingKey, StoreError> {
     let Some(proof) = proof else { return Ok(source.load_or_create()?) };
     let opens = |key: &SealingKey| key.open(PROOF_PLACE, proof).map(drop);
@@ -167,7 +171,8 @@ fn right_key(source: &KeySource, path: &str, proof: Option<&[u8]>) -> Result<Sea
         },
         None => None,
     };
-    // The process that changed the key ended, or is, between its commit and the renaming of the file.
+    // The process that changes the key has committed but not yet renamed the file, or ended in
+    // between.
     if !source.is_variable() {
         let next = KeySource { file: next_file(&source.file), ..source.clone() };
         if let Some(key) = next.find()?.filter(|key| opens(key).is_ok()) {
@@ -186,13 +191,13 @@ fn right_key(source: &KeySource, path: &str, proof: Option<&[u8]>) -> Result<Sea
 }
 
 impl Store {
-    /// Seals all secrets with a new key, in one transaction: a random one, which takes the place of the key file, or that
-    /// of [`NEXT_KEY_VARIABLE`] where the key comes from the environment. Running cores follow. Returns how many
-    /// subscribers there are.
+    /// Seals all secrets with a new key, in one transaction, and returns the number of subscribers.
+    /// The new key is random and replaces the key file. If the key comes from the environment, the
+    /// new one is in [`NEXT_KEY_VARIABLE`]. Running cores load the new key.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]; the key and the secrets are what they were then.
+    /// Returns an error if the change fails. Key and secrets are then unchanged.
     pub fn rekey(&mut self) -> Result<u64, StoreError> {
         let (path, source) = (self.path.clone(), self.sealing.source.clone());
         let failed = |e| StoreError::from_sqlx(&path, e);
@@ -204,7 +209,8 @@ impl Store {
                 true => next.load()?,
                 false => {
                     let key = SealingKey::generate();
-                    // On the disk before anything is sealed with it; only one process has this transaction.
+                    // The key must be on disk before anything is sealed with it. Only one process
+                    // has this transaction.
                     write_key_file(&next.file, &key)?;
                     key
                 }
@@ -224,7 +230,7 @@ impl Store {
         Ok(count)
     }
 
-    /// Takes over the key that another process has changed to.
+    /// Loads the key if another process has changed it. Returns true if it is a new one.
     pub(super) fn follow_key(&mut self) -> Result<bool, StoreError> {
         self.runtime.block_on(self.sealing.follow(&mut self.connection, &self.path))
     }

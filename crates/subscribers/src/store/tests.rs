@@ -22,7 +22,8 @@ fn file() -> (tempfile::TempDir, String) {
     (directory, path)
 }
 
-/// Runs a statement by another SQLite than ours, as another process: the witness of what is in the file.
+/// Runs a statement with Python's SQLite, as another process: an independent check of the file's
+/// content.
 fn python(path: &str, statement: &str) -> String {
     let program = "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1], timeout=5)\n\
                    print(*c.execute(sys.argv[2]).fetchall(), sep='\\n')\nc.commit()";
@@ -32,7 +33,7 @@ fn python(path: &str, statement: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Runs several statements.
+/// Runs several statements in the same way.
 fn python_script(path: &str, statements: &str) {
     let program = "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1])\nc.executescript(sys.argv[2])\nc.commit()";
     let output = std::process::Command::new("python3").args(["-c", program, path, statements]).output();
@@ -193,14 +194,15 @@ fn the_file_is_for_its_owner_only() {
 }
 
 impl Store {
-    /// Runs a statement as it is.
+    /// Runs a statement without checks.
     pub(crate) fn run_for_test(&mut self, sql: &str) {
         let query = sqlx::query(sql);
         self.runtime.block_on(query.execute(&mut self.connection)).expect("run");
     }
 }
 
-/// The promise is 100,000 in less than 30 s; a fifth of both here, in a debug build on a busy machine.
+/// The requirement is 100,000 in less than 30 s. A fifth of both is tested in a debug build on a
+/// busy machine.
 #[test]
 fn twenty_thousand_are_imported_in_seconds() {
     let (_directory, path) = file();
@@ -212,7 +214,7 @@ fn twenty_thousand_are_imported_in_seconds() {
     assert!(took < Duration::from_secs(6), "{took:?}");
 }
 
-/// The octets of the database file and of what SQLite keeps beside it.
+/// Returns the bytes of the database file and its journals.
 fn octets_on_disk(path: &str) -> Vec<u8> {
     let files = [path.to_owned(), format!("{path}-wal"), format!("{path}-shm")];
     files.iter().filter_map(|file| std::fs::read(file).ok()).flatten().collect()
@@ -240,7 +242,7 @@ fn keys_in_clear_of_schema_1_are_sealed_and_wiped() {
     let (_directory, path) = file();
     drop(open(&path).expect("made"));
     let many: Vec<_> = (0..1200).map(subscriber).collect();
-    // As the release before left it: its tables, its migration alone, keys in clear.
+    // The state of the previous release: its tables, only its migration, and keys in clear text.
     let (k, opc) = (many[0].k.reveal(), many[0].opc.reveal());
     let subscription = serde_json::to_string(&many[0].subscription).expect("JSON");
     python_script(
@@ -316,7 +318,7 @@ fn rekey_seals_anew_and_open_stores_follow() {
     assert_eq!(running.get(many[7].supi).expect("read"), Some(many[7].clone()), "by the new key");
     running.upsert(&subscriber(2000)).expect("added");
     assert_eq!(command.rekey().expect("again"), 1201);
-    // A store that follows at its first write, not at a read.
+    // A store that learns of the new key by a write instead of a read.
     running.upsert(&subscriber(2001)).expect("added");
     assert_eq!(open(&path).expect("opened").get(subscriber(2001).supi).expect("read"), Some(subscriber(2001)));
     assert!(!std::fs::exists(format!("{file}.next")).expect("looked"));
@@ -329,11 +331,11 @@ fn rekey_that_was_cut_short_loses_nothing() {
     let mut store = open(&path).expect("made");
     store.add(&subscriber(0)).expect("added");
     let old = std::fs::read(&file).expect("the key file");
-    // Before the commit: the next key is there, and nothing is sealed with it.
+    // Stopped before the commit: the next key exists, and nothing is sealed with it.
     vireo_sealing::write_key_file(format!("{file}.next").as_ref(), &vireo_sealing::SealingKey::generate())
         .expect("written");
     assert!(open(&path).expect("opened").get(subscriber(0).supi).expect("read").is_some());
-    // After the commit: the key file is still the old one.
+    // Stopped after the commit: the key file has the old key.
     store.rekey().expect("sealed anew");
     std::fs::rename(&file, format!("{file}.next")).expect("renamed");
     std::fs::write(&file, &old).expect("written");

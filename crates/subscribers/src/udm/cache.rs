@@ -1,4 +1,4 @@
-//! Subscriber records in memory, in front of the database.
+//! In-memory cache of subscriber records.
 
 use super::sqn::{self, SqnClock};
 use super::vector::Credentials;
@@ -11,16 +11,19 @@ use vireo_sealing::{SecretSlab, Slot};
 use vireo_types::{Instant, Supi};
 use zeroize::Zeroizing;
 
-/// A power of two; several times the threads of a large machine, so that two seldom meet in one.
+/// A power of two, several times the number of threads of a large machine, so that two threads
+/// rarely use one shard.
 const SHARDS: usize = 64;
 
-/// A bounded map from SUPI to what a vector needs. Each shard has a young and an old generation: a record that is used
-/// moves to the young one, and when that is full the old one is dropped, which approximates least-recently-used at
-/// the price of a map insertion.
+/// A bounded map from SUPI to the inputs of a vector.
+///
+/// Each shard has a young and an old generation. A record in use moves to the young one. When that
+/// is full, the old one is dropped. This approximates least-recently-used for the cost of a map
+/// insertion.
 #[derive(Debug)]
 pub(super) struct Cache {
     shards: Vec<Mutex<Shard>>,
-    /// Records of one generation of one shard.
+    /// Maximum of records in one generation of one shard.
     generation: usize,
 }
 
@@ -28,9 +31,9 @@ pub(super) struct Cache {
 struct Shard {
     young: HashMap<Supi, Entry>,
     old: HashMap<Supi, Entry>,
-    /// K and OPc of both.
+    /// K and OPc of both generations.
     secrets: SecretSlab<32>,
-    /// The highest last tick of any record that was dropped: a record that comes back goes on above it.
+    /// Highest last tick of all dropped records. A record that is loaded again continues above it.
     floor: u64,
 }
 
@@ -41,41 +44,42 @@ impl std::fmt::Debug for Shard {
 }
 
 struct Entry {
-    /// K and OPc, in memory that core dumps leave out.
+    /// K and OPc, in memory that core dumps exclude.
     secret: Slot,
     amf: [u8; 2],
     sqn_offset: i64,
-    /// The tick of its last SQN (see [`SqnClock`]).
+    /// Tick of the last SQN (see [`SqnClock`]).
     last: u64,
     subscription: Arc<Subscription>,
 }
 
-/// What is needed for one vector: taken out of the cache so that it is computed without a lock.
+/// Inputs of one vector, copied from the cache so that it is computed without a lock.
 pub(super) struct VectorInputs {
     pub(super) credentials: Credentials,
     pub(super) sqn: u64,
     pub(super) subscription: Subscription,
 }
 
-/// Why there is no material.
+/// Reasons why there are no vector inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Miss {
-    /// The record is not here.
+    /// The record is not in the cache.
     Absent,
-    /// The reservation of sequence numbers must be moved on to above this tick.
+    /// The reservation of sequence numbers must first be extended above this tick.
     Reservation(u64),
-    /// The record's SQN offset leads nowhere.
+    /// The SQN offset of the record is out of range.
     Offset,
 }
 
 impl Cache {
-    /// A cache of about `capacity` records, 1,024 at least.
+    /// Creates a cache for about `capacity` records, at least 1,024.
     pub(super) fn new(capacity: usize) -> Self {
         let generation = capacity.max(1024).div_ceil(2 * SHARDS);
         Cache { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), generation }
     }
 
-    /// Takes the next sequence number of a subscriber, and what the vector of it needs.
+    /// Allocates the next sequence number of a subscriber, and returns it with the other inputs of
+    /// a vector.
     pub(super) fn next(&self, supi: Supi, now: Instant, clock: &SqnClock) -> Result<VectorInputs, Miss> {
         let mut shard = self.shard(supi);
         let (entry, secrets) = shard.touch(supi, self.generation).ok_or(Miss::Absent)?;
@@ -87,13 +91,13 @@ impl Cache {
         Ok(VectorInputs { credentials: entry.credentials(secrets), sqn, subscription: (*entry.subscription).clone() })
     }
 
-    /// The secrets of a record and its present offset: for a resynchronisation.
+    /// Returns the secrets and the present offset of a record, for a resynchronisation.
     pub(super) fn peek(&self, supi: Supi) -> Option<(Credentials, i64)> {
         let mut shard = self.shard(supi);
         shard.touch(supi, self.generation).map(|(e, secrets)| (e.credentials(secrets), e.sqn_offset))
     }
 
-    /// Takes a tick of the record for a resynchronisation.
+    /// Allocates a tick of a record, for a resynchronisation.
     pub(super) fn tick(&self, supi: Supi, now: Instant, clock: &SqnClock) -> Result<u64, Miss> {
         let mut shard = self.shard(supi);
         let (entry, _) = shard.touch(supi, self.generation).ok_or(Miss::Absent)?;
@@ -106,18 +110,18 @@ impl Cache {
         }
     }
 
-    /// The offset that a resynchronisation gave.
+    /// Sets the offset that results from a resynchronisation.
     pub(super) fn set_offset(&self, supi: Supi, offset: i64) {
         if let Some((entry, _)) = self.shard(supi).touch(supi, self.generation) {
             entry.sqn_offset = offset;
         }
     }
 
-    /// Puts a record in that was read from the database; one that is here already stays.
+    /// Adds a record from the database, unless it is already in the cache.
     ///
     /// # Errors
     ///
-    /// The system gives no memory for secrets.
+    /// Returns an error if the system has no memory for secrets.
     pub(super) fn insert(&self, record: &Subscriber, subscription: Arc<Subscription>) -> io::Result<()> {
         let mut shard = self.shard(record.supi);
         if shard.touch(record.supi, self.generation).is_some() {
@@ -132,7 +136,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Forgets a record.
+    /// Removes a record.
     pub(super) fn remove(&self, supi: Supi) {
         let shard = &mut *self.shard(supi);
         let gone = shard.young.remove(&supi).or_else(|| shard.old.remove(&supi));
@@ -141,7 +145,7 @@ impl Cache {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all records.
     pub(super) fn clear(&self) {
         for shard in &self.shards {
             let shard = &mut *locked(shard);
@@ -150,25 +154,26 @@ impl Cache {
         }
     }
 
-    /// How many records are here.
+    /// Returns the number of records.
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|s| locked(s)).map(|s| s.young.len() + s.old.len()).sum()
     }
 
     fn shard(&self, supi: Supi) -> MutexGuard<'_, Shard> {
-        // IMSIs are dense in their low digits; a multiplication spreads them over the high bits
+        // IMSIs are dense in their low digits. A multiplication spreads them over the high bits.
         let hash = supi.as_u64().wrapping_mul(0x9e37_79b9_7f4a_7c15);
         locked(&self.shards[(hash >> 58) as usize % SHARDS])
     }
 }
 
-/// No code panics while it holds a shard, and a record is whole at any time.
+/// Locks a shard. The lock is never poisoned: no code panics while it holds a shard, and records
+/// are always complete.
 fn locked(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shard {
-    /// The record, which is now among the young ones, and where its secrets are.
+    /// Moves a record to the young generation. Returns it with the store of its secrets.
     fn touch(&mut self, supi: Supi, generation: usize) -> Option<(&mut Entry, &SecretSlab<32>)> {
         if !self.young.contains_key(&supi) {
             let entry = self.old.remove(&supi)?;
@@ -185,7 +190,7 @@ impl Shard {
         self.young.insert(supi, entry);
     }
 
-    /// Ends a record that is in neither generation any more.
+    /// Removes the secrets of a record that is in neither generation.
     fn forget(&mut self, entry: Entry) {
         self.floor = self.floor.max(entry.last);
         self.secrets.remove(entry.secret);

@@ -1,5 +1,7 @@
-//! The thread that owns the database: cold lookups in batches, resynchronisations, reservations of sequence numbers,
-//! and the watch for what other processes change.
+//! Database thread of the UDM.
+//!
+//! It looks up records that are not cached, in batches, executes resynchronisations and
+//! reservations of sequence numbers, and detects changes by other processes.
 
 use super::cache::Miss;
 use super::{Answer, Shared, sqn};
@@ -14,13 +16,13 @@ use std::time::{Duration, Instant as Watch};
 use vireo_core::subscription::{AuthenticationError, AuthenticationRequest, Resync, Subscription};
 use vireo_types::{Instant, Plmn, Supi};
 
-/// How often it looks for changes of other processes.
+/// Interval of the check for changes by other processes.
 const WATCH: Duration = Duration::from_millis(500);
-/// Requests that one batch serves.
+/// Maximum of requests in one batch.
 const BATCH: usize = 256;
-/// Records that one step of the preload reads: about 10 ms, which a request may have to wait.
+/// Records in one step of the preload: about 10 ms, for which a request may have to wait.
 const PRELOAD: u32 = 500;
-/// Different subscriptions that are kept once for all subscribers that have them.
+/// Maximum of different subscriptions that subscribers share in memory.
 const INTERNED: usize = 64;
 
 /// A request whose SUPI is known.
@@ -39,7 +41,7 @@ impl Lookup {
     }
 }
 
-/// Starts the thread, after the first reservation has been made.
+/// Makes the first reservation, then starts the thread.
 pub(super) fn start(
     store: Store,
     shared: Arc<Shared>,
@@ -58,9 +60,9 @@ struct Database {
     store: Store,
     shared: Arc<Shared>,
     interned: Vec<Arc<Subscription>>,
-    /// The data version and the last change that the cache agrees with.
+    /// Data version and last change number that the cache reflects.
     seen: (i64, i64),
-    /// What was last logged as wrong, so that it is logged once.
+    /// Last logged error, which is not logged again.
     trouble: Option<String>,
 }
 
@@ -94,7 +96,7 @@ impl Database {
         self.report(outcome);
     }
 
-    /// Answers a batch: one query for all records that are not in memory.
+    /// Answers a batch, with one query for all records that are not cached.
     fn serve(&mut self, batch: &mut Vec<Lookup>) {
         let missing: Vec<Supi> =
             batch.iter().map(|l| l.supi).filter(|s| self.shared.cache.peek(*s).is_none()).collect();
@@ -132,7 +134,7 @@ impl Database {
         self.store.get_many(supis, &mut bad)
     }
 
-    /// The answer for a record that is in memory if it is anywhere.
+    /// Answers a request whose record has been loaded, if it exists.
     fn answer(&mut self, lookup: &Lookup) -> Result<Answer, StoreError> {
         if let Some(resync) = &lookup.resync
             && let Err(refused) = self.resynchronise(lookup, resync)?
@@ -153,7 +155,8 @@ impl Database {
         Ok(Err(AuthenticationError::Unavailable))
     }
 
-    /// Takes SQNMS from an AUTS (TS 33.102 6.3.5); a new offset is on the disk before any vector is made with it.
+    /// Evaluates SQNMS of an AUTS (TS 33.102 6.3.5). A new offset is on disk before it is used for
+    /// a vector.
     fn resynchronise(
         &mut self,
         lookup: &Lookup,
@@ -184,7 +187,7 @@ impl Database {
         Ok(Ok(()))
     }
 
-    /// Moves the reservation of sequence numbers on if it is short.
+    /// Extends the reservation of sequence numbers if necessary.
     fn reserve(&mut self, at_least: u64) -> Result<(), StoreError> {
         if let Some(end) = self.shared.clock.wanted(at_least) {
             self.store.reserve_sqn(self.shared.clock.ind(), end)?;
@@ -193,7 +196,8 @@ impl Database {
         Ok(())
     }
 
-    /// Drops from the cache what another process changed, and keeps the reservation ahead.
+    /// Removes records from the cache that another process has changed, and extends the
+    /// reservation.
     fn watch(&mut self) -> Result<(), StoreError> {
         self.reserve(0)?;
         let version = self.store.data_version()?;
@@ -209,7 +213,7 @@ impl Database {
         Ok(())
     }
 
-    /// Reads one page of records into the cache. Returns where to go on.
+    /// Reads one page of records into the cache. Returns the position of the next page.
     fn preload(&mut self, (after, room): (Option<Supi>, usize)) -> Option<(Option<Supi>, usize)> {
         match self.store.list(&Filter::default(), Page { after, limit: PRELOAD }) {
             Ok(page) => {
@@ -240,7 +244,7 @@ impl Database {
         }
     }
 
-    /// Logs trouble with the database when it begins, changes and ends.
+    /// Logs database errors when they begin, change and end.
     fn report(&mut self, outcome: Result<(), StoreError>) {
         match outcome {
             Ok(()) => {

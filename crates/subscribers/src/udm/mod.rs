@@ -1,4 +1,4 @@
-//! The UDM with its AUSF, ARPF and SIDF parts, as one in-process service (TS 33.501 6.1.3.2).
+//! UDM with AUSF, ARPF and SIDF, as one in-process service (TS 33.501 6.1.3.2).
 
 mod cache;
 mod database;
@@ -23,19 +23,20 @@ use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, Authenti
 use vireo_types::{Instant, Plmn, Supi};
 use vireo_wire::security::nas_5gs::SuciError;
 
-/// The answer to an authentication request.
+/// Answer to an authentication request.
 pub type Answer = Result<AuthenticationInfo, AuthenticationError>;
 
-/// What a [`Udm`] is told at start.
+/// Configuration of a [`Udm`].
 #[derive(Debug)]
 pub struct UdmConfig {
-    /// Records kept in memory; about 150 octets each.
+    /// Maximum of cached records; about 150 bytes each.
     pub cache_records: usize,
-    /// Whether the cache is filled from the database at start, in the background.
+    /// If true, the cache is filled from the database in the background after the start.
     pub preload: bool,
-    /// Threads that de-conceal SUCIs; one at least.
+    /// Threads that de-conceal SUCIs, at least one.
     pub deconceal_threads: usize,
-    /// Requests that may wait, for de-concealment and for the database each; more are refused as unavailable.
+    /// Maximum of queued requests, for de-concealment and for the database each. Further ones are
+    /// refused as unavailable.
     pub queue: usize,
     /// IND of the sequence numbers, 0 to 31: the host's slot.
     pub ind: u8,
@@ -44,7 +45,8 @@ pub struct UdmConfig {
 }
 
 impl Default for UdmConfig {
-    /// A million records, half the processors for de-concealment, no home network key.
+    /// Returns a configuration with a million records, half the CPUs for de-concealment, and no
+    /// home network key.
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         UdmConfig {
@@ -58,7 +60,7 @@ impl Default for UdmConfig {
     }
 }
 
-/// How busy a [`Udm`] is.
+/// Load of a [`Udm`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdmLoad {
     /// Records in the cache.
@@ -69,24 +71,27 @@ pub struct UdmLoad {
     pub database_waiting: usize,
 }
 
-/// Why a [`Udm`] does not start.
+/// Reasons why a [`Udm`] does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum UdmError {
-    /// The database refused.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// No thread could be made.
+    /// A thread cannot be started.
     #[error("the subscriber service gets no thread from the system: {0}")]
     Thread(#[from] std::io::Error),
 }
 
-/// Answers authentication requests: at once when the subscriber's record is in memory and its identity is in clear
-/// ([`Udm::try_now`]), else later, from threads of its own ([`Udm::submit`]). De-concealment has its own threads and
-/// its own bounded queue, so that a storm of first registrations holds up nobody else (DESIGN decision 10).
+/// Service that answers authentication requests.
 ///
-/// Sequence numbers come from the time (`sqn.rs` says how), and an AUTS changes a stored offset. Changes that another
-/// process makes in the database act within about a second. It reads no clock: the time and RAND of a vector come with
-/// the request.
+/// It answers at once if the record is cached and the identity is not concealed ([`Udm::try_now`]);
+/// else later, from its own threads ([`Udm::submit`]). De-concealment has its own threads and
+/// bounded queue, so that a storm of initial registrations delays no other requests (DESIGN
+/// decision 10).
+///
+/// Sequence numbers derive from the time (see `sqn.rs`), and an AUTS changes a stored offset.
+/// Changes that another process makes in the database take effect within about a second. The
+/// service reads no clock: time and RAND of a vector are part of the request.
 #[derive(Debug)]
 pub struct Udm {
     shared: Arc<Shared>,
@@ -104,14 +109,14 @@ struct Job {
     rand: [u8; 16],
 }
 
-/// What the threads of a [`Udm`] have in common.
+/// State that the threads of a [`Udm`] share.
 struct Shared {
     cache: Cache,
     clock: SqnClock,
     keys: Vec<HomeNetworkKey>,
     refusals: Refusals,
     answer: Box<dyn Fn(u64, Answer) + Send + Sync>,
-    /// Nobody waits for an answer any more.
+    /// True if no request waits for an answer, because the service stops.
     stopping: AtomicBool,
 }
 
@@ -122,8 +127,8 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Udm {
-    /// Starts the service on a database. `answer` is called with the token and the answer of each submitted request,
-    /// on a thread of the service: it must not block for long.
+    /// Starts the service on a database. It calls `answer` with token and answer of each submitted
+    /// request, on one of its threads. `answer` must not block for long.
     pub fn start(
         mut store: Store,
         config: UdmConfig,
@@ -158,8 +163,9 @@ impl Udm {
         Ok(udm)
     }
 
-    /// The answer, if it takes no waiting: a SUPI or a null-scheme SUCI whose record is in memory, or a SUCI that
-    /// cannot be read. Else `None`, and the request is for [`Udm::submit`]. `rand` must be random and used once.
+    /// Returns the answer if that needs no wait: for a SUPI or null-scheme SUCI whose record is
+    /// cached, or an invalid SUCI. `None` = use [`Udm::submit`]. `rand` must be random and used
+    /// once.
     pub fn try_now(&self, request: &AuthenticationRequest, now: Instant, rand: [u8; 16]) -> Option<Answer> {
         let supi = match self.shared.in_clear(&request.identity, now) {
             Ok(supi) => supi?,
@@ -171,8 +177,8 @@ impl Udm {
         self.shared.vector(supi, request.serving_network, now, rand).ok()
     }
 
-    /// Hands a request over; its answer comes with `token`. An error is the answer itself, and nothing else follows:
-    /// the SUCI cannot be read, or too much is waiting.
+    /// Submits a request, whose answer is sent with `token`. An error is the answer itself, and no
+    /// other follows: the SUCI is invalid, or the queue is full.
     pub fn submit(
         &self,
         token: u64,
@@ -192,12 +198,12 @@ impl Udm {
         }
     }
 
-    /// Forgets what was read of the database: changes that others have made there count from now on.
+    /// Clears the cache, so that changes in the database take effect at once.
     pub fn forget_records(&self) {
         self.shared.cache.clear();
     }
 
-    /// How busy it is.
+    /// Returns the load of the service.
     pub fn load(&self) -> UdmLoad {
         UdmLoad {
             cached: self.shared.cache.len(),
@@ -208,12 +214,13 @@ impl Udm {
 }
 
 impl Drop for Udm {
-    /// Ends the threads and leaves the sequence numbers in order; what waits gets no answer.
+    /// Stops the threads and stores the state of the sequence numbers. Queued requests get no
+    /// answer.
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
         self.deconceal = None;
         for thread in self.pool.drain(..) {
-            // A thread that panicked has reported it itself
+            // The panic hook has already reported a panic of the thread.
             let _ = thread.join();
         }
         self.database = None;
@@ -224,14 +231,15 @@ impl Drop for Udm {
 }
 
 impl Shared {
-    /// The vector of a subscriber whose record is in memory; a [`Miss`] is for the database thread.
+    /// Computes the vector of a subscriber whose record is cached. The database thread handles a
+    /// [`Miss`].
     fn vector(&self, supi: Supi, plmn: Plmn, now: Instant, rand: [u8; 16]) -> Result<Answer, Miss> {
         let material = self.cache.next(supi, now, &self.clock)?;
         let info = material.credentials.vector(supi, material.sqn, rand, plmn, material.subscription);
         Ok(info.ok_or(AuthenticationError::Unavailable))
     }
 
-    /// The SUPI of an identity that does not conceal it.
+    /// Returns the SUPI of an identity that is not concealed.
     fn in_clear(&self, identity: &SubscriberIdentity, now: Instant) -> Result<Option<Supi>, AuthenticationError> {
         match identity {
             SubscriberIdentity::Supi(supi) => Ok(Some(*supi)),
@@ -254,7 +262,7 @@ fn taken(sent: Option<bool>) -> Result<(), AuthenticationError> {
     if sent == Some(true) { Ok(()) } else { Err(AuthenticationError::Unavailable) }
 }
 
-/// The life of a de-concealing thread.
+/// Runs a de-concealment thread.
 fn deconceal_all(shared: &Shared, jobs: &Receiver<Job>, database: &Sender<Lookup>) {
     for Job { token, request, now, rand } in jobs {
         if shared.stopping.load(Ordering::Relaxed) {

@@ -1,13 +1,13 @@
-//! Log lines about SUCIs that do not de-conceal, at a bounded rate.
+//! Rate-limited log of SUCIs that cannot be de-concealed.
 
 use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
 use vireo_types::{Duration, Instant};
 
-/// From one line to the next, so that peers fill no log.
+/// Minimum interval between two lines, so that peers cannot flood the log.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Logs one refusal in each period, and counts those between.
+/// Logs one refusal in each period and counts the others.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(Mutex<State>);
 
@@ -19,8 +19,8 @@ struct State {
 }
 
 impl Refusals {
-    /// Logs why a SUCI was refused, with its scheme and key identifier. The reason stays here: peers must not learn how
-    /// far a forged SUCI went (TS 33.501 6.12.5).
+    /// Logs why a SUCI was refused, with its scheme and key identifier. Peers must not learn how
+    /// far a forged SUCI went (TS 33.501 6.12.5), so the reason is only logged.
     pub(super) fn report(&self, suci: &[u8], reason: impl Display, now: Instant) {
         if let Some(left_out) = self.admit(now) {
             // Octets of an IMSI's SUCI (TS 24.501 figure 9.11.3.4.3).
@@ -30,7 +30,8 @@ impl Refusals {
         }
     }
 
-    /// Returns how many lines were left out before this one. `None` if this one is left out, too.
+    /// Returns the number of suppressed lines before this one; `None` if this one must be
+    /// suppressed.
     fn admit(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.next.is_some_and(|next| now < next) {
@@ -51,7 +52,7 @@ mod tests {
     use tracing::span::{Attributes, Id, Record};
     use tracing::{Event, Metadata, Subscriber};
 
-    /// The fields of every event.
+    /// Collects the fields of every event.
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<String>>>);
 

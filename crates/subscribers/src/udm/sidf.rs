@@ -1,4 +1,4 @@
-//! The subscription identifier de-concealing function (TS 33.501 6.12.5, Annex C).
+//! Subscription identifier de-concealing function (TS 33.501 6.12.5, Annex C).
 
 use vireo_types::Supi;
 use vireo_wire::security::nas_5gs::{HomeNetworkPrivateKey, ProtectionScheme, Suci, SuciError};
@@ -6,13 +6,13 @@ use vireo_wire::security::nas_5gs::{HomeNetworkPrivateKey, ProtectionScheme, Suc
 /// An ECIES profile of TS 33.501 Annex C.3.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Profile {
-    /// X25519.
+    /// Curve X25519.
     A,
-    /// secp256r1.
+    /// Curve secp256r1.
     B,
 }
 
-/// A private key of the home network. `Debug` shows nothing of it.
+/// A private key of the home network. `Debug` does not print it.
 #[derive(Debug)]
 pub struct HomeNetworkKey {
     /// Home network public key identifier (TS 23.003 2.2B), 1 to 254.
@@ -20,22 +20,22 @@ pub struct HomeNetworkKey {
     key: HomeNetworkPrivateKey,
 }
 
-/// Why octets are no home network key.
+/// Reasons why octets are not a home network key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HomeNetworkKeyError {
-    /// The identifier is 0 (the null scheme's) or 255 (reserved).
+    /// The identifier is 0 (null scheme) or 255 (reserved).
     #[error("a home network key identifier is 1 to 254")]
     Id,
     /// The scalar is zero or not below the order of the curve.
     #[error("these 32 octets are no private key of secp256r1: make one with vireo subscriber hn-key")]
     Scalar,
-    /// No new key could be drawn.
+    /// The system has no random numbers.
     #[error("the system gives no random numbers")]
     Random,
 }
 
 impl HomeNetworkKey {
-    /// The key of 32 octets.
+    /// Creates a key from 32 octets.
     pub fn new(id: u8, profile: Profile, private: &[u8; 32]) -> Result<Self, HomeNetworkKeyError> {
         if matches!(id, 0 | 255) {
             return Err(HomeNetworkKeyError::Id);
@@ -47,38 +47,39 @@ impl HomeNetworkKey {
         Ok(HomeNetworkKey { id, key })
     }
 
-    /// A new key from the system's random numbers, and its 32 private octets.
+    /// Creates a random key. Returns also its 32 private octets.
     pub fn generate(id: u8, profile: Profile) -> Result<(Self, [u8; 32]), HomeNetworkKeyError> {
         loop {
             let mut private = [0; 32];
             getrandom::fill(&mut private).map_err(|_| HomeNetworkKeyError::Random)?;
             match Self::new(id, profile, &private) {
-                // One number in 2^32 is above the order of the curve
+                // One number in 2^32 is above the order of the curve.
                 Err(HomeNetworkKeyError::Scalar) => {}
                 made => return made.map(|key| (key, private)),
             }
         }
     }
 
-    /// The public key for USIMs: 32 octets, or the 33 of a compressed point.
+    /// Returns the public key for USIMs: 32 octets, or 33 octets of a compressed point.
     pub fn public(&self) -> Vec<u8> {
         self.key.public_key().to_octets()
     }
 
-    /// Its profile.
+    /// Returns the profile of the key.
     pub fn profile(&self) -> Profile {
         if self.key.scheme() == ProtectionScheme::PROFILE_A { Profile::A } else { Profile::B }
     }
 }
 
-/// A SUCI that cannot be read.
+/// A SUCI cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("octets are not the SUCI of an IMSI")]
 pub(super) struct Malformed;
 
-/// The SUPI of a null-scheme SUCI (TS 24.501 9.11.3.4), without an allocation; `None` if the scheme conceals it.
+/// Returns the SUPI of a null-scheme SUCI (TS 24.501 9.11.3.4), without an allocation; `None` if
+/// the SUPI is concealed.
 pub(super) fn in_clear(identity: &[u8]) -> Result<Option<Supi>, Malformed> {
-    // Type of identity 1; SUPI formats 1 to 3 are NAIs, which have no IMSI
+    // Type of identity 1. SUPI formats 1 to 3 are NAIs, which contain no IMSI.
     if identity.len() < 9 || identity[0] & 7 != 1 || matches!(identity[0] >> 4 & 7, 1..=3) {
         return Err(Malformed);
     }
@@ -125,7 +126,8 @@ impl Digits {
     }
 }
 
-/// The SUPI of a SUCI of any scheme. Takes 50 to 300 us for a profile, so it is for threads of its own.
+/// Returns the SUPI of a SUCI of any scheme. Takes 50 to 300 us for a profile, so it needs threads
+/// of its own.
 pub(super) fn deconceal(identity: &[u8], keys: &[HomeNetworkKey]) -> Result<Supi, SuciError> {
     let suci = Suci::from_nas_octets(identity)?;
     let (id, scheme) = (suci.home_network_public_key_id(), suci.protection_scheme());
@@ -172,7 +174,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Our reader of the null scheme against the security crate's, on octets near a SUCI.
+        /// Compares this parser of the null scheme with the security crate's, on octets near a
+        /// SUCI.
         #[test]
         fn the_two_readers_agree(
             head in proptest::sample::select(vec![0x01u8, 0x01, 0x41, 0x11, 0x02]),
@@ -194,7 +197,7 @@ mod tests {
         }
     }
 
-    /// TS 33.501 Annex C.4.3 (Profile A) and C.4.4 (Profile B): the SUCIs of the specification.
+    /// SUCIs of TS 33.501 Annex C.4.3 (Profile A) and C.4.4 (Profile B).
     #[test]
     fn the_sucis_of_the_specification_deconceal() {
         let key = |id, profile, text: &str| {

@@ -1,45 +1,50 @@
-//! Sequence numbers from time (TS 33.102 Annex C.1.1.3, C.1.2), without a database write for each vector.
+//! Time-based sequence numbers (TS 33.102 Annex C.1.1.3, C.1.2).
 //!
-//! SQN is SEQ (43 bits) followed by IND (5 bits, the host's slot: C.1.2). SEQ is the clock plus the subscriber's
-//! offset, or one more than its last SEQ when the clock has not moved since.
+//! They need no database write for each vector. SQN is SEQ (43 bits) followed by IND (5 bits, the
+//! host's slot: C.1.2). SEQ is the clock plus the subscriber's offset, or its last SEQ plus one if
+//! the clock has not advanced since.
 //!
-//! **The tick is one second**, counted from 2025. A USIM may refuse a SEQ more than 2^28 ahead of its own (C.2.1), so
-//! a finer tick has a price: at 0.1 ms a device that was off for 7.5 hours would fail its first authentication, at one
-//! second it is 8.5 years, and until 2033 a factory-new USIM (SEQ 0) is accepted without a resynchronisation.
-//! **The price of the coarse tick** is that several authentications of one UE in a second run ahead of the clock, so
-//! the clock alone does not say where to go on after a restart. Hence a reservation, as for block-allocated
-//! identifiers: before a clock value is used, the database holds one that lies above it, moved on by [`CHUNK`] every
-//! half hour or so. A start begins above the last reservation; also after a crash, and when the clock was set back.
+//! **The tick is one second**, counted from 2025. A USIM may refuse a SEQ more than 2^28 ahead of
+//! its own (C.2.1), which limits the resolution. With ticks of 0.1 ms, a UE that was off for 7.5
+//! hours would fail its first authentication; with one second, the limit is 8.5 years. Until 2033 a
+//! factory-new USIM (SEQ 0) accepts SEQ without a resynchronisation.
+//!
+//! **Reservation**: several authentications of one UE in a second run ahead of the clock. So the
+//! clock alone does not show where to continue after a restart. Therefore the database holds a
+//! reservation above every clock value in use, as with block-allocated identifiers. It is extended
+//! by [`CHUNK`] about every half hour. A process starts above the last reservation, also after a
+//! crash and if the clock was set back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use vireo_types::Instant;
 
-/// Seconds from the Unix epoch to 2025-01-01, where the clock of sequence numbers starts.
+/// Seconds from the Unix epoch to 2025-01-01, the epoch of sequence numbers.
 const EPOCH_S: u64 = 1_735_689_600;
-/// How many ticks one reservation covers. An unclean stop skips at most so many, of 2^43.
+/// Ticks in one reservation. An unclean stop skips at most this many, of 2^43.
 const CHUNK: u64 = 3600;
-/// The bits of IND.
+/// Length of IND in bits.
 const IND_BITS: u32 = 5;
-/// SEQ values lie below this (TS 33.102 C.3: 43 bits).
+/// Upper bound of SEQ, exclusive (TS 33.102 C.3: 43 bits).
 pub(super) const SEQ_END: i64 = 1 << 43;
-/// How far ahead of the USIM's a SEQ may be to be kept after an AUTS: far below the 2^28 of C.2.1, as the USIM that
-/// refused it may be stricter than that.
+/// Maximum lead of SEQ over the USIM's with which an offset stays after an AUTS. It is far below
+/// the 2^28 of C.2.1, because the USIM may be stricter.
 const KEEP_AHEAD: i64 = 1 << 20;
 
-/// The clock of one host slot, shared by all threads. Its values ("ticks") are SEQ before the subscriber's offset.
+/// Clock of one host slot, shared by all threads. Its values ("ticks") are SEQ without the
+/// subscriber's offset.
 #[derive(Debug)]
 pub(super) struct SqnClock {
     ind: u8,
-    /// The first tick that may be used: all below belong to earlier runs.
+    /// First usable tick. Earlier runs have used the ticks below.
     start: u64,
-    /// Ticks below this are reserved in the database.
+    /// The database has a reservation for ticks below this.
     reserved: AtomicU64,
-    /// The highest tick used.
+    /// Highest tick used.
     used: AtomicU64,
 }
 
 impl SqnClock {
-    /// The clock of a host slot whose last reservation is given. Nothing is reserved yet.
+    /// Creates the clock of a host slot with this last reservation. No tick is reserved yet.
     pub(super) fn new(ind: u8, last_reservation: u64) -> Self {
         let used = AtomicU64::new(last_reservation);
         SqnClock { ind: ind & 31, start: last_reservation, reserved: AtomicU64::new(last_reservation), used }
@@ -49,7 +54,7 @@ impl SqnClock {
         self.ind
     }
 
-    /// A tick above `last`, for `now`; `None` when the reservation must be moved on first.
+    /// Returns a tick above `last`, for `now`; `None` if the reservation must first be extended.
     pub(super) fn next(&self, last: u64, now: Instant) -> Option<u64> {
         let tick = ticks(now).max(last + 1).max(self.start);
         if tick >= self.reserved.load(Ordering::Acquire) {
@@ -61,37 +66,39 @@ impl SqnClock {
         Some(tick)
     }
 
-    /// What to reserve so that `now` and any tick used so far have room; `None` while the present one is good for
-    /// half a chunk more.
+    /// Returns the end of a reservation for `at_least` and all ticks in use; `None` while the
+    /// present one has room for half a chunk.
     pub(super) fn wanted(&self, at_least: u64) -> Option<u64> {
         let high = self.used.load(Ordering::Relaxed).max(at_least);
         (high + CHUNK / 2 >= self.reserved.load(Ordering::Relaxed)).then_some(high + CHUNK)
     }
 
-    /// The database holds the reservation.
+    /// Records that the database has the reservation.
     pub(super) fn reserved(&self, end: u64) {
         self.reserved.fetch_max(end, Ordering::Release);
     }
 
-    /// What to leave in the database at an orderly stop, when no more vectors are made.
+    /// Returns the reservation to store at a clean stop, after the last vector.
     pub(super) fn close(&self) -> u64 {
         self.used.load(Ordering::Relaxed) + 1
     }
 
-    /// SQN of a tick and an offset; `None` outside 43 bits, where only a wrong offset can lead.
+    /// Returns the SQN of a tick and an offset; `None` outside 43 bits, which only an invalid
+    /// offset causes.
     pub(super) fn sqn(&self, tick: u64, offset: i64) -> Option<u64> {
         let seq = i64::try_from(tick).ok()?.checked_add(offset)?;
         (0..SEQ_END).contains(&seq).then(|| (seq as u64) << IND_BITS | u64::from(self.ind))
     }
 }
 
-/// Ticks since the epoch of sequence numbers.
+/// Returns the ticks since the epoch of sequence numbers.
 pub(super) fn ticks(now: Instant) -> u64 {
     (now.as_micros() / 1_000_000).saturating_sub(EPOCH_S)
 }
 
-/// The offset with which the USIM that answered SQNMS accepts the SQN made at `tick` (TS 33.102 6.3.5): the present
-/// one if it does so already, else the one that continues from SEQMS. `None` when SEQMS is at the end of its range.
+/// Returns the offset with which the USIM that sent SQNMS accepts the SQN of `tick` (TS 33.102
+/// 6.3.5). That is the present offset if it suffices, else the one that continues from SEQMS.
+/// `None` if SEQMS is at the end of its range.
 pub(super) fn resynchronised(offset: i64, tick: u64, sqn_ms: u64) -> Option<i64> {
     let (seq_ms, tick) = ((sqn_ms >> IND_BITS) as i64, i64::try_from(tick).ok()?);
     let ahead = tick.checked_add(offset)?.checked_sub(seq_ms)?;
@@ -129,7 +136,7 @@ mod tests {
         first.next(0, NOW).expect("reserved");
         let end = first.wanted(5000).expect("5000 is above the reservation");
         first.reserved(end);
-        // A crash: the next run knows only `end`; and the clock was set back
+        // After a crash, the next run knows only `end`. The clock was also set back.
         let second = SqnClock::new(3, end);
         assert_eq!(second.next(0, NOW), None);
         second.reserved(second.wanted(0).expect("nothing is reserved yet"));

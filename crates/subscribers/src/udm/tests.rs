@@ -73,7 +73,7 @@ fn by_suci(n: u64, protection: Protection<'_>) -> AuthenticationRequest {
     AuthenticationRequest { identity: SubscriberIdentity::Suci(octets), ..by_supi(n) }
 }
 
-/// The card of the UE: what TS 33.102 6.3.3 has it do, with one SEQMS and the limit of C.2.1.
+/// USIM of the UE, which behaves as in TS 33.102 6.3.3, with one SEQMS and the limit of C.2.1.
 struct Usim {
     milenage: Milenage,
     sqn_ms: u64,
@@ -84,7 +84,7 @@ impl Usim {
         Usim { milenage: Milenage::new(&K::new(&K_OCTETS), &Opc::new(&OPC_OCTETS)), sqn_ms }
     }
 
-    /// RES* if the challenge is accepted, else what resynchronises.
+    /// Returns RES* if the USIM accepts the challenge, else the data for a resynchronisation.
     fn challenge(&mut self, info: &AuthenticationInfo) -> Result<[u8; 16], Resync> {
         let rand = Rand::new(&info.rand);
         let response = self.milenage.check_autn(&rand, &Autn::new(&info.autn)).expect("MAC-A is right");
@@ -109,7 +109,7 @@ fn wait(answers: &Receiver<(u64, Answer)>) -> (u64, Answer) {
     answers.recv_timeout(Duration::from_secs(20)).expect("an answer")
 }
 
-/// Asks at once if possible, else waits.
+/// Gets an answer at once if possible, else submits the request and waits.
 fn ask(udm: &Udm, answers: &Receiver<(u64, Answer)>, request: AuthenticationRequest, rand: u8) -> Answer {
     if let Some(answer) = udm.try_now(&request, NOW, [rand; 16]) {
         return answer;
@@ -164,7 +164,8 @@ fn every_scheme_leads_to_the_subscriber() {
         for unknown in [wrong_id, wrong_scheme] {
             assert_eq!(ask(&udm, &answers, unknown, 1), Err(AuthenticationError::UnknownHomeKey));
         }
-        // A USIM that has another public key under the same identifier, and octets that were changed on their way.
+        // A USIM with another public key under the same identifier, and octets that were modified
+        // in transit.
         let other = HomeNetworkKey::generate(*key_id, keys[n as usize - 1].profile()).expect("a key").0;
         let wrong_key = by_suci(n, Protection::Ecies { key_id: *key_id, key: &public(&other) });
         for bad in [wrong_key, forged] {
@@ -194,7 +195,8 @@ fn an_auts_moves_the_sequence_number_and_survives_a_restart() {
 
     let info = ask(&udm, &answers, request(resync), 3).expect("a vector");
     assert_eq!(usim.challenge(&info), Ok(info.xres_star));
-    // The same AUTS once more, as after a lost answer: above SQNMS still, and never the same SQN twice
+    // The same AUTS again, as after a lost answer: the SQN is still above SQNMS, and never the same
+    // twice.
     let repeated = ask(&udm, &answers, request(resync), 4).expect("a vector");
     assert_eq!(usim.challenge(&repeated), Ok(repeated.xres_star));
     drop(udm);
@@ -202,7 +204,7 @@ fn an_auts_moves_the_sequence_number_and_survives_a_restart() {
     let (udm, answers) = bed.start(cold());
     let info = ask(&udm, &answers, by_supi(0), 5).expect("a vector");
     assert_eq!(usim.challenge(&info), Ok(info.xres_star), "no second resynchronisation");
-    // A new card with the same keys is far behind, beyond what TS 33.102 C.2.1 lets it accept
+    // A new USIM with the same keys is further behind than TS 33.102 C.2.1 lets it accept.
     let mut new_card = Usim::new(0);
     let resync = new_card.challenge(&info).expect_err("too far ahead");
     let info = ask(&udm, &answers, request(resync), 6).expect("a vector");
@@ -217,7 +219,7 @@ fn a_sequence_number_is_never_used_twice_by_threads_or_restarts() {
     let mut highest = 0;
     for run in 0..3 {
         let (udm, answers) = bed.start(UdmConfig { preload: false, ind: 4, ..UdmConfig::default() });
-        // The clock goes back from run to run
+        // The clock goes back from run to run.
         let now = Instant(NOW.0 - run * 3_600_000_000);
         udm.submit(0, by_supi(0), now, [0; 16]).expect("taken");
         let first = wait(&answers).1.expect("a vector");
@@ -227,7 +229,7 @@ fn a_sequence_number_is_never_used_twice_by_threads_or_restarts() {
             let mut last = 0;
             let mut seen = Vec::new();
             for _ in 0..3000 {
-                // The reservation may be used up, as 6,000 in a second are more than it covers
+                // The reservation may be exhausted: 6,000 in a second exceed it.
                 let answer = udm.try_now(&by_supi(0), now, [1; 16]);
                 let Some(answer) = answer else { break };
                 let sqn = sqn_of(&answer.expect("a vector"));
@@ -242,13 +244,13 @@ fn a_sequence_number_is_never_used_twice_by_threads_or_restarts() {
             assert!(all.insert(sqn), "{sqn} twice");
             highest = highest.max(sqn);
         }
-        // Used up at once by one UE, it is moved on by the first request that waits
+        // One UE has exhausted the reservation; the next submitted request extends it.
         udm.submit(1, by_supi(0), now, [1; 16]).expect("taken");
         let moved = sqn_of(&wait(&answers).1.expect("a vector"));
         assert!(moved > highest && all.insert(moved));
         highest = moved;
         if run == 0 {
-            // As by a crash: the last reservation is not taken back
+            // As after a crash: the last reservation stays.
             std::mem::forget(udm);
         }
     }
@@ -341,7 +343,7 @@ fn a_database_that_fails_is_unavailable_and_recovers() {
     let (udm, answers) = bed.start(cold());
     let mut store = bed.store();
     assert_eq!(store.count(&Filter::default()).expect("counted"), 1);
-    // As a damage does
+    // Simulates damage of the database.
     store.run_for_test("ALTER TABLE subscribers RENAME TO hidden");
     assert_eq!(ask(&udm, &answers, by_supi(0), 1), Err(AuthenticationError::Unavailable));
     store.run_for_test("ALTER TABLE hidden RENAME TO subscribers");

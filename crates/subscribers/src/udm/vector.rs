@@ -1,4 +1,4 @@
-//! The 5G home environment authentication vector (TS 33.501 6.1.3.2 step 1, TS 33.102 6.3.2).
+//! 5G HE authentication vector (TS 33.501 6.1.3.2 step 1, TS 33.102 6.3.2).
 
 use vireo_core::subscription::{AuthenticationInfo, Resync, Subscription};
 use vireo_types::{Plmn, Supi};
@@ -7,7 +7,7 @@ use vireo_wire::security::milenage::{Amf, Auts, K, Milenage, Opc, Sqn};
 use vireo_wire::security::nas_5gs::{derive_kausf, derive_kseaf};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// The secrets of one subscriber, for the time of one computation.
+/// Secrets of one subscriber, for the duration of one computation.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub(super) struct Credentials {
     pub(super) k: [u8; 16],
@@ -20,7 +20,7 @@ impl Credentials {
         Milenage::new(&K::new(&self.k), &Opc::new(&self.opc))
     }
 
-    /// The vector; `None` only for an SQN above 48 bits.
+    /// Computes the vector; `None` only for an SQN above 48 bits.
     pub(super) fn vector(
         &self,
         supi: Supi,
@@ -43,14 +43,14 @@ impl Credentials {
         })
     }
 
-    /// SQNMS of an AUTS whose MAC-S is right (TS 33.102 6.3.5).
+    /// Returns SQNMS of an AUTS with a valid MAC-S (TS 33.102 6.3.5).
     pub(super) fn sqn_ms(&self, resync: &Resync) -> Option<u64> {
         let (rand, auts) = (Rand::new(&resync.rand), Auts::new(&resync.auts));
         self.milenage().verify_auts(&rand, &auts).ok().map(|sqn| sqn.get())
     }
 }
 
-/// [`Plmn::serving_network_name`] without an allocation.
+/// Same result as [`Plmn::serving_network_name`], without an allocation.
 fn serving_network_name(plmn: Plmn) -> [u8; 32] {
     let mut name = *b"5G:mnc000.mcc000.3gppnetwork.org";
     let digit = |nibble: u8| b'0' + (nibble & 0xf).min(9);
@@ -75,8 +75,8 @@ mod tests {
         }
     }
 
-    /// TS 35.208 test set 1 for AUTN; KSEAF and XRES* of the same set by the independent derivation that the security
-    /// crate documents (its tests/five_g_aka_chain.py).
+    /// AUTN of TS 35.208 test set 1. KSEAF and XRES* of the same set come from the independent
+    /// derivation that the security crate documents (its tests/five_g_aka_chain.py).
     #[test]
     fn a_vector_is_that_of_the_published_test_set() {
         let octets = |s: &str| -> [u8; 16] { hex::decode(s).expect("hex").try_into().expect("16 octets") };

@@ -1,9 +1,12 @@
-//! A load without a generator: frames go in a circle through a user plane between two pairs of veth interfaces, and BPF
-//! programs at their far ends make each one that comes out the next packet of a session chosen at random
-//! (`bpf/frame_loop.bpf.c`). As many frames as are injected stay in flight; how fast they go round is the figure.
+//! Frame loop: a load without a generator.
 //!
-//! Everything is done in the network namespace of the calling thread. Veth takes redirected frames only where the peer has
-//! native XDP or receive offload (GRO).
+//! Frames circulate through a user plane between two pairs of veth interfaces. BPF programs at the
+//! far ends turn each received frame into the next packet of a random session
+//! (`bpf/frame_loop.bpf.c`). The number of injected frames stays in flight; the circulation rate is
+//! the result.
+//!
+//! All operations apply to the network namespace of the calling thread. Veth accepts redirected
+//! frames only if the peer has native XDP or receive offload (GRO).
 
 mod teids;
 #[cfg(test)]
@@ -21,24 +24,24 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// Why a circuit cannot be had. Each says what to do.
+/// Reason why a frame loop cannot be set up. Each message names a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameLoopError {
     /// BPF needs capabilities.
     #[error("no permission to load BPF programs: run as root, outside of user namespaces")]
     Permission,
-    /// There is no such interface.
+    /// The interface does not exist.
     #[error("there is no interface {name}: {source}")]
     Interface {
-        /// Its name.
+        /// Name of the interface.
         name: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// The kernel does not take a program.
+    /// The kernel refuses a program.
     #[error("the kernel does not take the load's BPF programs ({0}): they need Linux 5.15 or later")]
     Refused(String),
-    /// The packets cannot be made.
+    /// The packet length is out of range.
     #[error("packets of {0} octets cannot be: take 48 to 1,400")]
     Length(u16),
     /// A frame could not be sent.
@@ -50,26 +53,28 @@ pub enum FrameLoopError {
 const BURST: usize = 64;
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// Which way packets go.
+/// Direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the RAN, in tunnels.
     Uplink,
-    /// To the RAN.
+    /// To the RAN, sent on N6.
     Downlink,
 }
 
-/// An interface.
+/// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
     pub name: String,
-    /// Its MAC address.
     pub mac: [u8; 6],
 }
 
 impl Interface {
-    /// One of the calling thread's namespace.
+    /// Looks up an interface in the namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such Ethernet interface.
     pub fn of(name: &str) -> Result<Self, FrameLoopError> {
         let failed = |source| FrameLoopError::Interface { name: name.to_owned(), source };
         let text = sys::mac(name).map_err(failed)?;
@@ -81,40 +86,40 @@ impl Interface {
     }
 }
 
-/// Two pairs of interfaces: the user plane is between the near ends, the load between the far ends.
+/// Two pairs of interfaces. The user plane is between the near ends, the load between the far ends.
 #[derive(Clone, Debug)]
 pub struct LinkPairs {
-    /// The user plane's, N3.
+    /// Interface of the user plane on N3.
     pub n3: Interface,
-    /// The user plane's, N6.
+    /// Interface of the user plane on N6.
     pub n6: Interface,
-    /// The peer of N3.
+    /// Peer of `n3`.
     pub ran: Interface,
-    /// The peer of N6.
+    /// Peer of `n6`.
     pub dn: Interface,
 }
 
-/// What is in the packets.
+/// Contents of the packets.
 #[derive(Clone, Debug)]
 pub struct Packets {
-    /// Octets of the users' packets, IP header included.
+    /// Length of a user packet with its IP header, in octets.
     pub length: u16,
-    /// The RAN's address.
+    /// N3 address of the RAN node.
     pub gnb: Ipv4Addr,
-    /// The user plane's address on N3.
+    /// N3 address of the user plane.
     pub upf: Ipv4Addr,
-    /// The host that UEs talk to.
+    /// Host in the data network.
     pub server: Ipv4Addr,
-    /// The UE of session 0; those of the others follow.
+    /// UE address of session 0. Those of the others follow.
     pub ue: Ipv4Addr,
-    /// The uplink TEIDs.
+    /// Uplink TEIDs of the sessions.
     pub teids: Teids,
-    /// The QoS flow.
+    /// QFI of all packets.
     pub qfi: u8,
 }
 
 impl Packets {
-    /// A frame of a session as the load's programs make it.
+    /// Returns a frame of a session as the programs of the load write it.
     pub fn frame(&self, ends: &LinkPairs, direction: Direction, session: u32) -> Result<Vec<u8>, FrameLoopError> {
         let Packets { length, server, ue, ref teids, .. } = *self;
         let ue = Ipv4Addr::from_bits(ue.to_bits().wrapping_add(session));
@@ -142,7 +147,7 @@ impl Packets {
     }
 }
 
-/// The programs' constants; the layout is that of `struct constants`.
+/// Constants of the programs, in the layout of `struct constants`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Constants {
@@ -157,12 +162,12 @@ struct Constants {
     downlink: [u8; 36],
 }
 
-// SAFETY: plain integers without padding
+// SAFETY: plain integers without padding.
 unsafe impl aya::Pod for Constants {}
 
 const _: () = assert!(size_of::<Constants>() == 7 * 4 + 80 + 36);
 
-/// `struct load`.
+/// Layout of `struct load`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Load {
@@ -170,18 +175,18 @@ struct Load {
     count: u32,
 }
 
-// SAFETY: plain integers without padding
+// SAFETY: plain integers without padding.
 unsafe impl aya::Pod for Load {}
 
-/// `struct generations`.
+/// Layout of `struct generations`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Generations([u8; teids::TOGETHER]);
 
-// SAFETY: octets
+// SAFETY: an array of octets.
 unsafe impl aya::Pod for Generations {}
 
-/// `struct counted`.
+/// Layout of `struct counted`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Processor {
@@ -192,29 +197,29 @@ struct Processor {
     ended: u64,
 }
 
-// SAFETY: plain integers without padding
+// SAFETY: plain integers without padding.
 unsafe impl aya::Pod for Processor {}
 
-/// What came out of the user plane so far.
+/// Frames received from the user plane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopCounters {
     /// Packets on N6.
     pub uplink: u64,
     /// Packets on N3.
     pub downlink: u64,
-    /// Frames that are none of the load's.
+    /// Frames that do not belong to the load.
     pub others: u64,
-    /// Frames of the load that came to their end, because there was none any more ([`FrameLoop::run`]).
+    /// Frames of the load that ended because no sessions are selected ([`FrameLoop::run`]).
     pub ended: u64,
 }
 
-/// Aligned as ELF asks.
+/// Bytes with the alignment that ELF requires.
 #[repr(C, align(8))]
 struct Aligned<T: ?Sized>(T);
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/frame_loop.bpf.o")));
 
-/// Octets of the frames' headers that are always the same.
+/// Constant octets of the frames' headers.
 struct Templates {
     uplink: [u8; ETHERNET + OUTER + IPV4_HEADER],
     downlink: [u8; ETHERNET + IPV4_HEADER],
@@ -228,10 +233,10 @@ fn ethernet(to: [u8; 6], from: [u8; 6]) -> [u8; ETHERNET] {
     header
 }
 
-/// Different frames of a source.
+/// Number of different frames of a source.
 const SOURCE: u64 = 4096;
 
-/// Sends frames one by one, for what is measured one part after the other.
+/// Sends frames one by one, for measurements of one part after another.
 #[derive(Debug)]
 pub struct FrameSource {
     socket: sys::PacketSocket,
@@ -240,20 +245,21 @@ pub struct FrameSource {
 }
 
 impl FrameSource {
-    /// A source of packets of `count` sessions from the first on. To be called in the namespace of the far ends.
+    /// Opens a source of packets of the first `count` sessions. Must be called in the namespace of
+    /// the far ends.
     pub fn open(ends: &LinkPairs, packets: &Packets, direction: Direction, count: u32) -> Result<Self, FrameLoopError> {
         let interface = match direction {
             Direction::Uplink => &ends.ran,
             Direction::Downlink => &ends.dn,
         };
         let socket = sys::PacketSocket::open(interface.index()?).map_err(FrameLoopError::Send)?;
-        // scattered over all of them, by a step that shares no factor with a number of sessions that people choose
+        // Scatters the frames over all sessions. The step is coprime to common numbers of sessions.
         let session = |n: u64| ((n * 1_000_003) % u64::from(count.max(1))) as u32;
         let frames = (0..SOURCE).map(|n| packets.frame(ends, direction, session(n)));
         Ok(FrameSource { socket, frames: frames.collect::<Result<_, _>>()?, next: 0 })
     }
 
-    /// Sends so many frames into the user plane, on this processor, which receives them as they come.
+    /// Sends `frames` frames into the user plane. This processor also receives them.
     pub fn send(&mut self, frames: u32) -> Result<(), FrameLoopError> {
         for _ in 0..frames {
             self.next = (self.next + 1) % self.frames.len();
@@ -263,7 +269,7 @@ impl FrameSource {
     }
 }
 
-/// The programs on a pair of interfaces. The kernel takes them off when this is dropped.
+/// Programs attached to a pair of interfaces. When the value is dropped, the kernel detaches them.
 #[derive(Debug)]
 pub struct FrameLoop {
     bpf: Ebpf,
@@ -273,7 +279,7 @@ pub struct FrameLoop {
 }
 
 impl FrameLoop {
-    /// The load, on the far ends of a user plane.
+    /// Attaches the load to the far ends of a user plane.
     pub fn load(ends: &LinkPairs, packets: Packets) -> Result<Self, FrameLoopError> {
         let mut circuit = FrameLoop::open(&ends.ran, &ends.dn, ends, packets)?;
         circuit.attach("from_n3", &ends.ran.clone())?;
@@ -281,9 +287,9 @@ impl FrameLoop {
         Ok(circuit)
     }
 
-    /// In a user plane's place: headers off and on, and a redirect.
+    /// Attaches a substitute for the user plane: it removes and adds headers, and redirects.
     pub fn bare(ends: &LinkPairs, packets: Packets) -> Result<Self, FrameLoopError> {
-        // the frames go to the far ends from here
+        // Seen from here, the far ends are the destination.
         let turned = LinkPairs { n3: ends.ran.clone(), ran: ends.n3.clone(), n6: ends.dn.clone(), dn: ends.n6.clone() };
         let turned_packets = Packets { gnb: packets.upf, upf: packets.gnb, ..packets };
         let mut circuit = FrameLoop::open(&ends.n3, &ends.n6, &turned, turned_packets)?;
@@ -292,7 +298,8 @@ impl FrameLoop {
         Ok(circuit)
     }
 
-    /// In a user plane's place: an end of all that comes, counted as [`LoopCounters::others`].
+    /// Attaches a substitute for the user plane that ends all frames, counted as
+    /// [`LoopCounters::others`].
     pub fn sink(ends: &LinkPairs, packets: Packets) -> Result<Self, FrameLoopError> {
         let mut circuit = FrameLoop::open(&ends.n3, &ends.n6, ends, packets)?;
         circuit.attach("sink", &ends.n3.clone())?;
@@ -311,7 +318,7 @@ impl FrameLoop {
             let mut header: Vec<u8> = header.to_vec();
             header[10..12].fill(0);
             header[address..address + 4].fill(0);
-            // as the program reads it, which does not swap octets
+            // The program reads it without swapping octets.
             u32::from(packets::sum(&header).to_be())
         };
         let mut constants = Constants {
@@ -358,17 +365,19 @@ impl FrameLoop {
         program.try_into().map_err(|error: ProgramError| refused(&error))
     }
 
-    /// From now on the packets are of `count` sessions from `first` on; of 0 sessions: the frames end.
+    /// Selects `count` sessions from `first` on for the packets. With 0 sessions, the frames end.
     pub fn run(&mut self, first: u32, count: u32) -> Result<(), FrameLoopError> {
         map(&mut self.bpf, "load")?.set(0, Load { first, count }, 0).map_err(|error| refused(&error))
     }
 
-    /// A source of packets of `count` sessions from the first on. To be called in the namespace of the far ends.
+    /// Opens a source of packets of the first `count` sessions. Must be called in the namespace of
+    /// the far ends.
     pub fn source(&self, direction: Direction, count: u32) -> Result<FrameSource, FrameLoopError> {
         FrameSource::open(&self.ends, &self.packets, direction, count)
     }
 
-    /// Sends frames of session `session` into the user plane; the program does the rest.
+    /// Injects frames of the session `session` into the user plane. The programs keep them
+    /// circulating.
     pub fn inject(&self, direction: Direction, session: u32, frames: usize) -> Result<(), FrameLoopError> {
         let frame = self.packets.frame(&self.ends, direction, session)?;
         let interface = match direction {
@@ -377,7 +386,7 @@ impl FrameLoop {
         };
         let socket = sys::PacketSocket::open(interface.index()?).map_err(FrameLoopError::Send)?;
         for n in 0..frames {
-            // a veth interface has 256 places for what waits, and whoever takes it out may need the processor for it
+            // A veth interface queues 256 frames, and its reader may need this processor.
             if n > 0 && n % BURST == 0 {
                 std::thread::sleep(PAUSE);
             }
@@ -386,7 +395,7 @@ impl FrameLoop {
         Ok(())
     }
 
-    /// What was counted so far.
+    /// Returns the current counters.
     pub fn counted(&self) -> Result<LoopCounters, FrameLoopError> {
         let add = |sum: LoopCounters, one: LoopCounters| LoopCounters {
             uplink: sum.uplink + one.uplink,
@@ -397,7 +406,7 @@ impl FrameLoop {
         Ok(self.counted_by_processor()?.into_iter().fold(LoopCounters::default(), add))
     }
 
-    /// What was counted so far on each processor.
+    /// Returns the current counters of each processor.
     pub fn counted_by_processor(&self) -> Result<Vec<LoopCounters>, FrameLoopError> {
         let map =
             self.bpf.map("counted").ok_or_else(|| FrameLoopError::Refused("there is no map counted".to_owned()))?;
@@ -433,7 +442,7 @@ fn templates(ends: &LinkPairs, packets: &Packets) -> Result<Templates, FrameLoop
     Ok(templates)
 }
 
-/// What the kernel said, below all that was said about it.
+/// Returns the error with the errno at the end of an error chain.
 fn refused(error: &(dyn std::error::Error + 'static)) -> FrameLoopError {
     let mut cause = Some(error);
     while let Some(error) = cause {

@@ -1,32 +1,32 @@
-//! The TEIDs of a load's sessions.
+//! TEIDs of the sessions of a load.
 
 use std::sync::Arc;
 use vireo_types::Teid;
 
-/// Generations that are stored together (`struct generations` of `bpf/frame_loop.bpf.c`).
+/// Generations in one map element (`struct generations` of `bpf/frame_loop.bpf.c`).
 pub(super) const TOGETHER: usize = 64;
 
-/// The TEIDs of sessions that are numbered from 0. Their indexes follow each other as the sessions do; the generation of each is
-/// its own.
+/// TEIDs of sessions that are numbered from 0. Their indexes are consecutive, like the sessions.
+/// Each has an individual generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Teids {
-    /// The index of session 0.
+    /// Index of session 0. Others follow.
     index: u32,
-    /// The generation of sessions of which none was heard.
+    /// Generation of the sessions with unknown generation.
     generation: u8,
-    /// By session; 0: none was heard.
+    /// Generation by session; 0 = unknown.
     generations: Arc<Vec<u8>>,
 }
 
 impl From<Teid> for Teids {
-    /// Sessions that all have the generation of the first.
+    /// Creates sessions that all have the generation of the first one.
     fn from(first: Teid) -> Self {
         Teids { index: first.index(), generation: first.generation(), generations: Arc::default() }
     }
 }
 
 impl Teids {
-    /// Those of whom one session is known.
+    /// Creates the TEIDs from that of one known session.
     pub fn with(session: u32, teid: Teid) -> Self {
         let index = teid.index().wrapping_sub(session);
         let mut teids = Teids { index, generation: teid.generation(), generations: Arc::default() };
@@ -34,7 +34,7 @@ impl Teids {
         teids
     }
 
-    /// Takes the TEID of a session, if it has the index that follows from those of the others; says whether it has.
+    /// Stores the TEID of a session. Returns true if its index matches those of the others.
     pub fn add(&mut self, session: u32, teid: Teid) -> bool {
         let follows = self.index_of(session) == teid.index();
         if follows {
@@ -47,7 +47,7 @@ impl Teids {
         follows
     }
 
-    /// The TEID of a session.
+    /// Returns the TEID of a session.
     pub fn of(&self, session: u32) -> Teid {
         let own = self.generations.get(session as usize).copied().filter(|generation| *generation != 0);
         Teid::from_index(self.index_of(session), own.unwrap_or(self.generation))
@@ -57,7 +57,7 @@ impl Teids {
         Teid::from_index(self.index.wrapping_add(session), 0).index()
     }
 
-    /// As the load's programs store them.
+    /// Returns the generations in the layout of the load's programs.
     pub(super) fn stored(&self) -> impl Iterator<Item = [u8; TOGETHER]> {
         self.generations.chunks(TOGETHER).map(|some| {
             let mut together = [0; TOGETHER];

@@ -1,4 +1,4 @@
-//! The circuit closed by the bare programs, in a network namespace of its own.
+//! Tests of the frame loop, closed by the bare programs, in separate network namespaces.
 
 use super::*;
 use std::process::Command;
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use vireo_types::Teid;
 
 fn in_namespace(test: impl FnOnce() + Send) {
-    // SAFETY: takes no pointers
+    // SAFETY: takes no pointers.
     if unsafe { libc::geteuid() } != 0 {
         eprintln!("skipped: BPF programs are loaded by root alone");
         return;
     }
     let inside = || {
-        // SAFETY: takes no pointers; the thread is our own
+        // SAFETY: takes no pointers; the thread is our own.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "{}", io::Error::last_os_error());
         for line in [
             "link add n3 type veth peer name ran",
@@ -62,7 +62,7 @@ fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Frames in both directions go round until they are told to end, and then there are none.
+/// Frames circulate in both directions until they are stopped, and then none remains.
 #[test]
 fn frames_go_round_until_they_are_told_to_end() {
     in_namespace(|| {
@@ -84,7 +84,7 @@ fn frames_go_round_until_they_are_told_to_end() {
     });
 }
 
-/// Frames of a source arrive, as many as are asked for.
+/// All frames of a source arrive.
 #[test]
 fn frames_of_a_source_end_in_a_sink() {
     in_namespace(|| {
@@ -96,12 +96,12 @@ fn frames_of_a_source_end_in_a_sink() {
             sources[n % 2].send(64).expect("sent");
             until("they arrive", || sink.counted().expect("a map").others >= n as u64 * 64);
         }
-        // IPv6 of the interfaces' own may be among them
+        // The interfaces may send some IPv6 packets themselves.
         assert!(sink.counted().expect("a map").others < 20 * 64 + 64);
     });
 }
 
-/// The packets that the programs make are sound and of the sessions they were asked for.
+/// The packets of the programs are valid and belong to the selected sessions.
 #[test]
 fn packets_are_of_the_sessions_asked_for() {
     in_namespace(|| {
@@ -128,7 +128,7 @@ fn packets_are_of_the_sessions_asked_for() {
     });
 }
 
-/// What a user plane sends: a packet on N6, a tunnelled one on N3.
+/// Returns a frame that a user plane sends: a packet on N6, a tunnelled one on N3.
 fn load_frame(packets: &Packets, direction: Direction) -> Vec<u8> {
     let inner = match direction {
         Direction::Uplink => packets::ipv4_header(packets.ue, packets.server, 128),

@@ -1,4 +1,4 @@
-//! A thread of the load: its cells, and the packets that it has on their way.
+//! Thread of a load, with its cells and outstanding packets.
 
 use super::report::ThreadCounters;
 use super::window::SendWindow;
@@ -15,17 +15,17 @@ use std::time::{Duration, Instant};
 use vireo_types::Teid;
 use vireo_wire::gtpu::{self, G_PDU_HEADER, MessageType, PduSession};
 
-/// The UEs' port.
+/// UDP port of the UEs.
 const UE_PORT: u16 = 40_000;
-/// Packets on their way at most.
+/// Maximum number of outstanding packets.
 const WINDOW: usize = 1 << 20;
-/// The longest sleep, so that a stop is noticed.
+/// Maximum sleep, which bounds the reaction time to a stop.
 const SLEEP: Duration = Duration::from_millis(10);
-/// An open loop sends what has become due within this time in one go.
+/// Batching interval of an open loop, in seconds: packets due within it are sent together.
 const TICK: f64 = 500e-6;
-/// What is due for longer than this is not sent any more.
+/// Maximum delay in seconds. Packets that are due for longer are skipped.
 const BEHIND: f64 = 0.1;
-/// Batches that are received from a cell before the next is looked at.
+/// Batches that are received from a cell before the next cell is polled.
 const BATCHES: usize = 4;
 
 /// A cell with its users.
@@ -49,12 +49,12 @@ pub(super) struct Lane<'l> {
     waiting: Poller,
     random: SmallRng,
     tally: ThreadCounters,
-    /// Packets that were due, sent or not.
+    /// Number of packets that were due, sent or not.
     due: u64,
 }
 
 impl<'l> Lane<'l> {
-    /// Lane `number` of the load's, with the cells that fall to it.
+    /// Creates the lane `number` with its share of the cells.
     pub(super) fn new(load: &'l Load, cells: &'l [Cell], number: usize, run: u32) -> Result<Self, LoadError> {
         let (lanes, users) = (load.threads, load.tunnels.len());
         let share = |all: u64| all / lanes as u64 + u64::from((number as u64) < all % lanes as u64);
@@ -79,7 +79,7 @@ impl<'l> Lane<'l> {
             packets: load.packets.map_or(u64::MAX, share),
             started: Instant::now(),
             window: SendWindow::new(WINDOW),
-            // the UPF may add optional fields to what goes down
+            // The UPF may add optional fields to downlink packets.
             inbox: Inbox::new(slot + 64),
             outbox: Outbox::new(slot),
             random: SmallRng::seed_from_u64(load.seed ^ (number as u64) << 32),
@@ -92,7 +92,7 @@ impl<'l> Lane<'l> {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// Sends and receives until the load's time or number is over or `stop` is set.
+    /// Sends and receives until the duration or number of packets is reached or `stop` is set.
     pub(super) fn run(mut self, stop: &AtomicBool) -> Result<ThreadCounters, LoadError> {
         self.started = Instant::now();
         let until = self.load.duration.map_or(u64::MAX, |duration| duration.as_nanos() as u64);
@@ -122,7 +122,7 @@ impl<'l> Lane<'l> {
         Ok(self.tally)
     }
 
-    /// How many packets are to be sent now, at most a batch.
+    /// Returns the number of packets to be sent now, at most a batch.
     fn count_due(&mut self, now: u64) -> usize {
         let left = (self.packets - self.tally.sent).min(self.window.room()).min(BATCH as u64);
         match self.pace {
@@ -136,7 +136,7 @@ impl<'l> Lane<'l> {
                     self.due += due - most;
                     due = most;
                 }
-                // what is due soon goes with it
+                // Packets that are due soon are sent in the same batch.
                 if due < self.tick(rate).min(left) {
                     return 0;
                 }
@@ -161,7 +161,8 @@ impl<'l> Lane<'l> {
         }
     }
 
-    /// Sends packets of users of the cell that has sent least: batches are of any size, and cells are to be equal.
+    /// Sends packets of users of the cell that has sent least. Batches vary in size, and cells must
+    /// send equally.
     fn send(&mut self, count: usize, now: u64) {
         let turn = (0..self.cells.len()).min_by_key(|n| self.cells[*n].sent).unwrap_or(0);
         self.cells[turn].sent += count as u64;
@@ -193,7 +194,7 @@ impl<'l> Lane<'l> {
         }
     }
 
-    /// Takes what has come.
+    /// Receives the pending datagrams of all cells.
     fn receive(&mut self) -> Result<(), LoadError> {
         for at in 0..self.cells.len() {
             if !self.waiting.is_ready(at) {
@@ -229,7 +230,7 @@ impl<'l> Lane<'l> {
     }
 }
 
-/// Writes a user's packet in its tunnel; the room is long enough.
+/// Writes a user's packet in its tunnel. The buffer must be long enough.
 fn write(room: &mut [u8], load: &Load, user: usize, length: u16, stamp: &Stamp) {
     let session = PduSession::Uplink { qfi: load.qfi };
     let Some(tunnel) = gtpu::g_pdu_header(load.tunnels[user].teid, session, usize::from(length)) else { return };
@@ -244,7 +245,7 @@ fn write(room: &mut [u8], load: &Load, user: usize, length: u16, stamp: &Stamp) 
     }
 }
 
-/// What came to a cell.
+/// Processes a datagram received by a cell.
 fn take(
     load: &Load,
     lane: u16,
@@ -264,7 +265,7 @@ fn take(
         MessageType::EchoRequest => {
             let mut buffer = [0; gtpu::SIGNALLING_OCTETS];
             if let Ok(answer) = gtpu::echo_response(&mut buffer, message.sequence.unwrap_or(0)) {
-                // one that is not sent is asked for again
+                // If it is not sent, the peer repeats its request.
                 let _ = cell.socket.send_to(answer, datagram.from);
             }
             return;
@@ -299,7 +300,7 @@ fn take(
     }
 }
 
-/// The TEID of a user at the RAN; 0 is nobody's.
+/// Returns the TEID of a user at the RAN node. 0 is reserved.
 pub(super) fn teid_of(user: u32) -> Teid {
     Teid(user.wrapping_add(1))
 }
@@ -308,7 +309,7 @@ fn user_of(teid: Teid) -> usize {
     teid.0.wrapping_sub(1) as usize
 }
 
-/// The stamp of a packet that comes from the mirror, and the UE it is for.
+/// Returns the stamp of a packet from the mirror, and its UE.
 fn mirrored(packet: &[u8], server: Ipv4Addr) -> Option<(Stamp, Ipv4Addr)> {
     const UDP: u8 = 17;
     let header: &[u8; IPV4_HEADER] = packet.first_chunk()?;

@@ -1,6 +1,8 @@
-//! A load on any user plane, through sockets: uplink packets of many users in GTP-U, from several cells, which are
-//! gNBs with addresses of their own; a mirror on N6 ([`crate::respond`]) sends each back. What comes out is counted by
-//! direction, and how long it took.
+//! Load generator through sockets for any user plane.
+//!
+//! Several cells, which are gNBs with individual addresses, send uplink packets of many users in
+//! GTP-U. A mirror on N6 ([`crate::respond`]) returns each packet. The result is packet counts by
+//! direction and round-trip times.
 
 mod lane;
 mod report;
@@ -18,66 +20,59 @@ use std::time::{Duration, Instant};
 use vireo_types::Teid;
 use vireo_wire::gtpu;
 
-/// Cells of a load.
+/// Maximum number of cells of a load.
 pub const CELLS: usize = 1024;
-/// Users of a load.
+/// Maximum number of users of a load.
 pub const USERS: usize = 1 << 22;
-/// How long a UPF may take to answer an Echo Request.
+/// Maximum response time of a UPF to an Echo Request.
 const ECHO_TIME: Duration = Duration::from_millis(500);
-/// How often it is asked.
+/// Maximum number of Echo Requests.
 const ECHOES: u16 = 4;
 
-/// Why there is no load. Each says what to do.
+/// Reason why a load does not run. Each message names a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The address of a cell is no address of this machine.
+    /// The address of a cell does not belong to this machine.
     #[error(
         "no interface here has the address {0}: add it to the one towards N3 (ip address add {0}/32 dev INTERFACE)"
     )]
     NoAddress(Ipv4Addr),
-    /// Somebody else is there.
+    /// Another process uses the port.
     #[error("UDP port {port} of {address} is in use: a gNB, a UPF or another load runs there; give another address")]
-    InUse {
-        /// Where.
-        address: Ipv4Addr,
-        /// The port.
-        port: u16,
-    },
-    /// The kernel does not give the socket.
+    InUse { address: Ipv4Addr, port: u16 },
+    /// The kernel refuses the socket.
     #[error("cannot open UDP port {port} of {address}: {source}")]
     Socket {
-        /// Where.
         address: Ipv4Addr,
-        /// The port.
         port: u16,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// The UPF cannot be asked or does not answer.
+    /// The UPF cannot be reached or does not answer.
     #[error(
         "the UPF at {upf} does not answer GTP-U from {cell}{}: is this its N3 address, and is there a route and no \
          firewall between them?", .source.as_ref().map(|source| format!(" ({source})")).unwrap_or_default()
     )]
     Silent {
-        /// The UPF.
+        /// N3 address of the UPF.
         upf: Ipv4Addr,
-        /// Who asked.
+        /// Address of the requesting cell.
         cell: Ipv4Addr,
-        /// What the kernel said, if it did.
+        /// Error of the kernel, if any.
         source: Option<io::Error>,
     },
-    /// There is nothing to send from or to.
+    /// The parameters of the load are invalid.
     #[error("{0}")]
     Load(String),
-    /// Anything else about the sockets.
+    /// Any other failure of the sockets.
     #[error("traffic: {0}")]
     Io(#[from] io::Error),
-    /// The latency cannot be counted.
+    /// The latency histogram cannot be created.
     #[error("cannot count latency: {0}")]
     Histogram(#[from] hdrhistogram::CreationError),
 }
 
-/// Opens a socket of this machine.
+/// Opens a socket with an address of this machine.
 pub(crate) fn open(address: SocketAddrV4, tells: bool) -> Result<UdpSocket, LoadError> {
     let (ip, port) = (*address.ip(), address.port());
     batch::socket(address, tells).map_err(|source| match source.kind() {
@@ -87,57 +82,56 @@ pub(crate) fn open(address: SocketAddrV4, tells: bool) -> Result<UdpSocket, Load
     })
 }
 
-/// Where uplink packets of a user go.
+/// Uplink tunnel of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
-    /// The UPF's TEID.
+    /// TEID of the UPF.
     pub teid: Teid,
-    /// Its address.
+    /// N3 address of the UPF.
     pub upf: Ipv4Addr,
 }
 
-/// How fast packets are sent.
+/// Sending rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// So many a second, whatever comes back.
+    /// Open loop: packets per second, independent of returned packets.
     Rate(f64),
-    /// As many as come back: so many are on their way.
+    /// Closed loop: number of packets in flight.
     InFlight(u64),
 }
 
-/// A load.
+/// Parameters of a load.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// The tunnels of the users by their numbers; user `n` is in cell `n % cells`.
+    /// Tunnels by user number. User `n` is in cell `n % cells`.
     pub tunnels: Vec<Tunnel>,
-    /// How many cells there are.
+    /// Number of cells, at most [`CELLS`].
     pub cells: usize,
-    /// The address of user 0; those of the others follow.
+    /// Address of user 0. Those of the others follow.
     pub first_ue: Ipv4Addr,
-    /// The mirror.
+    /// Address of the mirror.
     pub server: SocketAddrV4,
-    /// The QoS flow.
+    /// QFI of all packets.
     pub qfi: u8,
-    /// How long packets are.
+    /// Distribution of packet lengths.
     pub sizes: SizeDistribution,
-    /// Whose they are.
+    /// Distribution of packets among users.
     pub pick: UserDistribution,
-    /// How fast they are sent.
     pub pace: Pace,
-    /// How long.
+    /// Maximum duration. `None` = unlimited.
     pub duration: Option<Duration>,
-    /// How many.
+    /// Maximum number of packets. `None` = unlimited.
     pub packets: Option<u64>,
-    /// After how long a packet is lost.
+    /// Time after which an outstanding packet counts as lost.
     pub timeout: Duration,
-    /// Threads, each with cells of its own.
+    /// Number of threads. Each serves a part of the cells.
     pub threads: usize,
-    /// Seed of what is random.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
 impl Load {
-    /// The address of a user.
+    /// Returns the address of a user.
     pub fn ue(&self, user: usize) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.first_ue.to_bits().wrapping_add(user as u32))
     }
@@ -164,7 +158,7 @@ impl Load {
     }
 }
 
-/// A gNB.
+/// A gNB with its socket.
 #[derive(Debug)]
 struct Cell {
     socket: UdpSocket,
@@ -172,12 +166,16 @@ struct Cell {
     index: usize,
 }
 
-/// The RAN: gNBs with sockets of their own.
+/// The RAN: gNBs with individual sockets.
 #[derive(Debug)]
 pub struct Cells(Vec<Cell>);
 
 impl Cells {
-    /// Opens `count` cells: the first has this address, the others those that follow.
+    /// Opens `count` cells with consecutive addresses from `first` on.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `count` is out of range or a socket cannot be opened.
     pub fn open(first: Ipv4Addr, count: usize) -> Result<Self, LoadError> {
         if count == 0 || count > CELLS {
             return Err(LoadError::Load(format!("{count} cells cannot be: take 1 to {CELLS}")));
@@ -190,17 +188,21 @@ impl Cells {
         Ok(Cells(cells.collect::<Result<_, LoadError>>()?))
     }
 
-    /// The address of the cell that a user is in.
+    /// Returns the address of the cell of a user.
     pub fn of(&self, user: u32) -> Ipv4Addr {
         self.0[user as usize % self.0.len()].address
     }
 
-    /// The user's TEID there.
+    /// Returns the downlink TEID of a user in its cell.
     pub fn teid(&self, user: u32) -> Teid {
         lane::teid_of(user)
     }
 
-    /// Asks a UPF whether it is there (TS 29.281 7.2.1).
+    /// Sends Echo Requests to a UPF (TS 29.281 7.2.1). Returns the response time.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the UPF does not answer.
     pub fn echo(&self, upf: Ipv4Addr) -> Result<Duration, LoadError> {
         let Cell { socket, address, .. } = &self.0[0];
         let silent = |source| LoadError::Silent { upf, cell: *address, source };
@@ -225,7 +227,11 @@ impl Cells {
     }
 }
 
-/// Carries out a load; `stop` ends it early. `run` tells its packets from those of others.
+/// Runs a load. `stop` ends it early. `run` distinguishes its packets from those of other runs.
+///
+/// # Errors
+///
+/// Returns an error if the parameters are invalid or a socket fails.
 pub fn generate(load: &Load, cells: &Cells, run: u32, stop: &AtomicBool) -> Result<Report, LoadError> {
     load.check(cells)?;
     let results = std::thread::scope(|scope| {

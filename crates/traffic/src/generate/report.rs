@@ -1,44 +1,44 @@
-//! What a load did, in numbers.
+//! Report of a load.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// The longest latency that is told: a minute, in ns.
+/// Upper bound of the recorded latency: one minute, in ns.
 const LONGEST: u64 = 60_000_000_000;
 
-/// What one direction carried.
+/// Packet counts of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct DirectionReport {
-    /// Packets that went into the user plane.
+    /// Packets sent into the user plane.
     pub sent: u64,
-    /// Octets of them, from their IP headers on.
+    /// Octets of the sent packets, from their IP headers on.
     pub octets: u64,
-    /// Packets that came out of it.
+    /// Packets received from the user plane.
     pub received: u64,
-    /// Those that did not.
+    /// Packets sent and not received.
     pub lost: u64,
-    /// The same of a hundred.
+    /// Share of lost packets in percent.
     pub lost_percent: f64,
-    /// Packets a second that came out.
+    /// Received packets per second.
     pub rate_pps: f64,
 }
 
-/// From the sending of a packet until it is back, in microseconds.
+/// Round-trip time of packets in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// The least.
+    /// Minimum of all packets.
     pub min: f64,
-    /// The mean.
+    /// Mean of all packets.
     pub mean: f64,
-    /// Half of the packets.
+    /// 50th percentile (median).
     pub p50: f64,
-    /// 99 of a hundred.
+    /// 99th percentile of all packets.
     pub p99: f64,
-    /// 999 of a thousand.
+    /// 99.9th percentile of all packets.
     pub p999: f64,
-    /// The most.
+    /// Maximum of all packets.
     pub max: f64,
 }
 
@@ -60,33 +60,34 @@ impl Latency {
 /// The report of a load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// From the first packet to the last that was sent, in seconds.
+    /// Time from the first to the last sent packet, in seconds.
     pub seconds: f64,
-    /// Packets a second that were to be sent; `None` in a closed loop.
+    /// Configured packets per second. `None` in a closed loop.
     pub offered_pps: Option<f64>,
-    /// Packets that were not sent although they were due: the generator could not keep up.
+    /// Packets that were due but not sent: the generator could not keep up.
     pub skipped: u64,
-    /// Packets that the kernel did not take.
+    /// Packets that the kernel refused to send.
     pub refused: u64,
-    /// Why it did not take the last of them.
+    /// Error of the last refused packet.
     pub refusal: Option<String>,
-    /// From the RAN to the mirror, which counts what it sees.
+    /// From the RAN to the mirror, which counts its received packets.
     pub uplink: DirectionReport,
     /// From the mirror to the RAN.
     pub downlink: DirectionReport,
-    /// Packets that came back later than they were waited for.
+    /// Packets that returned after their timeout or more than once.
     pub late_or_twice: u64,
-    /// Packets that came to another cell or in another tunnel than that of their user, or were changed.
+    /// Packets received by another cell or tunnel than that of their user, or with changed
+    /// contents.
     pub astray: u64,
     /// Error Indications (TS 29.281 7.3.1): the UPF does not know a tunnel.
     pub error_indications: u64,
-    /// Datagrams that were nothing of the above.
+    /// Datagrams of any other kind.
     pub others: u64,
-    /// There and back.
+    /// Round-trip times in microseconds.
     pub latency_us: Latency,
 }
 
-/// What a thread counts.
+/// Counters of one thread.
 #[derive(Debug)]
 pub(super) struct ThreadCounters {
     pub(super) sent: u64,
@@ -123,12 +124,12 @@ impl ThreadCounters {
         })
     }
 
-    /// What several threads counted together.
+    /// Adds the counters of another thread.
     pub(super) fn add(&mut self, other: ThreadCounters) {
         self.sent += other.sent;
         self.octets += other.octets;
         self.received += other.received;
-        // a count of the whole run, of which each thread has seen a part
+        // A count of the complete run, of which each thread has seen a part.
         self.mirrored = self.mirrored.max(other.mirrored);
         self.skipped += other.skipped;
         self.refused += other.refused;
@@ -138,12 +139,13 @@ impl ThreadCounters {
         self.error_indications += other.error_indications;
         self.others += other.others;
         self.seconds = self.seconds.max(other.seconds);
-        // both have the same bounds
+        // Both histograms have the same bounds.
         let _ = self.latency.add(other.latency);
     }
 
     pub(super) fn report(self, offered_pps: Option<f64>) -> Report {
-        // what came out of one direction went into the other; what came back has passed the mirror
+        // Packets received in one direction were sent in the other. A returned packet has passed
+        // the mirror.
         let mirrored = self.mirrored.max(self.received);
         let mean = if self.sent > 0 { self.octets as f64 / self.sent as f64 } else { 0.0 };
         Report {
@@ -176,7 +178,7 @@ fn carried(sent: u64, octets: u64, received: u64, seconds: f64) -> DirectionRepo
 }
 
 impl Report {
-    /// Packets that were sent and did not come back, of a hundred.
+    /// Returns the share of sent packets that did not return, in percent.
     pub fn lost_percent(&self) -> f64 {
         let lost = self.uplink.sent.saturating_sub(self.downlink.received);
         if self.uplink.sent > 0 { lost as f64 / self.uplink.sent as f64 * 100.0 } else { 0.0 }

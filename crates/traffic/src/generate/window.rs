@@ -1,19 +1,19 @@
-//! Which packets are on their way.
+//! Window of outstanding packets.
 
-/// The packets that were sent last, by their numbers.
+/// Sending times of the most recent packets by sequence number.
 #[derive(Debug)]
 pub(super) struct SendWindow {
-    /// When each was sent, in ns; 0: it is back, or given up.
+    /// Sending time of each packet in ns. 0 = returned or expired.
     sent: Box<[u64]>,
-    /// The number of the next packet.
+    /// Sequence number of the next packet.
     next: u64,
-    /// No packet with a lower number is on its way.
+    /// All packets with lower sequence numbers have returned or expired.
     oldest: u64,
     outstanding: u64,
 }
 
 impl SendWindow {
-    /// Room for so many, a power of two.
+    /// Creates a window for at least `size` packets, rounded up to a power of two.
     pub(super) fn new(size: usize) -> Self {
         SendWindow { sent: vec![0; size.next_power_of_two()].into(), next: 0, oldest: 0, outstanding: 0 }
     }
@@ -23,17 +23,17 @@ impl SendWindow {
         &mut self.sent[(number & mask) as usize]
     }
 
-    /// Packets on their way.
+    /// Returns the number of outstanding packets.
     pub(super) fn outstanding(&self) -> u64 {
         self.outstanding
     }
 
-    /// How many more there is room for.
+    /// Returns the number of packets that may be sent.
     pub(super) fn room(&self) -> u64 {
         self.sent.len() as u64 - (self.next - self.oldest)
     }
 
-    /// The number of a packet that is sent now. There is room.
+    /// Returns the sequence number of a packet that is sent now. The window must not be full.
     pub(super) fn send(&mut self, now: u64) -> u64 {
         let number = self.next;
         *self.slot(number) = now.max(1);
@@ -42,7 +42,7 @@ impl SendWindow {
         number
     }
 
-    /// Takes a packet off its way: when it was sent, `None` if it was not on its way.
+    /// Removes a returned packet. Returns its sending time, or `None` if it was not outstanding.
     pub(super) fn take(&mut self, number: u64) -> Option<u64> {
         if !(self.oldest..self.next).contains(&number) {
             return None;
@@ -55,7 +55,7 @@ impl SendWindow {
         Some(sent)
     }
 
-    /// Gives up the packets that were sent before `before`.
+    /// Expires the packets that were sent before `before`.
     pub(super) fn expire(&mut self, before: u64) {
         while self.oldest < self.next {
             let sent = *self.slot(self.oldest);

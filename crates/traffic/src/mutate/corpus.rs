@@ -1,4 +1,4 @@
-//! Sound messages of a control plane, of which mutated ones are made.
+//! Valid messages of a control plane, from which mutated ones are made.
 
 use super::World;
 use rand::Rng;
@@ -7,25 +7,25 @@ use std::net::Ipv4Addr;
 use vireo_types::Teid;
 use vireo_wire::pfcp::*;
 
-/// What a message is about.
+/// Subject of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// Nodes, not a session.
+    /// The nodes themselves, without a session.
     Node,
-    /// A session that is to be.
+    /// A session to be established.
     New,
-    /// A session that is there, by the UPF's SEID.
+    /// An existing session with this SEID of the UPF.
     Session(u64),
 }
 
 fn emitted(emit: impl FnOnce(&mut Vec<u8>) -> Result<(), TooLong>) -> Vec<u8> {
     let mut octets = Vec::new();
-    // Requests of a few rules are short.
+    // Requests with few rules fit.
     let _ = emit(&mut octets);
     octets
 }
 
-/// An Association Setup Request.
+/// Returns an Association Setup Request.
 pub(super) fn setup(node_id: NodeId, recovery: u32, retention: bool) -> Vec<u8> {
     let request = AssociationSetupRequest {
         node_id,
@@ -49,7 +49,7 @@ pub(super) fn deletion(seid: u64) -> Vec<u8> {
     emitted(|out| SessionDeletionRequest::default().emit(out, seid, 0))
 }
 
-/// A request or response between nodes, in the name of a Node ID.
+/// Returns a request or response between nodes with this Node ID.
 pub(super) fn of_nodes(node_id: NodeId, recovery: u32, rng: &mut SmallRng) -> Vec<u8> {
     let sets = || vec![FqCsid(vec![0x01, 192, 0, 2, 5, 0, 7].as_slice().into())];
     match rng.random_range(0..8) {
@@ -83,7 +83,7 @@ pub(super) fn of_nodes(node_id: NodeId, recovery: u32, rng: &mut SmallRng) -> Ve
     }
 }
 
-/// A Session Establishment Request for the UE of this number, which may ask for more than the usual.
+/// Returns a Session Establishment Request for a UE, which may request uncommon features.
 fn establishment(world: &World, node_id: NodeId, ue: Ipv4Addr, rng: &mut SmallRng) -> Vec<u8> {
     let mut request = SessionEstablishmentRequest::new(node_id, FSeid::new(rng.random(), world.attacker.into()));
     let (measured, buffers) = (rng.random_bool(0.3), rng.random_bool(0.3));
@@ -177,7 +177,7 @@ fn urr(rng: &mut SmallRng) -> CreateUrr {
     }
 }
 
-/// A Session Modification Request.
+/// Returns a Session Modification Request.
 fn modification(world: &World, seid: u64, rng: &mut SmallRng) -> Vec<u8> {
     let mut request = SessionModificationRequest::default();
     let tunnel = OuterHeaderCreation::gtpu(Teid(rng.random()), world.gnb.into());
@@ -208,7 +208,7 @@ fn modification(world: &World, seid: u64, rng: &mut SmallRng) -> Vec<u8> {
     emitted(|out| request.emit(out, seid, 0))
 }
 
-/// The same with the world's own randomness.
+/// Calls [`establishment`] with the random numbers of the world.
 pub(super) fn establishment_of(world: &mut World, node_id: NodeId, ue: Ipv4Addr) -> Vec<u8> {
     let mut rng = world.rng.clone();
     let octets = establishment(world, node_id, ue, &mut rng);
@@ -216,7 +216,7 @@ pub(super) fn establishment_of(world: &mut World, node_id: NodeId, ue: Ipv4Addr)
     octets
 }
 
-/// The same with the world's own randomness.
+/// Calls [`modification`] with the random numbers of the world.
 pub(super) fn modification_of(world: &mut World, seid: u64) -> Vec<u8> {
     let mut rng = world.rng.clone();
     let octets = modification(world, seid, &mut rng);
@@ -224,7 +224,7 @@ pub(super) fn modification_of(world: &mut World, seid: u64) -> Vec<u8> {
     octets
 }
 
-/// A Session Report Response that nobody asked for.
+/// Returns an unsolicited Session Report Response.
 pub(super) fn report_response(seid: u64, rng: &mut SmallRng) -> Vec<u8> {
     let cause = if rng.random_bool(0.5) { Cause::SESSION_CONTEXT_NOT_FOUND } else { Cause::REQUEST_ACCEPTED };
     emitted(|out| SessionReportResponse::new(cause).emit(out, seid, 0))

@@ -1,15 +1,15 @@
-//! PFCP messages as trees of information elements, which need not mean anything.
+//! PFCP messages as trees of information elements, which need not be meaningful.
 
 use rand::Rng;
 use rand::rngs::SmallRng;
 use vireo_wire::pfcp::{Builder, Ies, Message, MessageType};
 
-/// Grouped elements (TS 29.244 table 8.1.2-1), as far as a UPF reads them.
+/// Grouped elements (TS 29.244 table 8.1.2-1) that a UPF parses.
 const GROUPS: [u16; 29] =
     [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 51, 54, 58, 59, 68, 77, 78, 85, 86, 87, 99];
-/// Elements are read so deep.
+/// Maximum nesting depth that is parsed.
 const DEPTH: usize = 4;
-/// Octets of a mutated message at most: less than a datagram has room for.
+/// Maximum length of a mutated message in octets, below the maximum of a datagram.
 pub(super) const LONGEST: usize = 60_000;
 
 /// An information element.
@@ -19,7 +19,7 @@ pub(super) struct Element {
     pub(super) content: Content,
 }
 
-/// Its octets, or the elements of a group.
+/// Octets of an element, or the members of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Octets(Vec<u8>),
@@ -40,7 +40,7 @@ impl Element {
     }
 }
 
-/// A message that is about to be changed.
+/// A decoded message for mutation.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     pub(super) kind: MessageType,
@@ -49,14 +49,14 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Reads a sound message.
+    /// Parses a valid message.
     pub(super) fn read(octets: &[u8]) -> Option<Self> {
         let message = Message::new(octets).ok()?;
         let elements = elements(message.ies(), DEPTH);
         Some(Tree { kind: message.message_type(), seid: message.header().seid, elements })
     }
 
-    /// Writes the message; elements beyond the longest that is sent are left out.
+    /// Encodes the message. Elements beyond [`LONGEST`] are omitted.
     pub(super) fn write(&self, sequence: u32) -> Vec<u8> {
         let mut out = Vec::new();
         let mut builder = Builder::new(&mut out, self.kind, self.seid, sequence);
@@ -70,7 +70,7 @@ impl Tree {
             }
             builder.put_raw(element.id, &octets[4..]);
         }
-        // Shorter than the longest: it always fits.
+        // Shorter than [`LONGEST`], so it always fits.
         let _ = builder.finish();
         out
     }
@@ -98,7 +98,7 @@ fn change_list(list: &mut Vec<Element>, rng: &mut SmallRng, others: &[Element], 
         return;
     }
     let at = rng.random_range(0..list.len());
-    // Deeper elements are more than those above them.
+    // Deeper elements outnumber those above them.
     if let Content::Group(members) = &mut list[at].content
         && rng.random_bool(0.7)
         && depth < DEPTH
@@ -114,7 +114,7 @@ fn change_list(list: &mut Vec<Element>, rng: &mut SmallRng, others: &[Element], 
         }
         3 => list.extend(random_of(others, rng)),
         4 => {
-            // Many of one kind.
+            // Many copies of one element.
             let copies = 1_usize << rng.random_range(1..8);
             let one = list[at].clone();
             list.extend(std::iter::repeat_n(one, copies));
@@ -162,7 +162,7 @@ fn change_content(content: &mut Content, rng: &mut SmallRng) {
     *content = Content::Octets(octets);
 }
 
-/// Changes octets of an encoded message, wherever they lie.
+/// Changes octets at any position of an encoded message.
 pub(super) fn mutate_octets(octets: &mut Vec<u8>, rng: &mut SmallRng) {
     for _ in 0..rng.random_range(1..4) {
         let length = octets.len();

@@ -1,4 +1,4 @@
-//! The next message of a campaign.
+//! Selection of the next message of a campaign.
 
 use super::corpus::{self, Subject};
 use super::elements::{Tree, mutate_octets};
@@ -7,18 +7,18 @@ use rand::Rng;
 use std::net::Ipv4Addr;
 use vireo_wire::pfcp::*;
 
-/// How a message was made.
+/// Kind of mutation of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// As a control plane sends it.
+    /// Unchanged, as a control plane sends it.
     Valid,
-    /// Elements are changed; lengths are right.
+    /// Changed elements with right lengths.
     Element,
-    /// Octets are changed.
+    /// Changed octets.
     Octet,
-    /// Sound, at the wrong time or again.
+    /// Valid, but at the wrong time or repeated.
     Order,
-    /// About another control plane's association or session.
+    /// Refers to an association or session of another control plane.
     Foreign,
 }
 
@@ -34,14 +34,14 @@ impl Level {
     }
 }
 
-/// A message that is to be sent; its sequence number is not final.
+/// A message to be sent. Its sequence number is not final.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) octets: Vec<u8>,
     pub(super) level: Level,
 }
 
-/// A message of the control plane that has an association, or wants one.
+/// Returns a message of the control plane that has an association or requests one.
 pub(super) fn of_attacker(world: &mut World) -> Made {
     if world.own.len() > OWN {
         let at = world.rng.random_range(0..world.own.len());
@@ -60,7 +60,7 @@ pub(super) fn of_attacker(world: &mut World) -> Made {
     }
 }
 
-/// A message of an address without an association.
+/// Returns a message of an address without an association.
 pub(super) fn of_stranger(world: &mut World) -> Made {
     match world.rng.random_range(0..10) {
         0..6 => Made { octets: foreign(world), level: Level::Foreign },
@@ -82,7 +82,7 @@ pub(super) fn of_stranger(world: &mut World) -> Made {
     }
 }
 
-/// What a control plane sends in its own name.
+/// Returns a valid message of the control plane about its association and sessions.
 fn usual(world: &mut World) -> Vec<u8> {
     let ue = Ipv4Addr::from_bits(world.first_ue.to_bits() + world.rng.random_range(0..UES));
     let subject = match (world.own.len(), world.rng.random_range(0..100)) {
@@ -94,7 +94,7 @@ fn usual(world: &mut World) -> Vec<u8> {
         Subject::New => corpus::establishment_of(world, world.node_id(), ue),
         Subject::Session(seid) if world.rng.random_bool(0.2) => corpus::deletion(seid),
         Subject::Session(seid) => corpus::modification_of(world, seid),
-        // Its time stamp is older than the association's, so that it is no restart.
+        // The time stamp is older than that of the association, so it does not indicate a restart.
         Subject::Node => corpus::of_nodes(world.node_id(), world.recovery.wrapping_sub(1), &mut world.rng),
     }
 }
@@ -109,12 +109,12 @@ fn mutated(world: &mut World) -> Made {
     Made { octets: tree.write(0), level: Level::Element }
 }
 
-/// Sound messages at the wrong time.
+/// Returns a valid message at the wrong time.
 fn disordered(world: &mut World) -> Vec<u8> {
     let gone = world.gone.back().copied().unwrap_or(77);
     let node = world.node_id();
     match world.rng.random_range(0..120) {
-        // The attacker restarts or leaves: its own sessions end.
+        // The attacker restarts or leaves: its sessions end.
         0 => {
             world.recovery = world.recovery.wrapping_add(1);
             corpus::setup(node, world.recovery, false)
@@ -129,14 +129,14 @@ fn disordered(world: &mut World) -> Vec<u8> {
             let sent = world.sent.len();
             let mut octets =
                 if sent == 0 { corpus::deletion(gone) } else { world.sent[world.rng.random_range(0..sent)].clone() };
-            // The very same again, or the same as another request.
+            // Repeats the message, or sends it again as another request.
             if world.rng.random_bool(0.5) {
                 set_sequence(&mut octets, 0);
             }
             octets
         }
         45..50 => {
-            // Another request under a number that was used.
+            // Another request with a used sequence number.
             let number = world.sent.back().and_then(|octets| Message::new(octets).ok()).map(|last| last.sequence());
             let mut octets = usual(world);
             set_sequence(&mut octets, number.unwrap_or(1));
@@ -147,7 +147,7 @@ fn disordered(world: &mut World) -> Vec<u8> {
         75..85 => corpus::deletion(world.rng.random()),
         85..95 => corpus::report_response(gone, &mut world.rng),
         _ => {
-            // A SEID where none belongs, or none where one does.
+            // A SEID where none belongs, or none where one is required.
             let base = usual(world);
             let Some(mut tree) = Tree::read(&base) else { return base };
             tree.seid = if tree.seid.is_some() { None } else { Some(gone) };
@@ -156,7 +156,7 @@ fn disordered(world: &mut World) -> Vec<u8> {
     }
 }
 
-/// Messages about the other control plane's association and sessions.
+/// Returns a message about the association or a session of the other control plane.
 fn foreign(world: &mut World) -> Vec<u8> {
     let (node, recovery) = (NodeId::Ipv4(world.victim.address), world.victim.recovery);
     let seids = world.victim.seids.len().max(1);
@@ -174,7 +174,7 @@ fn foreign(world: &mut World) -> Vec<u8> {
         12..15 => corpus::modification_of(world, seid),
         15..17 => corpus::report_response(seid, &mut world.rng),
         17 => corpus::establishment_of(world, node, ue),
-        // Its own session, with the other's address or tunnel.
+        // The attacker's session with the address or tunnel of the other control plane.
         18 => corpus::establishment_of(world, world.node_id(), ue),
         _ => with_tunnel_of(world, at),
     };
@@ -187,7 +187,7 @@ fn foreign(world: &mut World) -> Vec<u8> {
     tree.write(0)
 }
 
-/// A session whose F-TEID is that of another one.
+/// Returns a Session Establishment Request with the F-TEID of another session.
 fn with_tunnel_of(world: &mut World, session: usize) -> Vec<u8> {
     let ue = Ipv4Addr::from_bits(world.first_ue.to_bits() + world.rng.random_range(0..UES));
     let octets = corpus::establishment_of(world, world.node_id(), ue);
@@ -200,7 +200,7 @@ fn with_tunnel_of(world: &mut World, session: usize) -> Vec<u8> {
     if request.emit(&mut out, 0, 0).is_ok() { out } else { octets }
 }
 
-/// Keeps a message and its elements for later ones.
+/// Stores a message and its elements for later messages.
 pub(super) fn remember(world: &mut World, octets: Vec<u8>) {
     if world.sent.len() >= PAST {
         world.sent.pop_front();

@@ -1,8 +1,11 @@
-//! A peer of a UPF that sends what it should not: PFCP messages that are mutated in their elements or octets, come in the
-//! wrong order, or are about another control plane's associations and sessions. An associated control plane and addresses
-//! without an association send them. Everything follows from a seed; what is sent and what is answered is counted.
+//! Mutation campaign: a peer of a UPF that sends PFCP messages which it should not send.
 //!
-//! The campaign says nothing about the other control plane's sessions: whoever set them up looks afterwards.
+//! The messages have mutated elements or octets, are out of order, or refer to associations and
+//! sessions of another control plane. An associated control plane and addresses without an
+//! association send them. All messages follow from a seed. The campaign counts messages and
+//! responses.
+//!
+//! It does not check the sessions of the other control plane: their creator does that afterwards.
 
 mod corpus;
 mod elements;
@@ -25,71 +28,72 @@ use std::time::{Duration, Instant};
 use vireo_types::Teid;
 use vireo_wire::pfcp::*;
 
-/// Messages that are sent before what is answered is looked at.
+/// Messages that are sent before responses are processed.
 const BATCH: u64 = 32;
-/// Sessions of the attacker's own, at most.
+/// Maximum number of the attacker's sessions.
 const OWN: usize = 96;
-/// UE addresses of these.
+/// Number of UE addresses for these sessions.
 const UES: u32 = 2_048;
-/// Sessions that are gone, and messages that were sent, which are used again.
+/// Number of ended sessions, and of sent messages, that are kept for reuse.
 const PAST: usize = 64;
-/// How long the UPF may take for a batch, in all attempts.
+/// Maximum time of the UPF for a batch, including all attempts.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is sent, and to whom.
+/// Parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct Campaign {
-    /// The UPF.
+    /// PFCP address of the UPF.
     pub upf: SocketAddr,
-    /// Where a control plane with an association sends from.
+    /// Address of the control plane with an association.
     pub attacker: SocketAddrV4,
-    /// Where others send from.
+    /// Addresses of the senders without an association.
     pub strangers: Vec<SocketAddrV4>,
-    /// The control plane whose sessions are aimed at.
+    /// Control plane whose sessions are attacked.
     pub victim: Victim,
-    /// A RAN node's address.
+    /// N3 address of a RAN node.
     pub gnb: Ipv4Addr,
-    /// The first of the 2,048 UE addresses of the attacker's own sessions.
+    /// First of the 2,048 UE addresses of the attacker's sessions.
     pub first_ue: Ipv4Addr,
-    /// Everything random follows from it.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Messages.
+    /// Number of messages to send.
     pub count: u64,
 }
 
-/// The control plane whose sessions are aimed at: the worst case is that all its numbers are known.
+/// Control plane whose sessions are attacked. In the worst case, the attacker knows all its
+/// numbers.
 #[derive(Clone, Debug)]
 pub struct Victim {
-    /// Its address, which is its Node ID.
+    /// Its address, which is also its Node ID.
     pub address: Ipv4Addr,
     /// Its Recovery Time Stamp.
     pub recovery: u32,
-    /// The UPF's SEIDs of its sessions.
+    /// SEIDs of the UPF for its sessions.
     pub seids: Vec<u64>,
-    /// Their uplink TEIDs.
+    /// Uplink TEIDs of its sessions.
     pub teids: Vec<Teid>,
-    /// Their first UE address; those of the others follow.
+    /// UE address of its first session. Those of the others follow.
     pub first_ue: Ipv4Addr,
 }
 
-/// What messages are made of.
+/// State from which messages are made.
 #[derive(Debug)]
 struct World {
     victim: Victim,
     attacker: Ipv4Addr,
     gnb: Ipv4Addr,
     first_ue: Ipv4Addr,
-    /// The attacker's Recovery Time Stamp.
+    /// Recovery Time Stamp of the attacker.
     recovery: u32,
-    /// Whether the attacker has an association.
+    /// True while the attacker has an association.
     associated: bool,
-    /// The attacker's sessions.
+    /// SEIDs of the attacker's sessions.
     own: Vec<u64>,
-    /// Sessions that it had.
+    /// SEIDs of the attacker's ended sessions.
     gone: VecDeque<u64>,
-    /// What it sent.
+    /// Messages that the attacker sent.
     sent: VecDeque<Vec<u8>>,
-    /// Elements of what it sent.
+    /// Elements of messages that the attacker sent.
     elements: Vec<Element>,
     rng: SmallRng,
 }
@@ -115,7 +119,7 @@ impl World {
         NodeId::Ipv4(self.attacker)
     }
 
-    /// All sessions of the attacker are gone.
+    /// Moves all sessions of the attacker to the ended ones.
     fn forget(&mut self) {
         let own = std::mem::take(&mut self.own);
         own.into_iter().for_each(|seid| self.remember_gone(seid));
@@ -129,11 +133,13 @@ impl World {
     }
 }
 
-/// Sends the messages of a campaign until all are sent or `stop` is set, and counts. `each` is told how many were sent.
+/// Sends the messages of a campaign until all are sent or `stop` is set. Calls `each` with the
+/// number of sent messages. Returns the counters.
 ///
 /// # Errors
 ///
-/// When the sockets cannot be opened, or the UPF does not answer a heartbeat between the messages any more.
+/// Returns an error if the sockets cannot be opened, or the UPF stops answering heartbeats between
+/// the messages.
 pub fn run(campaign: &Campaign, stop: &AtomicBool, mut each: impl FnMut(u64)) -> Result<Counts, PfcpError> {
     let mut world = World::new(campaign);
     let mut counts = Counts::new(campaign.seed);
@@ -163,7 +169,7 @@ pub fn run(campaign: &Campaign, stop: &AtomicBool, mut each: impl FnMut(u64)) ->
         }
         each(counts.messages);
     }
-    // An association that two addresses ask for is decided within 2 s.
+    // The UPF decides within 2 s on an association that two addresses request.
     let until = Instant::now() + Duration::from_millis(2_500);
     while Instant::now() < until && peers.iter().any(Peer::waits_for_setup) {
         for (n, peer) in peers.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! A socket of a campaign, with what was sent by it and is not answered.
+//! Socket of a campaign, with its unanswered messages.
 
 use super::make::Level;
 use super::report::{Counts, Of};
@@ -11,9 +11,9 @@ use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 use vireo_wire::pfcp::*;
 
-/// How long an answer is waited for before the heartbeat that ends a batch is sent again.
+/// Time without a response after which the heartbeat at the end of a batch is sent again.
 const AGAIN: Duration = Duration::from_millis(500);
-/// Messages without an answer that are remembered.
+/// Maximum number of stored unanswered messages.
 const UNANSWERED: usize = 4_096;
 
 /// A peer of the UPF.
@@ -22,7 +22,7 @@ pub(super) struct Peer {
     socket: UdpSocket,
     upf: SocketAddr,
     sequence: u32,
-    /// By sequence number.
+    /// Unanswered messages by sequence number.
     pending: HashMap<u32, Of>,
 }
 
@@ -39,15 +39,16 @@ impl Peer {
         self.sequence
     }
 
-    /// Sends a message under the next sequence number, or under an earlier one if it was sent before, or under what the change
-    /// of an octet has made of it.
+    /// Sends a message. It gets the next sequence number, unless it repeats an earlier one or a
+    /// changed octet has altered the number.
     pub(super) fn send(&mut self, octets: &mut [u8], mut of: Of) -> Result<(), PfcpError> {
         let before = Message::new(octets).ok().map(|message| message.sequence());
         match (of.level, before) {
             (Level::Order, Some(before)) if before != 0 => {}
             (Level::Octet, None) => {}
             (Level::Octet, Some(before)) if before != 0 => {
-                // The UPF may take it for a request that it has answered before, and repeat that answer.
+                // The UPF may take it for a request that it has answered before, and repeat that
+                // answer.
                 of.foreign = None;
             }
             _ => {
@@ -78,7 +79,7 @@ impl Peer {
         }
     }
 
-    /// Takes answers until the UPF has worked through everything before a heartbeat.
+    /// Receives responses until the UPF has processed everything before a heartbeat.
     pub(super) fn settle(
         &mut self,
         attacker: bool,
@@ -90,7 +91,7 @@ impl Peer {
         self.socket.set_read_timeout(Some(AGAIN))?;
         while Instant::now() < until {
             let last = self.next();
-            // Of an earlier time stamp, which is no restart.
+            // The time stamp is earlier, so it does not indicate a restart.
             let mut octets = corpus::heartbeat(world.recovery.wrapping_sub(1));
             set_sequence(&mut octets, last);
             self.transmit(&octets)?;
@@ -103,12 +104,12 @@ impl Peer {
         Err(PfcpError::Silent(self.upf))
     }
 
-    /// Whether a request for an association is not answered yet.
+    /// Returns true if an Association Setup Request is unanswered.
     pub(super) fn waits_for_setup(&self) -> bool {
         self.pending.values().any(|of| of.kind == MessageType::ASSOCIATION_SETUP_REQUEST)
     }
 
-    /// Takes what comes within a moment.
+    /// Receives the messages that arrive within 20 ms of each other.
     pub(super) fn linger(&mut self, attacker: bool, world: &mut World, counts: &mut Counts) -> Result<(), PfcpError> {
         self.socket.set_read_timeout(Some(Duration::from_millis(20)))?;
         while let Some(datagram) = self.receive()? {
@@ -117,7 +118,7 @@ impl Peer {
         Ok(())
     }
 
-    /// What was not answered is counted.
+    /// Counts the unanswered messages.
     pub(super) fn end(&mut self, counts: &mut Counts) {
         self.pending.drain().for_each(|(_, of)| counts.answer(of.kind, "none"));
     }
@@ -134,7 +135,7 @@ impl Peer {
         }
     }
 
-    /// Deals with a message of the UPF; the sequence number of a response.
+    /// Processes a message of the UPF. Returns the sequence number of a response.
     fn take(
         &mut self,
         datagram: &[u8],
@@ -161,7 +162,7 @@ impl Peer {
         Ok(Some(message.sequence()))
     }
 
-    /// Answers what the UPF asks: heartbeats soundly, reports also otherwise.
+    /// Answers requests of the UPF: heartbeats validly, reports also invalidly.
     fn answer(&self, message: &Message<'_>, world: &mut World) -> Result<(), PfcpError> {
         let mut octets = match message.message_type() {
             MessageType::HEARTBEAT_REQUEST => {
@@ -183,7 +184,7 @@ impl Peer {
     }
 }
 
-/// What an answer says of the attacker's association and sessions.
+/// Updates the attacker's association and sessions from a response.
 fn learn(of: &Of, message: &Message<'_>, world: &mut World) {
     let cause = message.get::<Cause>().ok().flatten();
     let accepted = cause.is_some_and(Cause::is_accepted);

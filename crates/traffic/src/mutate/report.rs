@@ -1,4 +1,4 @@
-//! What was sent, how deep it went, and what was answered.
+//! Counters of a campaign: messages, depth of decoding, and responses.
 
 use super::World;
 use super::make::Level;
@@ -7,65 +7,65 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use vireo_wire::pfcp::*;
 
-/// Violations that are described.
+/// Maximum number of described violations.
 const DESCRIBED: usize = 10;
 
-/// Counts of a campaign.
+/// Counters of a campaign.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Counts {
-    /// Of all that is random.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Messages sent, without heartbeats between them and answers to the UPF.
     pub messages: u64,
-    /// From the first to the last.
+    /// Time from the first to the last message, in seconds.
     pub seconds: f64,
-    /// Messages by how they were made.
+    /// Messages by kind of mutation.
     pub levels: BTreeMap<&'static str, u64>,
-    /// Messages by how far they are sound: `header` (no message by its header), `elements` (an element is not sound or
-    /// missing), `unserved` (a message that a UPF does not read further), `decoded`.
+    /// Messages by validity: `header` (invalid header), `elements` (an element is invalid or
+    /// missing), `unserved` (a message type that a UPF does not parse further), `decoded`.
     pub depth: BTreeMap<&'static str, u64>,
-    /// The part of them that is decoded.
+    /// Fraction of the messages that is decoded, 0 to 1.
     pub decoded: f64,
-    /// Messages by the sender's association (`associated`, `without association`) and the session of the header (`own`,
-    /// `foreign`, `gone`, `unknown`, `none`).
+    /// Messages by the sender's association (`associated`, `without association`) and the session
+    /// of the header (`own`, `foreign`, `gone`, `unknown`, `none`).
     pub states: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
-    /// Requests by type and what was answered: a cause, `answered` (without one), or `none`.
+    /// Requests by type and response: a cause, `answered` (without a cause), or `none`.
     pub answers: BTreeMap<String, BTreeMap<String, u64>>,
     /// Requests of the UPF.
     pub asked: u64,
-    /// Datagrams of the UPF that are no messages.
+    /// Datagrams of the UPF that are no PFCP messages.
     pub unsound: u64,
-    /// Messages that are another value when they are written and read again: a mistake of the codec.
+    /// Messages that differ after they are encoded and decoded again: a fault of the codec.
     pub codec_faults: u64,
-    /// Requests about another control plane's association or session that were accepted.
+    /// Accepted requests about another control plane's association or session.
     pub violations: u64,
-    /// The first of them.
+    /// Descriptions of the first violations.
     pub described: Vec<String>,
-    /// Sessions that the attacker had in the end.
+    /// Sessions of the attacker at the end.
     pub own_sessions: usize,
 }
 
-/// Sessions of the other control plane, before and after.
+/// Sessions of the other control plane, before and after the campaign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sessions {
-    /// Set up.
+    /// Sessions that were set up.
     pub established: u64,
-    /// Found afterwards: a modification was accepted, and its URR counted on.
+    /// Sessions found afterwards: a modification was accepted, and the URR continued to count.
     pub found: u64,
 }
 
-/// What is to be known of a message when its answer comes.
+/// Properties of a message that are needed when its response arrives.
 #[derive(Clone, Debug)]
 pub(super) struct Of {
     pub(super) kind: MessageType,
     pub(super) level: Level,
-    /// The SEID of the header.
+    /// SEID of the header.
     pub(super) seid: Option<u64>,
-    /// In the attacker's name, as far as it says.
+    /// True if the message names the attacker as its sender, as far as it contains a name.
     pub(super) own_name: bool,
-    /// Its octets, if its association or session is not the sender's.
+    /// Octets of the message, if its association or session does not belong to the sender.
     pub(super) foreign: Option<Vec<u8>>,
-    /// Of an Association Setup Request.
+    /// For an Association Setup Request: its Recovery Time Stamp.
     pub(super) recovery: Option<u32>,
 }
 
@@ -74,7 +74,7 @@ impl Counts {
         Counts { seed, ..Counts::default() }
     }
 
-    /// Counts a message that is sent.
+    /// Counts a sent message.
     pub(super) fn count(&mut self, octets: &[u8], level: Level, associated: bool, world: &World) -> Of {
         self.messages += 1;
         *self.levels.entry(level.name()).or_default() += 1;
@@ -131,7 +131,7 @@ impl Counts {
         *self.answers.entry(kind).or_default().entry(answer.to_owned()).or_default() += 1;
     }
 
-    /// Counts an answer.
+    /// Counts a response.
     pub(super) fn take(&mut self, of: &Of, message: &Message<'_>) {
         let cause = message.get::<Cause>().ok().flatten();
         let answer = match cause {

@@ -1,9 +1,9 @@
-//! Sessions that are asked what they have carried.
+//! Queries of session volumes.
 
 use super::{ControlPlane, PfcpError, too_long};
 use vireo_wire::pfcp::*;
 
-/// What a session has carried since it was asked last.
+/// Volume of a session since the last query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// Octets from the UE.
@@ -13,11 +13,12 @@ pub struct Carried {
 }
 
 impl ControlPlane {
-    /// Asks each of these measured sessions, by the UPF's SEIDs, for its usage now. `None` where the UPF refuses.
+    /// Queries the current usage of measured sessions. `seids` are the SEIDs of the UPF. The result
+    /// is `None` for a session that the UPF refuses.
     ///
     /// # Errors
     ///
-    /// When the UPF does not answer.
+    /// Returns an error if the UPF does not answer.
     pub fn query(&mut self, seids: &[u64]) -> Result<Vec<Option<Carried>>, PfcpError> {
         let mut all = Vec::with_capacity(seids.len());
         for seid in seids {
@@ -40,7 +41,7 @@ impl ControlPlane {
         Ok(all)
     }
 
-    /// When this control plane started, as the UPF was told.
+    /// Returns the Recovery Time Stamp that this control plane sent to the UPF.
     pub fn recovery(&self) -> RecoveryTimeStamp {
         self.started
     }

@@ -1,4 +1,4 @@
-//! Sessions that are changed in numbers.
+//! Tunnel updates of many sessions at a constant rate.
 
 use super::{ControlPlane, DATAGRAM, PfcpError, RESPONSE_TIME, too_long};
 use std::net::Ipv4Addr;
@@ -7,33 +7,35 @@ use std::time::{Duration, Instant};
 use vireo_types::Teid;
 use vireo_wire::pfcp::*;
 
-/// Handovers that come at a steady pace.
+/// Parameters of tunnel updates, as an Xn handover causes them.
 #[derive(Clone, Copy, Debug)]
 pub struct TunnelUpdates<'a> {
-    /// The UPF's SEIDs of the sessions, of which the first has the RAN's TEID 1, the next one 2 and so on.
+    /// SEIDs of the UPF for the sessions. The first session has the RAN TEID 1, the next one 2, and
+    /// so on.
     pub seids: &'a [u64],
-    /// The RAN's address.
+    /// N3 address of the RAN node.
     pub gnb: Ipv4Addr,
-    /// A second.
+    /// Updates per second.
     pub rate: f64,
-    /// Requests that are unanswered at a time, at most.
+    /// Maximum number of outstanding requests.
     pub window: usize,
 }
 
 impl ControlPlane {
-    /// Gives sessions by turns another tunnel of the RAN, as a handover does, until `stop` is set; says how many were given one.
+    /// Changes the downlink tunnel of one session after another, until `stop` is set. Returns the
+    /// number of updates.
     pub fn update_tunnels(&mut self, handovers: &TunnelUpdates<'_>, stop: &AtomicBool) -> Result<u64, PfcpError> {
         let TunnelUpdates { seids, gnb, rate, window } = *handovers;
         let (began, mut buffer, mut request) = (Instant::now(), [0; DATAGRAM], vec![]);
         let (mut sent, mut answered) = (0_u64, 0_u64);
-        // what comes next is waited for so long, or the pace would be the clock's
+        // The receive timeout must not limit the rate.
         self.socket.set_read_timeout(Some(Duration::from_millis(1)))?;
         let mut last = Instant::now();
         while !stop.load(Ordering::Relaxed) || answered < sent {
             let due = (began.elapsed().as_secs_f64() * rate) as u64;
             while !stop.load(Ordering::Relaxed) && sent < due && sent - answered < window as u64 && !seids.is_empty() {
                 let user = (sent % seids.len() as u64) as u32;
-                // the eight highest bits tell how often it has moved
+                // The eight highest bits count the updates of the session.
                 let moves = (sent / seids.len() as u64 + 1) as u32;
                 let teid = Teid((user + 1).wrapping_add(moves << 24));
                 let sequence = self.next();
@@ -52,7 +54,7 @@ impl ControlPlane {
                     (answered, last) = (answered + 1, Instant::now());
                 }
                 Some(message) => self.answer(&message)?,
-                // nothing is sent again: a request that is lost is not counted
+                // Nothing is retransmitted: a lost request is not counted.
                 None if stop.load(Ordering::Relaxed) && last.elapsed() > RESPONSE_TIME => break,
                 None => {}
             }
@@ -61,7 +63,7 @@ impl ControlPlane {
     }
 }
 
-/// The downlink goes to another tunnel, and the old one is ended.
+/// Returns a request that moves the downlink to another tunnel and ends the old one.
 fn moved(teid: Teid, gnb: Ipv4Addr) -> SessionModificationRequest {
     let mut request = SessionModificationRequest::default();
     request.update_fars.push(UpdateFar {

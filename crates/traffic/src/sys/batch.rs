@@ -1,5 +1,6 @@
-//! Datagrams in batches (`recvmmsg`, `sendmmsg`) with the local address of each (`IP_PKTINFO`), and waiting for several
-//! sockets.
+//! Batches of datagrams (`recvmmsg`, `sendmmsg`) with their local addresses (`IP_PKTINFO`).
+//!
+//! The Rust module also waits for several sockets.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -7,27 +8,27 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// Datagrams of one call.
+/// Maximum datagrams of one call.
 pub(crate) const BATCH: usize = 32;
-/// Kernel buffer asked for in each direction; the kernel gives what its limits allow.
+/// Requested kernel buffer in bytes for each direction. The kernel applies its limits.
 const SOCKET_BUFFER: libc::c_int = 8 << 20;
-/// Octets of ancillary data: more than one `in_pktinfo` needs.
+/// Room for ancillary data in bytes, more than one `in_pktinfo` needs.
 const CONTROL: usize = 64;
 
-/// Ancillary data of one datagram, aligned as the kernel wants it.
+/// Ancillary data of one datagram, with the alignment that the kernel requires.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
 
 fn set(socket: &UdpSocket, level: i32, option: i32, value: libc::c_int) -> io::Result<()> {
     let length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the options used here take an int, which outlives the call
+    // SAFETY: the options used here take an int, which outlives the call.
     let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), length) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A socket with large buffers that lets the kernel fragment what is too big; with `tells` it tells for each datagram to
-/// which address it came.
+/// Opens a socket with large buffers, for which the kernel fragments large datagrams. With `tells`,
+/// the kernel reports the local address of each received datagram.
 pub(crate) fn socket(address: SocketAddrV4, tells: bool) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
     for (forced, asked) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
@@ -42,7 +43,7 @@ pub(crate) fn socket(address: SocketAddrV4, tells: bool) -> io::Result<UdpSocket
     Ok(socket)
 }
 
-/// What the calls take, on the heap.
+/// Message arrays of one batch, on the heap.
 struct Arrays {
     headers: [libc::mmsghdr; BATCH],
     vectors: [libc::iovec; BATCH],
@@ -52,7 +53,7 @@ struct Arrays {
 
 impl Arrays {
     fn new() -> Box<Self> {
-        // SAFETY: all of them are plain data for which zeros are valid
+        // SAFETY: all of them are plain data for which zeros are valid.
         Box::new(unsafe { zeroed() })
     }
 
@@ -66,18 +67,16 @@ impl Arrays {
     }
 }
 
-/// A datagram that was received.
+/// A received datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram<'a> {
-    /// Where it came from.
     pub(crate) from: SocketAddrV4,
-    /// To which address, if the socket tells.
+    /// Destination address, if the socket reports it.
     pub(crate) local: Option<Ipv4Addr>,
-    /// What is in it.
     pub(crate) octets: &'a [u8],
 }
 
-/// Room for the datagrams of one batch that come in.
+/// Buffers for one received batch.
 pub(crate) struct Inbox {
     arrays: Box<Arrays>,
     octets: Box<[u8]>,
@@ -85,12 +84,12 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Room for datagrams of up to `slot` octets; longer ones are not given.
+    /// Creates buffers for datagrams of up to `slot` octets. Longer ones are discarded.
     pub(crate) fn new(slot: usize) -> Self {
         Inbox { arrays: Arrays::new(), octets: vec![0; slot * BATCH].into(), slot }
     }
 
-    /// Takes what is there, at most a batch; gives how many.
+    /// Receives at most one batch without blocking. Returns the number of datagrams.
     pub(crate) fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         for (n, octets) in self.octets.chunks_exact_mut(self.slot).enumerate() {
             self.arrays.vectors[n] = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
@@ -100,8 +99,8 @@ impl Inbox {
             (header.msg_control, header.msg_controllen) = (control, CONTROL as _);
         }
         let (fd, first) = (socket.as_raw_fd(), self.arrays.headers.as_mut_ptr());
-        // SAFETY: each header points to a vector, a name and ancillary data in `arrays`, and the vector to a slot of
-        // `octets`; none of them moves or is used otherwise during the call
+        // SAFETY: each header points to a vector, a name and ancillary data in `arrays`, and the
+        // vector to a slot of `octets`; none of them moves or is used otherwise during the call.
         let result = unsafe { libc::recvmmsg(fd, first, BATCH as u32, libc::MSG_DONTWAIT as _, std::ptr::null_mut()) };
         if result >= 0 {
             return Ok(result as usize);
@@ -113,7 +112,7 @@ impl Inbox {
         }
     }
 
-    /// Datagram `n` of those received last, `None` if it was longer than a slot.
+    /// Returns datagram `n` of the last batch. Returns `None` if it was longer than a slot.
     pub(crate) fn datagram(&self, n: usize) -> Option<Datagram<'_>> {
         let header = &self.arrays.headers[n];
         if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
@@ -128,10 +127,10 @@ impl Inbox {
     }
 }
 
-/// The address that a datagram came to, from its ancillary data.
+/// Returns the local address of a datagram from its ancillary data.
 fn local_address(header: &libc::msghdr) -> Option<Ipv4Addr> {
-    // SAFETY: the header and its ancillary data are as the kernel has written them; the macros stay within its length,
-    // and an in_pktinfo is what this kind of data holds
+    // SAFETY: the header and its ancillary data are as the kernel has written them; the macros stay
+    // within its length, and this kind of data holds an in_pktinfo.
     unsafe {
         let control = libc::CMSG_FIRSTHDR(header).as_ref()?;
         if (control.cmsg_level, control.cmsg_type) != (libc::IPPROTO_IP, libc::IP_PKTINFO) {
@@ -150,28 +149,29 @@ pub(crate) struct Outbox {
     count: usize,
 }
 
-/// What became of a batch.
+/// Result of sending a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     /// Bit n: the kernel refused datagram n.
     pub(crate) refused: u32,
-    /// What it said of the last of them.
+    /// Error of the last refused datagram.
     pub(crate) error: Option<io::Error>,
 }
 
 impl Outbox {
-    /// Room for datagrams of up to `slot` octets.
+    /// Creates buffers for datagrams of up to `slot` octets.
     pub(crate) fn new(slot: usize) -> Self {
         Outbox { arrays: Arrays::new(), octets: vec![0; slot * BATCH].into(), slot, count: 0 }
     }
 
-    /// The room of the next datagram, as the one before it left it. [`BATCH`] fit until they are sent.
+    /// Returns the buffer of the next datagram, with its previous contents. [`BATCH`] datagrams fit
+    /// before they are sent.
     pub(crate) fn next(&mut self) -> &mut [u8] {
         let start = self.count * self.slot;
         &mut self.octets[start..start + self.slot]
     }
 
-    /// Queues so many octets of the next room; with `from`, to be sent from this address.
+    /// Queues `length` octets of the next buffer. `from` is the source address, if set.
     pub(crate) fn queue(&mut self, to: SocketAddrV4, from: Option<Ipv4Addr>, length: usize) {
         let n = self.count;
         self.arrays.names[n] = libc::sockaddr_in {
@@ -191,7 +191,8 @@ impl Outbox {
                 ipi_addr: libc::in_addr { s_addr: 0 },
             };
             let octets = size_of::<libc::in_pktinfo>() as u32;
-            // SAFETY: the ancillary data has room for this one item, is aligned for its header, and nobody else's
+            // SAFETY: the ancillary data has room for this one item, is aligned for its header, and
+            // has no other user.
             unsafe {
                 (*control).cmsg_level = libc::IPPROTO_IP;
                 (*control).cmsg_type = libc::IP_PKTINFO;
@@ -204,7 +205,7 @@ impl Outbox {
         self.count += 1;
     }
 
-    /// Sends what is queued, and waits where the socket has no room.
+    /// Sends the queued datagrams, and waits while the socket has no room.
     pub(crate) fn send(&mut self, socket: &UdpSocket) -> Sent {
         let count = std::mem::take(&mut self.count);
         for n in 0..count {
@@ -214,8 +215,9 @@ impl Outbox {
         let (mut result, mut done) = (Sent::default(), 0);
         while done < count {
             let first = self.arrays.headers[done..].as_mut_ptr();
-            // SAFETY: each of these headers points to a vector, a name and perhaps ancillary data in `arrays`, and the
-            // vector to octets of a slot, which sending only reads; none of them moves during the call
+            // SAFETY: each of these headers points to a vector, a name and perhaps ancillary data
+            // in `arrays`, and the vector to octets of a slot, which sending only reads; none of
+            // them moves during the call.
             let taken = unsafe { libc::sendmmsg(socket.as_raw_fd(), first, (count - done) as u32, 0) };
             if taken > 0 {
                 done += taken as usize;
@@ -223,7 +225,8 @@ impl Outbox {
             }
             let error = io::Error::last_os_error();
             if error.kind() != io::ErrorKind::Interrupted {
-                // the first of them is refused: no route, no room, or the error of an earlier one
+                // The kernel refused the first remaining datagram: no route, no room, or the error
+                // of an earlier one.
                 result.refused |= 1 << done;
                 result.error = Some(error);
                 done += 1;
@@ -233,23 +236,23 @@ impl Outbox {
     }
 }
 
-/// Sockets that are waited for together.
+/// A set of sockets to wait for.
 pub(crate) struct Poller(Vec<libc::pollfd>);
 
 impl Poller {
-    /// For these.
+    /// Creates the set.
     pub(crate) fn new<'s>(sockets: impl IntoIterator<Item = &'s UdpSocket>) -> Self {
         let of = |socket: &UdpSocket| libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         Poller(sockets.into_iter().map(of).collect())
     }
 
-    /// Waits until one has datagrams, at most so long. The sockets must be open.
+    /// Waits at most `at_most` until a socket is readable. The sockets must be open.
     pub(crate) fn wait(&mut self, at_most: Duration) -> io::Result<()> {
         let time = libc::timespec {
             tv_sec: at_most.as_secs() as libc::time_t,
             tv_nsec: libc::c_long::from(at_most.subsec_nanos() as i32),
         };
-        // SAFETY: the array is of this length, and both outlive the call
+        // SAFETY: the array is of this length, and both outlive the call.
         let result = unsafe {
             libc::ppoll(self.0.as_mut_ptr(), self.0.len() as libc::nfds_t, &raw const time, std::ptr::null())
         };
@@ -261,7 +264,7 @@ impl Poller {
         }
     }
 
-    /// Whether socket `n` had something at the last wait.
+    /// Returns true if socket `n` was readable after the last wait.
     pub(crate) fn is_ready(&self, n: usize) -> bool {
         self.0[n].revents != 0
     }
@@ -306,7 +309,7 @@ mod tests {
         let ours = socket(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), false).unwrap();
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut out = Outbox::new(8);
-        // a loopback socket has no way to the outside
+        // A loopback socket has no route to external addresses.
         out.queue("192.0.2.1:9".parse().unwrap(), None, 1);
         let std::net::SocketAddr::V4(to) = peer.local_addr().unwrap() else { panic!("IPv4") };
         out.queue(to, None, 2);

@@ -4,30 +4,30 @@ use super::{MessageType, PduSession};
 use std::net::IpAddr;
 use vireo_types::Teid;
 
-/// Octets of a G-PDU's header with a PDU Session Container: what N3 uses.
+/// Size in octets of a G-PDU header with a PDU Session Container, as on N3.
 pub const G_PDU_HEADER: usize = 16;
-/// Octets of a header without optional fields.
+/// Size in octets of a header without optional fields.
 pub const PLAIN_HEADER: usize = 8;
-/// A buffer of this size holds any signalling message that is written here.
+/// Sufficient buffer size in octets for any signalling message of this file.
 pub const SIGNALLING_OCTETS: usize = 40;
 
 const VERSION_1: u8 = 0b0011_0000;
 const E: u8 = 0b0000_0100;
 const S: u8 = 0b0000_0010;
 
-/// Why a message was not written.
+/// Reason why a message was not encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmitError {
-    /// The room before the payload, or the buffer, is too small.
+    /// The headroom before the payload, or the buffer, is too small.
     #[error("no room for the GTP-U header")]
     Room,
-    /// The payload is longer than the Length field can tell.
+    /// The payload exceeds the range of the Length field.
     #[error("the packet is too long for GTP-U")]
     TooLong,
 }
 
-/// The header of a G-PDU with a PDU Session Container, for a T-PDU of `payload` octets; `None` where the Length field
-/// cannot tell it. The QFI is cut to its 6 bits.
+/// Returns the header of a G-PDU with a PDU Session Container, for a T-PDU of `payload` octets.
+/// Returns `None` if that exceeds the range of the Length field. The QFI is truncated to 6 bits.
 #[inline]
 pub fn g_pdu_header(teid: Teid, session: PduSession, payload: usize) -> Option<[u8; G_PDU_HEADER]> {
     let length = u16::try_from(payload + G_PDU_HEADER - PLAIN_HEADER).ok()?;
@@ -35,7 +35,7 @@ pub fn g_pdu_header(teid: Teid, session: PduSession, payload: usize) -> Option<[
         PduSession::Downlink { qfi, rqi } => (0x00, u8::from(rqi) << 6 | qfi & 0x3f),
         PduSession::Uplink { qfi } => (0x10, qfi & 0x3f),
     };
-    // one number: octets that are written one by one and read together at once hold up a processor
+    // one word: reading octets together right after writing them one by one stalls the processor
     let word = |octets: [u8; 2]| u64::from(u16::from_be_bytes(octets));
     let fixed = word([VERSION_1 | E, MessageType::GPdu.octet()]) << 48;
     let first = fixed | u64::from(length) << 32 | u64::from(teid.0);
@@ -43,14 +43,15 @@ pub fn g_pdu_header(teid: Teid, session: PduSession, payload: usize) -> Option<[
     Some((u128::from(first) << 64 | u128::from(second)).to_be_bytes())
 }
 
-/// The header of a G-PDU without optional fields (S1-U, or forwarding without a QoS flow).
+/// Returns the header of a G-PDU without optional fields (S1-U, or forwarding without a QoS flow).
 #[inline]
 pub fn plain_g_pdu_header(teid: Teid, payload: usize) -> Option<[u8; PLAIN_HEADER]> {
     let length = u16::try_from(payload).ok()?;
     Some(plain(VERSION_1, MessageType::GPdu, length, teid))
 }
 
-/// Writes the header of a G-PDU right before the T-PDU, which is `buffer[start..end]`, and gives the new start.
+/// Writes the header of a G-PDU right before the T-PDU `buffer[start..end]`, and returns the new
+/// start.
 #[inline]
 pub fn prepend_g_pdu(
     buffer: &mut [u8],
@@ -80,7 +81,7 @@ fn plain(flags: u8, kind: MessageType, length: u16, teid: Teid) -> [u8; PLAIN_HE
     [flags, kind.octet(), high, low, a, b, c, d]
 }
 
-/// Writes one message from its parts: the optional fields with a Sequence Number where there is one, then the IEs.
+/// Encodes a message: the optional fields if there is a Sequence Number, then the IEs.
 fn message<'b>(
     buffer: &'b mut [u8],
     kind: MessageType,
@@ -105,17 +106,20 @@ fn message<'b>(
     Ok(out)
 }
 
-/// An Echo Request (TS 29.281 7.2.1). The buffer should have [`SIGNALLING_OCTETS`], as for all signalling.
+/// Encodes an Echo Request (TS 29.281 7.2.1). A buffer of [`SIGNALLING_OCTETS`] suffices, as for
+/// all signalling.
 pub fn echo_request(buffer: &mut [u8], sequence: u16) -> Result<&[u8], EmitError> {
     message(buffer, MessageType::EchoRequest, super::NO_TEID, Some(sequence), &[])
 }
 
-/// The Echo Response (TS 29.281 7.2.2) to the request of that sequence number; its Recovery is always 0 (8.2).
+/// Encodes the Echo Response (TS 29.281 7.2.2) to the request with that sequence number. Its
+/// Recovery is always 0 (8.2).
 pub fn echo_response(buffer: &mut [u8], sequence: u16) -> Result<&[u8], EmitError> {
     message(buffer, MessageType::EchoResponse, super::NO_TEID, Some(sequence), &[&[RECOVERY, 0]])
 }
 
-/// An Error Indication (TS 29.281 7.3.1): a G-PDU for `teid` came to our address `local`, and there is no such tunnel.
+/// Encodes an Error Indication (TS 29.281 7.3.1): a G-PDU for `teid` arrived at the address
+/// `local`, which has no such tunnel.
 pub fn error_indication_message(
     buffer: &mut [u8],
     sequence: u16,
@@ -134,12 +138,13 @@ pub fn error_indication_message(
     message(buffer, MessageType::ErrorIndication, super::NO_TEID, Some(sequence), &elements)
 }
 
-/// An End Marker (TS 29.281 7.3.2): the last that is sent into this tunnel.
+/// Encodes an End Marker (TS 29.281 7.3.2), the last packet in this tunnel.
 pub fn end_marker(buffer: &mut [u8], teid: Teid) -> Result<&[u8], EmitError> {
     message(buffer, MessageType::EndMarker, teid, None, &[])
 }
 
-/// A Supported Extension Headers Notification (TS 29.281 7.2.3) with what Vireo supports: the PDU Session Container.
+/// Encodes a Supported Extension Headers Notification (TS 29.281 7.2.3). It lists what Vireo
+/// supports: the PDU Session Container.
 pub fn extension_headers_notification(buffer: &mut [u8], sequence: u16) -> Result<&[u8], EmitError> {
     let list = [EXTENSION_HEADER_TYPE_LIST, 1, PDU_SESSION_CONTAINER];
     message(buffer, MessageType::SupportedExtensionHeadersNotification, super::NO_TEID, Some(sequence), &[&list])

@@ -7,16 +7,16 @@ pub(super) const TEID_DATA_I: u8 = 16;
 pub(super) const GSN_ADDRESS: u8 = 133;
 pub(super) const EXTENSION_HEADER_TYPE_LIST: u8 = 141;
 
-/// What an Error Indication tells (TS 29.281 7.3.1): packets sent to this F-TEID find no tunnel there.
+/// Content of an Error Indication (TS 29.281 7.3.1): packets to this F-TEID find no tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorIndication {
     /// Tunnel Endpoint Identifier Data I.
     pub teid: Teid,
-    /// GTP-U Peer Address: where the tunnel would end.
+    /// GTP-U Peer Address: the address that has no such tunnel.
     pub peer: IpAddr,
 }
 
-/// The IEs of a payload, type and value; ends at the first that does not fit.
+/// Iterator over the IEs of a payload, as type and value. It ends at the first malformed IE.
 struct Elements<'a>(&'a [u8]);
 
 impl<'a> Iterator for Elements<'a> {
@@ -24,12 +24,12 @@ impl<'a> Iterator for Elements<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let (&kind, rest) = self.0.split_first()?;
-        // below 128 the type alone tells the length (TS 29.281 8.1); of those GTP-U has only these two
+        // below 128 the type determines the length (TS 29.281 8.1); GTP-U uses only these two
         let (skip, length) = match kind {
             RECOVERY => (0, 1),
             TEID_DATA_I => (0, 4),
             0..=127 => return None,
-            // 8.5: the one TLV whose length is a single octet
+            // 8.5: the only TLV with a length of a single octet
             EXTENSION_HEADER_TYPE_LIST => (1, usize::from(*rest.first()?)),
             _ => (2, usize::from(u16::from_be_bytes(*rest.first_chunk()?))),
         };
@@ -39,7 +39,8 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Reads the payload of an Error Indication; `None` where a mandatory IE is missing or malformed.
+/// Parses the payload of an Error Indication. Returns `None` if a mandatory IE is missing or
+/// malformed.
 pub fn error_indication(payload: &[u8]) -> Option<ErrorIndication> {
     let mut teid = None;
     let mut peer = None;
@@ -56,12 +57,13 @@ pub fn error_indication(payload: &[u8]) -> Option<ErrorIndication> {
     Some(ErrorIndication { teid: teid?, peer: peer? })
 }
 
-/// The restart counter of an Echo Response's payload (TS 29.281 8.2: to be ignored by the receiver, sent as 0).
+/// Returns the restart counter in an Echo Response's payload (TS 29.281 8.2: sent as 0, and ignored
+/// by the receiver).
 pub fn recovery(payload: &[u8]) -> Option<u8> {
     Elements(payload).find(|(kind, _)| *kind == RECOVERY).and_then(|(_, value)| value.first().copied())
 }
 
-/// The types that a Supported Extension Headers Notification lists.
+/// Returns the types that a Supported Extension Headers Notification lists.
 pub fn supported_extension_headers(payload: &[u8]) -> Option<impl Iterator<Item = u8> + '_> {
     let (_, list) = Elements(payload).find(|(kind, _)| *kind == EXTENSION_HEADER_TYPE_LIST)?;
     Some(list.iter().copied())

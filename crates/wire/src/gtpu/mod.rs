@@ -1,12 +1,15 @@
 //! GTP-U (TS 29.281) without copies or allocation.
 //!
-//! Reading has two steps: [`Packet::parse`] checks the whole header with its chain of extension headers and gives a
-//! view into the datagram; the IEs of a signalling message are then read from its payload ([`error_indication`],
-//! [`recovery`]). Writing goes the other way: a header is an array to be put before the packet ([`g_pdu_header`],
-//! [`prepend_g_pdu`] writes it into the headroom), and the signalling messages fit [`SIGNALLING_OCTETS`].
+//! Parsing has two steps. [`Packet::parse`] validates the whole header with its chain of extension
+//! headers and returns a view into the datagram. The IEs of a signalling message are then parsed
+//! from its payload ([`error_indication`], [`recovery`]).
 //!
-//! It knows the PDU Session Container (TS 38.415) of N3 and N9 and passes over the other extension headers as their
-//! comprehension bits say. It knows nothing of tunnels, sockets or whom a TEID belongs to. No input makes it panic.
+//! Encoding writes a header in front of the packet: as an array ([`g_pdu_header`]), or into the
+//! headroom ([`prepend_g_pdu`]). Signalling messages fit into [`SIGNALLING_OCTETS`].
+//!
+//! The parser knows the PDU Session Container (TS 38.415) of N3 and N9, and handles other extension
+//! headers by their comprehension bits. This Rust module has no tunnels, sockets or TEID
+//! assignment. No input causes a panic.
 
 mod emit;
 mod ie;
@@ -30,24 +33,24 @@ pub const PORT: u16 = 2152;
 /// Message types (TS 29.281 table 6.1-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageType {
-    /// 1: is the path alive?
+    /// 1: tests whether the path is alive.
     EchoRequest,
-    /// 2: it is.
+    /// 2: response to an Echo Request.
     EchoResponse,
-    /// 26: a G-PDU came for a TEID that the sender does not have.
+    /// 26: a G-PDU arrived for a TEID that the sender does not have.
     ErrorIndication,
-    /// 31: the extension headers the sender supports.
+    /// 31: the extension headers that the sender supports.
     SupportedExtensionHeadersNotification,
-    /// 254: the last packet of a tunnel that was switched.
+    /// 254: the last packet of a tunnel after a path switch.
     EndMarker,
     /// 255: a user's packet.
     GPdu,
-    /// Any other.
+    /// Any other type, by its octet.
     Other(u8),
 }
 
 impl MessageType {
-    /// The type of its octet.
+    /// Returns the type that an octet encodes.
     pub const fn from_octet(octet: u8) -> Self {
         match octet {
             1 => MessageType::EchoRequest,
@@ -60,7 +63,7 @@ impl MessageType {
         }
     }
 
-    /// Its octet.
+    /// Returns the encoding of the type.
     pub const fn octet(self) -> u8 {
         match self {
             MessageType::EchoRequest => 1,
@@ -74,14 +77,15 @@ impl MessageType {
     }
 }
 
-/// What Vireo uses of a PDU Session Container (TS 38.415 5.5.2): the QoS flow and, downlink, reflective QoS.
+/// The used part of a PDU Session Container (TS 38.415 5.5.2): the QoS flow and, downlink,
+/// reflective QoS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PduSession {
     /// DL PDU SESSION INFORMATION (PDU Type 0), sent by the UPF.
     Downlink {
         /// QoS Flow Identifier, 6 bits.
         qfi: u8,
-        /// Reflective QoS Indicator.
+        /// Reflective QoS Indicator (RQI).
         rqi: bool,
     },
     /// UL PDU SESSION INFORMATION (PDU Type 1), sent by the RAN.
@@ -92,7 +96,7 @@ pub enum PduSession {
 }
 
 impl PduSession {
-    /// The QoS Flow Identifier, whichever the direction.
+    /// Returns the QoS Flow Identifier of either direction.
     pub const fn qfi(self) -> u8 {
         match self {
             PduSession::Downlink { qfi, .. } | PduSession::Uplink { qfi } => qfi,
@@ -100,7 +104,7 @@ impl PduSession {
     }
 }
 
-/// Reads a datagram in every way there is, for fuzzing: what is well formed is read to its last IE.
+/// Parses a datagram with all functions, for fuzzing: a valid one is parsed to its last IE.
 pub fn walk(data: &[u8]) {
     if let Ok(packet) = Packet::parse(data) {
         let _ = error_indication(packet.payload);
@@ -109,5 +113,5 @@ pub fn walk(data: &[u8]) {
     }
 }
 
-/// The TEID of messages about a path, not a tunnel (TS 29.281 5.1).
+/// TEID of messages that concern a path instead of a tunnel (TS 29.281 5.1).
 pub const NO_TEID: Teid = Teid(0);

@@ -2,7 +2,8 @@ use super::*;
 use proptest::prelude::*;
 use std::net::IpAddr;
 
-/// G-PDU with a PDU Session Container as a gNB sends it: bytes checked by tshark (`tests/gtpu_dissected.rs`).
+/// G-PDU with a PDU Session Container from a gNB; the bytes are checked by tshark
+/// (`tests/gtpu_dissected.rs`).
 const UPLINK: [u8; 20] = [0x34, 0xff, 0, 12, 0x12, 0x34, 0x56, 0x78, 0, 0, 0, 0x85, 1, 0x10, 9, 0, 0x45, 0, 0, 4];
 
 fn session() -> impl Strategy<Value = PduSession> {
@@ -47,11 +48,12 @@ fn the_chain_of_extension_headers_is_checked() {
     assert_eq!(with(12, 0), Err(ParseError::ExtensionHeader));
     assert_eq!(with(12, 3), Err(ParseError::ExtensionHeader));
     assert_eq!(with(13, 0x20), Err(ParseError::PduSessionContainer));
-    // comprehension required: RAN container; not required: UDP port (0x40), service class indicator (0x20)
+    // comprehension required: RAN container; not required: UDP port (0x40), service class indicator
+    // (0x20)
     assert_eq!(with(11, 0x81), Err(ParseError::Unsupported(0x81)));
     assert_eq!(with(11, 0xc0), Err(ParseError::Unsupported(0xc0)));
     assert_eq!((with(11, 0x40), with(11, 0x20)), (Ok(4), Ok(4)));
-    // 4 octets that claim to be another extension header, of 0x45 * 4 octets
+    // 4 octets that would be another extension header, of 0x45 * 4 octets
     assert_eq!(with(15, 0x40), Err(ParseError::ExtensionHeader));
     // without the E flag the Next Extension Header Type field is not evaluated
     assert_eq!(with(0, 0x32), Ok(8));
@@ -164,7 +166,7 @@ proptest! {
 
     #[test]
     fn an_independent_codec_agrees_on_random_bytes(mut data: Vec<u8>) {
-        // where both accept, they read the same
+        // if both accept the message, they read the same
         if let [flags, kind, high, low, ..] = &mut data[..] {
             *flags = 0x30 | *flags & 7;
             *kind = 0xff;

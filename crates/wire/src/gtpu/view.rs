@@ -2,25 +2,25 @@ use super::emit::{G_PDU_HEADER, PLAIN_HEADER};
 use super::{MessageType, PduSession};
 use vireo_types::Teid;
 
-/// Extension headers that are read in one message before it is refused: more than any interface uses.
+/// Maximum number of extension headers in a message: more than any interface uses.
 pub const EXTENSION_HEADERS: usize = 8;
 
-/// Of [`MessageType::GPdu`].
+/// Octet of [`MessageType::GPdu`].
 const G_PDU: u8 = MessageType::GPdu.octet();
 
 /// PDU Session Container (TS 29.281 5.2.1-3).
 pub(super) const PDU_SESSION_CONTAINER: u8 = 0x85;
 
-/// Why a datagram is not GTP-U, or not GTP-U that may be processed.
+/// Reason why a datagram is not GTP-U, or must not be processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// It ends before the header does, or before the Length field says.
+    /// The datagram ends before its header, or before the end that the Length field gives.
     #[error("the datagram is shorter than its header says")]
     Truncated,
     /// Version is not 1, or Protocol Type is GTP' (TS 29.281 5.1).
     #[error("not version 1 of GTP")]
     Version,
-    /// An extension header of no length or past the end (TS 29.281 5.2.1).
+    /// An extension header has length zero, or exceeds the message (TS 29.281 5.2.1).
     #[error("an extension header has a wrong length")]
     ExtensionHeader,
     /// More than [`EXTENSION_HEADERS`] extension headers.
@@ -29,30 +29,30 @@ pub enum ParseError {
     /// A PDU Session Container that TS 38.415 5.5.2 does not allow.
     #[error("the PDU Session Container is malformed")]
     PduSessionContainer,
-    /// An extension header of this type must be understood and is not: the peer is to be told by a Supported
-    /// Extension Headers Notification (TS 29.281 5.2.1).
+    /// The extension header type requires comprehension and is unknown. The receiver must answer
+    /// with a Supported Extension Headers Notification (TS 29.281 5.2.1).
     #[error("extension header type {0:#04x} is not supported and its comprehension is required")]
     Unsupported(u8),
 }
 
-/// A checked view of one GTP-U message.
+/// A validated view of one GTP-U message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// What it is.
     pub kind: MessageType,
-    /// The tunnel at the receiver.
+    /// TEID at the receiver.
     pub teid: Teid,
-    /// Sequence Number, where the S flag is set.
+    /// Sequence Number, if the S flag is set.
     pub sequence: Option<u16>,
-    /// The PDU Session Container, where there is one.
+    /// PDU Session Container, if present.
     pub pdu_session: Option<PduSession>,
-    /// The T-PDU of a G-PDU, the IEs of a signalling message.
+    /// The T-PDU of a G-PDU, or the IEs of a signalling message.
     pub payload: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// Reads what nearly every datagram on N3 is: a G-PDU with a PDU Session Container as short as it may be and no other
-    /// optional field. `None` = it is something else, sound or not: [`Packet::parse`] reads all.
+    /// Parses the most common datagram on N3: a G-PDU with a PDU Session Container of minimum
+    /// length and no other optional field. Returns `None` for all others, valid or not;
+    /// [`Packet::parse`] parses them.
     #[inline]
     pub fn usual(data: &'a [u8]) -> Option<Self> {
         let header: &[u8; G_PDU_HEADER] = data.first_chunk()?;
@@ -70,7 +70,12 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// Checks and reads a datagram. Octets after the end that the Length field tells are ignored.
+    /// Validates and parses a datagram. Octets beyond the Length field are ignored.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the datagram is malformed, or has an unknown extension header that
+    /// requires comprehension.
     #[inline]
     pub fn parse(data: &'a [u8]) -> Result<Self, ParseError> {
         let Some((header, rest)) = data.split_first_chunk::<8>() else {
@@ -89,7 +94,7 @@ impl<'a> Packet<'a> {
             pdu_session: None,
             payload: rest,
         };
-        // E, S, PN: one of them brings all three fields, each valid only with its own flag
+        // E, S, PN: any of them adds all three fields, each valid only with its own flag
         if flags & 0b0111 != 0 {
             let Some((optional, rest)) = rest.split_first_chunk::<4>() else {
                 return Err(ParseError::Truncated);
@@ -120,7 +125,8 @@ impl<'a> Packet<'a> {
             let (header, rest) = self.payload.split_at_checked(octets).ok_or(ParseError::ExtensionHeader)?;
             match next {
                 PDU_SESSION_CONTAINER => self.pdu_session = Some(pdu_session(&header[1..octets - 1])?),
-                // bits 8 and 7 (TS 29.281 figure 5.2.1-2): 1x asks comprehension of the receiving endpoint
+                // bits 8 and 7 (TS 29.281 figure 5.2.1-2): 1x requires comprehension at the
+                // receiving endpoint
                 unknown if unknown & 0x80 != 0 => return Err(ParseError::Unsupported(unknown)),
                 _ => {}
             }
@@ -131,8 +137,8 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Reads the frame of TS 38.415 5.5.2.1 or 5.5.2.2 as far as the QFI; what follows is measurement that Vireo does not
-/// use, and may grow in later releases.
+/// Parses the frame of TS 38.415 5.5.2.1 or 5.5.2.2 up to the QFI. The rest is measurement data
+/// that Vireo does not use, and later releases may extend it.
 #[inline]
 fn pdu_session(content: &[u8]) -> Result<PduSession, ParseError> {
     let [first, second, ..] = *content else {

@@ -6,10 +6,11 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 const VERSION_1: u8 = 1 << 5;
-/// The octets that the Message Length does not count.
+/// Number of octets that the Message Length excludes.
 const UNCOUNTED: usize = 4;
 
-/// Writes one message at the end of a buffer, element by element, without a further allocation.
+/// Encoder of one message at the end of a buffer, element by element. It allocates only to grow the
+/// buffer.
 #[derive(Debug)]
 pub struct Builder<'b> {
     out: &'b mut Vec<u8>,
@@ -17,8 +18,8 @@ pub struct Builder<'b> {
 }
 
 impl<'b> Builder<'b> {
-    /// Begins a message. `seid` is the receiver's and given for messages about sessions (0 while it is unknown), `None`
-    /// for messages between nodes; of `sequence` the low 24 bits count.
+    /// Starts a message. `seid` is the receiver's SEID in session-related messages (0 while
+    /// unknown), and `None` in node-related ones. Only the low 24 bits of `sequence` are used.
     pub fn new(out: &'b mut Vec<u8>, kind: MessageType, seid: Option<u64>, sequence: u32) -> Self {
         let start = out.len();
         let flags = VERSION_1 | if seid.is_some() { FLAG_SEID } else { 0 };
@@ -36,13 +37,14 @@ impl<'b> Builder<'b> {
         self
     }
 
-    /// Appends an element if there is one.
+    /// Appends an element, if present.
     pub fn put_some<T: Element>(&mut self, element: Option<&T>) -> &mut Self {
         element.into_iter().for_each(|e| ie::put(self.out, e));
         self
     }
 
-    /// Appends an element of any type with this content (a vendor's with its Enterprise ID in front).
+    /// Appends an element of any type with this content. The content of a vendor's element starts
+    /// with the Enterprise ID.
     pub fn put_raw(&mut self, id: u16, content: &[u8]) -> &mut Self {
         let at = ie::open(self.out, id);
         self.out.extend_from_slice(content);
@@ -50,7 +52,7 @@ impl<'b> Builder<'b> {
         self
     }
 
-    /// Appends a grouped element with what `members` puts into it.
+    /// Appends a grouped element with the members that `members` appends.
     pub fn group(&mut self, id: u16, members: impl FnOnce(&mut Builder<'_>)) -> &mut Self {
         let at = ie::open(self.out, id);
         members(&mut Builder { out: self.out, start: self.start });
@@ -62,7 +64,11 @@ impl<'b> Builder<'b> {
         self.out
     }
 
-    /// Fills in the message's length. On an error the message is taken back out of the buffer.
+    /// Sets the length of the message.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the message is too long, and removes it from the buffer.
     pub fn finish(self) -> Result<(), TooLong> {
         let total = self.out.len() - self.start;
         let Ok(length) = u16::try_from(total - UNCOUNTED) else {
@@ -74,7 +80,8 @@ impl<'b> Builder<'b> {
     }
 }
 
-/// Overwrites the sequence number (24 bits) of an encoded message; `false` if the octets are too short for a header.
+/// Overwrites the sequence number (24 bits) of an encoded message. Returns false if the octets are
+/// shorter than a header.
 pub fn set_sequence(message: &mut [u8], sequence: u32) -> bool {
     let at = match message.first() {
         Some(flags) if flags & FLAG_SEID != 0 => 12,
@@ -88,7 +95,7 @@ pub fn set_sequence(message: &mut [u8], sequence: u32) -> bool {
     })
 }
 
-/// Overwrites the SEID of an encoded message; `false` if it has none.
+/// Overwrites the SEID of an encoded message. Returns false if it has none.
 pub fn set_seid(message: &mut [u8], seid: u64) -> bool {
     let has_one = message.first().is_some_and(|flags| flags & FLAG_SEID != 0);
     let field = if has_one { message.get_mut(4..12) } else { None };
@@ -98,8 +105,9 @@ pub fn set_seid(message: &mut [u8], seid: u64) -> bool {
     })
 }
 
-/// Gives the first F-SEID of an encoded message this address and no other: where the sender takes what its peer has to say
-/// of the session. `false` if there is none, or the message is not sound as far as that.
+/// Sets the only address of the first F-SEID in an encoded message. The sender receives the peer's
+/// messages about the session there. Returns false if there is no F-SEID, or a preceding element is
+/// malformed.
 pub fn set_f_seid_address(message: &mut Vec<u8>, address: IpAddr) -> bool {
     let Some(place) = element_of(message, FSeid::ID) else { return false };
     let Ok(before) = FSeid::decode(&message[place.clone()]) else { return false };
@@ -116,7 +124,7 @@ pub fn set_f_seid_address(message: &mut Vec<u8>, address: IpAddr) -> bool {
     true
 }
 
-/// Where the content of a message's first element of this type is.
+/// Returns the position of the content of a message's first element of this type.
 fn element_of(message: &[u8], wanted: u16) -> Option<Range<usize>> {
     let mut at = if message.first()? & FLAG_SEID != 0 { 16 } else { 8 };
     loop {

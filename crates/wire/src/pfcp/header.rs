@@ -10,7 +10,7 @@ macro_rules! message_types {
         impl MessageType {
             $($(#[$m])* #[doc = $text] pub const $name: MessageType = MessageType($value);)*
 
-            /// The name of the specification, if it is known here.
+            /// Returns the name in the specification, if the type is known.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some($text),)*
@@ -50,22 +50,22 @@ message_types! {
 }
 
 impl MessageType {
-    /// Whether it is a request, which expects a response. Unknown types are none.
+    /// Returns true for a request, which expects a response. Unknown types are not requests.
     pub const fn is_request(self) -> bool {
         matches!(self.0, 1 | 3 | 5 | 7 | 9 | 12 | 14 | 16 | 50 | 52 | 54 | 56)
     }
 
-    /// Whether it answers a request.
+    /// Returns true for a response.
     pub const fn is_response(self) -> bool {
         matches!(self.0, 2 | 4 | 6 | 8 | 10 | 11 | 13 | 15 | 17 | 51 | 53 | 55 | 57)
     }
 
-    /// Whether it is about one session and its header so has a SEID (TS 29.244 7.2.2.4).
+    /// Returns true for a session-related message, whose header has a SEID (TS 29.244 7.2.2.4).
     pub const fn is_session(self) -> bool {
         matches!(self.0, 50..=99)
     }
 
-    /// The response that answers this request.
+    /// Returns the type of the response to this request.
     pub const fn response(self) -> Option<MessageType> {
         if self.is_request() { Some(MessageType(self.0 + 1)) } else { None }
     }
@@ -83,13 +83,12 @@ impl std::fmt::Debug for MessageType {
 /// The header of a PFCP message (TS 29.244 7.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What message it is.
     pub kind: MessageType,
-    /// The receiver's SEID; `None` in messages between nodes, 0 where the sender does not know it.
+    /// The receiver's SEID; `None` in node-related messages, 0 if the sender does not know it.
     pub seid: Option<u64>,
     /// Sequence number, 24 bits.
     pub sequence: u32,
-    /// Message Priority (0 the highest), if the sender gave one.
+    /// Message Priority, if present; 0 is the highest.
     pub priority: Option<u8>,
 }
 
@@ -98,7 +97,7 @@ const FLAG_FOLLOW_ON: u8 = 0x04;
 const FLAG_PRIORITY: u8 = 0x02;
 pub(super) const FLAG_SEID: u8 = 0x01;
 
-/// A received message whose header is checked; the elements are read where they lie.
+/// A received message with a validated header. Elements are parsed in place.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
     header: Header,
@@ -106,8 +105,13 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The first message of a datagram. Octets behind it, such as messages that follow on (TS 29.244 7.2.2.1, only
-    /// after both ends announced BUNDL, which Vireo does not), are ignored.
+    /// Validates the first message of a datagram. Octets behind it are ignored, including further
+    /// messages. These are allowed only if both ends announce BUNDL (TS 29.244 7.2.2.1), which
+    /// Vireo does not.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the header is malformed or the length does not fit.
     pub fn new(datagram: &'a [u8]) -> Result<Self, HeaderError> {
         let short = HeaderError::Short(datagram.len());
         let (&[flags, kind, l1, l2], rest) = datagram.split_first_chunk().ok_or(short)?;
@@ -130,32 +134,36 @@ impl<'a> Message<'a> {
         Ok(Message { header: Header { kind: MessageType(kind), seid, sequence, priority }, body })
     }
 
-    /// The header.
+    /// Returns the header.
     pub const fn header(&self) -> &Header {
         &self.header
     }
 
-    /// What message it is.
+    /// Returns the type of the message.
     pub const fn message_type(&self) -> MessageType {
         self.header.kind
     }
 
-    /// The receiver's SEID, 0 where the header has none.
+    /// Returns the receiver's SEID, or 0 if the header has none.
     pub fn seid(&self) -> u64 {
         self.header.seid.unwrap_or(0)
     }
 
-    /// Sequence number, 24 bits.
+    /// Returns the sequence number, 24 bits.
     pub const fn sequence(&self) -> u32 {
         self.header.sequence
     }
 
-    /// The elements.
+    /// Returns an iterator over the elements.
     pub fn ies(&self) -> Ies<'a> {
         Ies::new(self.body)
     }
 
-    /// The first element of type `T`, if there is one.
+    /// Returns the first element of type `T`, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the element is malformed.
     pub fn get<T: Element>(&self) -> Result<Option<T>, Error> {
         for ie in self.ies() {
             let ie = ie?;
@@ -166,12 +174,16 @@ impl<'a> Message<'a> {
         Ok(None)
     }
 
-    /// The first element of type `T`, which must be there.
+    /// Returns the first element of type `T`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the element is missing or malformed.
     pub fn need<T: Element>(&self) -> Result<T, Error> {
         self.get()?.ok_or(Error::missing(T::ID))
     }
 
-    /// Whether the sender says that another message follows in the same datagram.
+    /// Returns true if the header announces another message in the same datagram.
     pub const fn follow_on(datagram: &[u8]) -> bool {
         !datagram.is_empty() && datagram[0] & FLAG_FOLLOW_ON != 0
     }

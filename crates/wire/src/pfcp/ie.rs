@@ -2,33 +2,34 @@ use super::Error;
 use smallvec::SmallVec;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Elements of one kind, `N` of them without an allocation.
+/// List of elements of one type; up to `N` need no allocation.
 pub type List<T, const N: usize> = SmallVec<[T; N]>;
 
-/// An information element where it lies in the message (TS 29.244 8.1.1).
+/// An information element in place (TS 29.244 8.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ie<'a> {
-    /// Its type; from 32768 on a vendor's own.
+    /// Type of the element; values from 32768 are vendor-specific.
     pub id: u16,
-    /// Its content, without the Enterprise ID.
+    /// Content, without the Enterprise ID.
     pub value: &'a [u8],
-    /// Whose the type is, if a vendor's.
+    /// Enterprise ID of a vendor-specific type.
     pub enterprise: Option<u16>,
 }
 
 impl<'a> Ie<'a> {
-    /// The content as `T`, which the caller has chosen by [`Ie::id`].
+    /// Decodes the content as `T`, which the caller selects by [`Ie::id`].
     pub fn read<T: Element>(&self) -> Result<T, Error> {
         T::decode(self.value)
     }
 
-    /// The elements of a grouped element.
+    /// Returns an iterator over the members of a grouped element.
     pub fn ies(&self) -> Ies<'a> {
         Ies::new(self.value)
     }
 }
 
-/// The elements of a message or of a grouped element, in order. It ends after the first one that does not fit.
+/// Iterator over the elements of a message or of a grouped element. It ends after the first
+/// malformed one.
 #[derive(Clone, Debug)]
 pub struct Ies<'a> {
     rest: &'a [u8],
@@ -37,7 +38,7 @@ pub struct Ies<'a> {
 const VENDOR: u16 = 0x8000;
 
 impl<'a> Ies<'a> {
-    /// The elements in `octets`.
+    /// Creates an iterator over the elements in `octets`.
     pub const fn new(octets: &'a [u8]) -> Self {
         Ies { rest: octets }
     }
@@ -71,29 +72,30 @@ impl<'a> Iterator for Ies<'a> {
     }
 }
 
-/// An information element as a value: what it is read into and written from.
+/// An information element as a value.
 ///
-/// `decode` takes more octets than it knows without complaint, because later releases append (TS 29.244 8.1.1), and
-/// gives back what `encode` wrote.
+/// `decode` accepts surplus octets, because later releases append (TS 29.244 8.1.1), and inverts
+/// `encode`.
 pub trait Element: Sized {
     /// The element's type (TS 29.244 table 8.1.2-1).
     const ID: u16;
 
-    /// The element of this content.
+    /// Decodes the content.
     fn decode(octets: &[u8]) -> Result<Self, Error>;
 
-    /// Appends the content.
+    /// Appends the encoded content.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Reads the content into a value that [`Element::place`] or `Default` made. Grouped elements are read member by member where they will stay, because
-    /// moving them costs more than reading them.
+    /// Decodes the content into a value made by [`Element::place`] or `Default`. Grouped elements
+    /// are decoded in place, member by member, if moving them costs more than decoding.
     #[inline]
     fn decode_into(&mut self, octets: &[u8]) -> Result<(), Error> {
         *self = Self::decode(octets)?;
         Ok(())
     }
 
-    /// A place for [`Element::decode_into`]; `None` for elements so small that they are moved.
+    /// Returns an initial value for [`Element::decode_into`], or `None` for elements that are cheap
+    /// to move.
     #[inline]
     fn place() -> Option<Self> {
         None
@@ -107,35 +109,37 @@ pub(super) fn put<T: Element>(out: &mut Vec<u8>, element: &T) {
     close(out, at);
 }
 
-/// Begins an element whose length is not known yet.
+/// Starts an element whose length is not known yet.
 pub(super) fn open(out: &mut Vec<u8>, id: u16) -> usize {
     let [t1, t2] = id.to_be_bytes();
     out.extend_from_slice(&[t1, t2, 0, 0]);
     out.len()
 }
 
-/// Fills in the length of the element whose content begins at `at`. A length above 16 bits makes the whole message too
-/// long, which [`super::Builder::finish`] reports.
+/// Sets the length of the element whose content starts at `at`. A length above 16 bits makes the
+/// whole message too long, which [`super::Builder::finish`] reports.
 pub(super) fn close(out: &mut [u8], at: usize) {
     let length = (out.len() - at) as u16;
     out[at - 2..at].copy_from_slice(&length.to_be_bytes());
 }
 
-/// How often an element may be in its group or message: `T` once, `Option<T>` at most once, `List` and `Vec` any
-/// number of times. Of one that is repeated without need the first counts (TS 29.244 7.6.10).
+/// Number of occurrences of an element in its group or message: one for `T`, at most one for
+/// `Option<T>`, any number for `List` and `Vec`. Of needless repetitions the first counts (TS
+/// 29.244 7.6.10).
 pub(super) trait Field: Sized {
-    /// The element's type.
+    /// The type of the element.
     const ID: u16;
-    /// What is collected while a message's elements are read.
+    /// Value collected while the elements of a message are parsed.
     type Slot: Default;
 
-    /// Reads an element into a slot.
+    /// Decodes an element into a slot.
     fn fill(slot: &mut Self::Slot, ie: &Ie<'_>) -> Result<(), Error>;
-    /// What was collected, if that is enough.
+    /// Returns the collected value, or an error if a required element is missing.
     fn take(slot: Self::Slot) -> Result<Self, Error>;
-    /// Reads an element into the field of a group; `seen` tells whether there was one before.
+    /// Decodes an element into the field of a group. `seen` is true if there was one before, and is
+    /// set.
     fn fill_here(&mut self, seen: &mut bool, ie: &Ie<'_>) -> Result<(), Error>;
-    /// Whether it may be that no element was `seen`.
+    /// Returns an error if the element is required and was not `seen`.
     fn check(seen: bool) -> Result<(), Error>;
     fn write(&self, out: &mut Vec<u8>);
 }
@@ -209,7 +213,7 @@ impl<T: Element> Field for Option<T> {
     }
 }
 
-/// The two kinds of list differ in their type only.
+/// Implements the two kinds of list, which differ only in their type.
 macro_rules! list_field {
     ([$($bounds:tt)*] $list:ty) => {
         impl<T: Element $($bounds)*> Field for $list {
@@ -252,7 +256,8 @@ macro_rules! list_field {
 list_field!([, const N: usize] List<T, N>);
 list_field!([] Vec<T>);
 
-/// A grouped element (TS 29.244 8.1.1): its members by field, unknown ones skipped.
+/// Defines grouped elements (TS 29.244 8.1.1) with one field per member; unknown members are
+/// skipped.
 macro_rules! group {
     ($($(#[$m:meta])* $name:ident = $id:literal { $($(#[$fm:meta])* $field:ident: $ty:ty,)* })*) => {$(
         $(#[$m])*
@@ -295,7 +300,7 @@ macro_rules! group {
 }
 pub(super) use group;
 
-/// Reads an element's content octet by octet; running out of them is an [`Error::length`] of that element.
+/// Reader of an element's content. Running out of octets is an [`Error::length`] of that element.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     id: u16,
@@ -335,7 +340,7 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// 40 bits, as bit rates have.
+    /// Reads 40 bits, the size of bit rates.
     pub(super) fn u40(&mut self) -> Result<u64, Error> {
         self.array().map(|[a, b, c, d, e]| u64::from_be_bytes([0, 0, 0, a, b, c, d, e]))
     }
@@ -353,7 +358,7 @@ impl<'a> Reader<'a> {
         self.array::<16>().map(Ipv6Addr::from)
     }
 
-    /// `read` if `present`.
+    /// Calls `read` if `present`.
     pub(super) fn when<T>(
         &mut self,
         present: bool,

@@ -1,17 +1,20 @@
-//! PFCP (TS 29.244, Release 17): the protocol between control plane and user plane (N4, Sxa, Sxb).
+//! PFCP (TS 29.244, Release 17), the protocol of N4, Sxa and Sxb.
 //!
-//! Two steps, as in all of Vireo's own codecs. A [`Message`] is a checked view of received octets: the header is read,
-//! the length is right, and [`Ies`] walks the elements where they lie, without copies or allocations. A [`Body`] is the
-//! owned value of one message, and an [`Element`] that of one information element; they hold only what the
-//! specification allows, and `emit` and `parse` are each other's inverse. [`Builder`] writes element by element into
-//! the caller's buffer where no whole value is at hand.
+//! Like all codecs of Vireo it has two steps. A [`Message`] is a validated view of received octets:
+//! its header is parsed and its length is correct. [`Ies`] iterates over the elements in place,
+//! without copies or allocations. A [`Body`] is the owned value of one message, and an [`Element`]
+//! that of one information element. They can represent only values that the specification allows,
+//! and `emit` and `parse` are inverse. [`Builder`] encodes single elements into the caller's
+//! buffer.
 //!
-//! **Contract.** No input makes a function here panic, and what is allocated is in proportion to the octets read.
-//! An [`Error`] is what the response must say: a cause and the offending element. Known elements that are unsound
-//! refuse the message; unknown ones, and octets that a later release appended, are skipped.
+//! **Contract.** No input causes a panic, and allocations are proportional to the octets read. An
+//! [`Error`] has the cause and the offending element for the response. A malformed known element
+//! invalidates the message. Unknown elements, and octets that a later release appended, are
+//! skipped.
 //!
-//! **What it does not know**: sequence numbers, retransmission, associations (the N4 endpoint's), and what rules mean
-//! (the UPF's). Elements of Ethernet, ATSSS, TSN, MBS and PFD management are skipped like unknown ones.
+//! **Not included**: sequence numbers, retransmission and associations (N4 endpoint), and the
+//! meaning of rules (UPF). Elements of Ethernet, ATSSS, TSN, MBS and PFD management are skipped
+//! like unknown ones.
 //!
 //! ```
 //! use vireo_wire::pfcp::{HeartbeatRequest, Message, RecoveryTimeStamp, set_sequence};

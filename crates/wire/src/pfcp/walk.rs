@@ -1,10 +1,11 @@
 use super::*;
 
-/// Reads a datagram as deep as it goes and, if it is a sound message, writes and reads it again: the entry of fuzzers.
-/// Gives the type of a sound message.
+/// Parses a datagram completely, and encodes and parses a valid message again: the entry point of
+/// fuzzers. Returns the type of a valid message.
 ///
 /// # Panics
-/// If a set of sessions is not named by itself: no input may bring it about.
+///
+/// If a valid FQ-CSID does not match itself, which no input may cause.
 pub fn walk(datagram: &[u8]) -> Option<MessageType> {
     let message = Message::new(datagram).ok()?;
     message.ies().flatten().flat_map(|ie| ie.ies()).flatten().flat_map(|ie| ie.ies()).for_each(drop);
@@ -42,8 +43,9 @@ pub fn walk(datagram: &[u8]) -> Option<MessageType> {
 }
 
 /// # Panics
-/// If the value of a message is another one after writing and reading it: that is what fuzzers look for. No input may
-/// bring it about.
+///
+/// If the value of a message differs after encoding and parsing. Fuzzers search for that, and no
+/// input may cause it.
 fn again<T: Body + PartialEq + std::fmt::Debug>(message: &Message<'_>) -> Option<MessageType> {
     let value = T::parse(message).ok()?;
     let mut out = Vec::new();

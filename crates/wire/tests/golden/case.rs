@@ -1,25 +1,25 @@
-//! What a golden case is, and the file they are kept in.
+//! Golden cases, and the files that contain them.
 
 use std::collections::BTreeMap;
 
-/// One message: how it is built from its values, and the check that decoded octets have them.
+/// One message: its encoding from values, and the check that decoded octets have these values.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) build: fn() -> Vec<u8>,
     pub(crate) check: fn(&[u8]),
 }
 
-/// What pycrate encoded.
+/// Returns the messages encoded by pycrate.
 pub(crate) fn golden() -> BTreeMap<String, Vec<u8>> {
     parsed(include_str!("../../../../tests/reference/golden.txt"))
 }
 
-/// What OpenSSL computed.
+/// Returns the values computed by OpenSSL.
 pub(crate) fn security() -> BTreeMap<String, Vec<u8>> {
     parsed(include_str!("../../../../tests/reference/security.txt"))
 }
 
-/// A committed file: a name and octets in hexadecimal on each line.
+/// Parses a committed file: a name and octets in hexadecimal on each line.
 fn parsed(text: &str) -> BTreeMap<String, Vec<u8>> {
     text.lines()
         .filter(|line| !line.starts_with('#'))
@@ -30,8 +30,8 @@ fn parsed(text: &str) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// An NGAP case. Decoded, the message is of the kind stated, has no deviation from the specification's object set, and
-/// each IE has the value stated.
+/// An NGAP case. The decoded message has the given type, no deviation from the specification's
+/// object set, and the given value of each IE.
 macro_rules! ngap_case {
     ($name:literal, $direction:ident, $procedure:ident, $message:ident $(, $ie:ident = $value:expr)* $(,)?) => {
         $crate::case::Case {
@@ -55,8 +55,8 @@ macro_rules! ngap_case {
 }
 pub(crate) use ngap_case;
 
-/// A NAS case. Decoded, the message is the variant stated, nothing of it is invalid, it encodes to the same octets, and
-/// the last argument asserts its values.
+/// A NAS case. The decoded message is the given variant, has no invalid part, and encodes to the
+/// same octets. The last argument asserts its values.
 macro_rules! nas_case {
     ($name:literal, $layer:ident::$message:ident, $build:expr, |$decoded:ident| $check:block) => {
         $crate::case::Case {

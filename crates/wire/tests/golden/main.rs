@@ -1,8 +1,9 @@
-//! Golden bytes: messages that pycrate encoded (tests/reference), built and read by the codecs that Vireo uses.
+//! Golden bytes: messages encoded by pycrate, against the codecs of Vireo.
 //!
-//! Each case states its values by hand, apart from the Python that stated them for pycrate. Built here, the message
-//! must have pycrate's octets; decoded here, pycrate's octets must have the values. With `VIREO_GOLDEN_OUT=FILE` what
-//! was built is also written to FILE, for pycrate to decode and encode again (tests/reference/golden.py).
+//! The messages are in tests/reference. Each case states its values by hand, independently of the
+//! Python values for pycrate. A message encoded here must equal pycrate's octets, and pycrate's
+//! octets decoded here must have the values. With `VIREO_GOLDEN_OUT=FILE` the encoded messages are
+//! also written to FILE. Pycrate then decodes and encodes them again (tests/reference/golden.py).
 
 mod case;
 mod nas_mobility;

@@ -1,4 +1,4 @@
-//! 5GMM messages of registration, deregistration and service request (TS 24.501 8.2).
+//! 5GMM registration, deregistration and service request messages (TS 24.501 8.2).
 
 use crate::case::{Case, nas_case};
 use crate::values::octets;
@@ -46,7 +46,7 @@ fn slices(nssai: &NasNssai) -> Vec<(u8, Option<[u8; 3]>)> {
     nssai.parse_all().iter().map(|s| (s.sst, s.sd)).collect()
 }
 
-/// The initial registration with a null-scheme SUCI, which other messages hold.
+/// Returns the initial registration with a null-scheme SUCI, which other messages contain.
 pub(crate) fn registration(identity: NasFGsMobileIdentity) -> Nas5gsMessage {
     let kind = NasFGsRegistrationType::from_registration_type(RegistrationType::InitialRegistration);
     let request = NasRegistrationRequest::new(kind.with_follow_on_request(true), ngksi(7), identity);

@@ -1,4 +1,6 @@
-//! 5GMM messages of identification, authentication and security mode, NAS transport and status (TS 24.501 8.2).
+//! 5GMM messages of security procedures, NAS transport and status (TS 24.501 8.2).
+//!
+//! The procedures are identification, authentication and security mode control.
 
 use crate::case::{Case, nas_case};
 use crate::nas_mobility::{capability, meters, ngksi, null_suci, plmn, registration};

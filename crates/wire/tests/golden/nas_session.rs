@@ -18,7 +18,7 @@ fn gsm_cause(cause: GsmCause) -> NasFGsmCause {
     NasFGsmCause::from_cause(cause)
 }
 
-/// The request that a UL NAS Transport carries.
+/// Returns the request in a UL NAS Transport.
 pub(crate) fn establishment() -> Nas5gsMessage {
     let rates = NasIntegrityProtectionMaximumDataRate::from_rates(MaxDataRate::FullRate, MaxDataRate::FullRate);
     let request = NasPduSessionEstablishmentRequest::new(rates)
@@ -28,7 +28,7 @@ pub(crate) fn establishment() -> Nas5gsMessage {
     Nas5gsMessage::new_5gsm(request, 5, 1)
 }
 
-/// The reject that a DL NAS Transport carries.
+/// Returns the reject in a DL NAS Transport.
 pub(crate) fn rejection() -> Nas5gsMessage {
     let reject = NasPduSessionEstablishmentReject::new(gsm_cause(GsmCause::MissingOrUnknownDnn))
         .with_back_off_timer_value(NasGprsTimer3::new(vec![0x8a]));

@@ -1,4 +1,4 @@
-//! NGAP messages that belong to no UE (TS 38.413 8.7, 8.5).
+//! NGAP messages without a UE association (TS 38.413 8.7, 8.5).
 
 use crate::case::{Case, ngap_case};
 use crate::values::*;

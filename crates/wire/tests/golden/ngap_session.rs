@@ -1,4 +1,4 @@
-//! NGAP messages about PDU sessions and mobility (TS 38.413 8.2, 8.4), and the transfers they carry.
+//! NGAP messages and transfers of PDU sessions and mobility (TS 38.413 8.2, 8.4).
 
 use crate::case::{Case, ngap_case};
 use crate::values::*;
@@ -33,7 +33,7 @@ pub(crate) fn setup_transfer() -> Vec<u8> {
     ])))
 }
 
-/// PDU Session Resource Setup Response Transfer: the RAN's end is 127.0.0.9.
+/// PDU Session Resource Setup Response Transfer: the RAN's tunnel end is 127.0.0.9.
 pub(crate) fn response_transfer() -> Vec<u8> {
     let flows = AssociatedQosFlowList(vec![AssociatedQosFlowItem::new(QosFlowIdentifier(1), None, None)]);
     let tunnel = QosFlowPerTNLInformation::new(tunnel(9, 0x0a0b_0c0d), flows, None);

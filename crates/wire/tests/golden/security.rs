@@ -1,4 +1,6 @@
-//! AKA, NAS security and SUCIs of a lab subscriber, as OpenSSL computed them (tests/reference/security_values.py).
+//! AKA, NAS security and SUCIs of a lab subscriber, as computed by OpenSSL.
+//!
+//! The values come from tests/reference/security_values.py.
 
 use crate::case::security as computed;
 use crate::values::octets;
@@ -55,7 +57,7 @@ fn an_auts_of_openssl_gives_the_sequence_number() {
     assert_eq!(card().verify_auts(&rand(), &auts).expect("the MAC-S is right").get(), SQN);
 }
 
-/// A context with NIA2 and NEA2 whose next NAS COUNT is `count` in both directions.
+/// Returns a context with NIA2 and NEA2 whose next NAS COUNT is `count` in both directions.
 fn context(count: u32) -> NasSecurityContext {
     let kamf = KAmf::from_slice(&computed()["kamf"]).expect("32 octets");
     let next = Some(NasCount::new(count).expect("24 bits"));

@@ -1,4 +1,6 @@
-//! The values that many messages share, stated once more than in tests/reference/ngap_values.py and nas_values.py.
+//! Values shared by many messages.
+//!
+//! They are stated independently of tests/reference/ngap_values.py and nas_values.py.
 
 use vireo_wire::ngap::aper::Bits;
 use vireo_wire::ngap::helpers::{global_gnb_id, guami, nr_cgi, plmn, s_nssai, tai};
@@ -81,7 +83,7 @@ pub(crate) fn ue_ambr() -> UEAggregateMaximumBitRate {
     UEAggregateMaximumBitRate::new(BitRate(2_000_000_000), BitRate(1_000_000_000), None)
 }
 
-/// A GTP tunnel at 127.0.0.`last`.
+/// Returns a GTP tunnel at 127.0.0.`last`.
 pub(crate) fn tunnel(last: u8, teid: u32) -> UPTransportLayerInformation<'static> {
     let address = TransportLayerAddress([127, 0, 0, last].into());
     UPTransportLayerInformation::gTPTunnel(GTPTunnel::new(address, GTPTEID(teid.to_be_bytes()), None))

@@ -1,10 +1,11 @@
-//! What Vireo writes as PFCP, read by tshark.
+//! Decoding of Vireo's PFCP messages by tshark.
 
 use crate::samples;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// A capture of link type 101 (raw IP) with each payload as a UDP datagram between two PFCP ports.
+/// Returns a capture of link type 101 (raw IP) with each payload as a UDP datagram between two PFCP
+/// ports.
 fn pcap<'a>(payloads: impl Iterator<Item = &'a Vec<u8>>) -> Vec<u8> {
     let mut file = Vec::new();
     file.extend(0xa1b2_c3d4_u32.to_le_bytes());
@@ -65,7 +66,7 @@ fn tshark_names_every_message_and_finds_no_fault() {
     }
 }
 
-/// Values, not only shapes: fields as tshark reads them from the richest messages.
+/// Checks values beside the structure: fields as decoded by tshark from the richest messages.
 #[test]
 fn tshark_reads_the_values_that_were_meant() {
     let messages = samples::all();

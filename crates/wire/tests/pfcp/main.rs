@@ -1,4 +1,4 @@
-//! PFCP against independent witnesses: tshark's dissector, the `rs-pfcp` crate, and random input.
+//! PFCP against tshark's dissector, the `rs-pfcp` crate, and random input.
 
 mod dissected;
 mod oracle;

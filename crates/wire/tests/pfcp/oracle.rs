@@ -1,4 +1,6 @@
-//! The `rs-pfcp` crate, which shares no code with ours, reads what we write and writes what we read.
+//! Cross-check with the `rs-pfcp` crate in both directions.
+//!
+//! The crate shares no code with Vireo.
 
 use crate::samples;
 use rs_pfcp::ie::{self as theirs, Ie, IeType};
@@ -7,7 +9,7 @@ use std::net::Ipv4Addr;
 use vireo_types::Teid;
 use vireo_wire::pfcp::*;
 
-/// Our value of a message's octets, as text: comparable over all types.
+/// Returns Vireo's value of a message as text, to compare messages of all types.
 fn value(octets: &[u8]) -> String {
     let message = Message::new(octets).expect("sound header");
     fn text<T: Body + std::fmt::Debug>(message: &Message<'_>) -> String {
@@ -42,7 +44,8 @@ fn value(octets: &[u8]) -> String {
 #[test]
 fn the_oracle_reads_and_rewrites_every_message() {
     for (kind, octets) in samples::all() {
-        // it wants a UP F-SEID even of a session that was refused (TS 29.244 table 7.5.3.1-1: only of one that is there)
+        // `rs-pfcp` requires a UP F-SEID also in a rejection (TS 29.244 table 7.5.3.1-1: only if
+        // the session exists)
         let refused = Message::new(&octets).is_ok_and(|m| m.get() == Ok(Some(Cause::MANDATORY_IE_INCORRECT)));
         if refused && kind.is_session() {
             continue;
@@ -56,7 +59,7 @@ fn the_oracle_reads_and_rewrites_every_message() {
     }
 }
 
-/// Reads an element we wrote by the oracle's type, writes it with that and reads the result by ours.
+/// Decodes Vireo's element with `rs-pfcp`, encodes the result with it, and decodes that with Vireo.
 macro_rules! crossed {
     ($ours:expr, $theirs:ty) => {{
         let ours = $ours;

@@ -1,4 +1,4 @@
-//! Random input never panics, and what is written is what is read.
+//! Property tests: random input never panics, and decoding inverts encoding.
 
 use crate::samples;
 use proptest::collection::vec;
@@ -20,7 +20,7 @@ fn list<T: std::fmt::Debug, const N: usize>(one: impl Strategy<Value = T>) -> im
     vec(one, 0..4).prop_map(List::from_vec)
 }
 
-/// Addresses of which one is there.
+/// Returns addresses of which at least one is present.
 fn addresses() -> impl Strategy<Value = (Option<Ipv4Addr>, Option<Ipv6Addr>)> {
     prop_oneof![
         v4().prop_map(|a| (Some(a), None)),
@@ -272,7 +272,7 @@ proptest! {
         }
         after.insert(0, 0x21);
         set_f_seid_address(&mut after, Ipv6Addr::LOCALHOST.into());
-        // past the header, so that the elements are reached
+        // with a valid header, so that the elements are reached
         let mut message = vec![0x21, kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0];
         message.extend(&octets);
         let length = (message.len() - 4) as u16;
@@ -280,7 +280,7 @@ proptest! {
         walk(&message);
     }
 
-    /// Sound messages with a few octets changed or the end missing reach deeper than noise does.
+    /// Valid messages with a few modified octets or a missing end test deeper layers than noise.
     #[test]
     fn damaged_messages_are_survived(
         index: prop::sample::Index,

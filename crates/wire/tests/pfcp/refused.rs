@@ -1,4 +1,4 @@
-//! What is refused, with which cause and offending element.
+//! Rejected messages, with the cause and the offending element.
 
 use crate::samples;
 use vireo_wire::pfcp::*;
@@ -29,7 +29,7 @@ fn missing_elements_are_named() {
     let heartbeat = body(MessageType::HEARTBEAT_REQUEST, &[]);
     let message = Message::new(&heartbeat).expect("sound header");
     assert_eq!(HeartbeatRequest::parse(&message), Err(Error::missing(96)));
-    // a mandatory member of a group: the PDR's precedence
+    // a mandatory member of a group: the precedence of the PDR
     let pdr: &[u8] = &[0, 56, 0, 2, 0, 1, 0, 2, 0, 5, 0, 20, 0, 1, 0];
     assert_eq!(CreatePdr::decode(pdr), Err(Error::missing(29)));
     // an accepted session without the UPF's F-SEID
@@ -48,12 +48,12 @@ fn unsound_elements_are_named() {
     assert_eq!(parse(&[(39, &[1])]), Err(Error::conditional_missing(83)));
     // the PDR ID of the downlink data report is one octet short
     assert_eq!(parse(&[(39, &[1]), (83, &[0, 56, 0, 1, 7])]), Err(Error::length(56)));
-    // an F-TEID with neither address, one cut short
+    // an F-TEID without an address, and a truncated one
     assert_eq!(parse(&[(39, &[4]), (99, &[0, 21, 0, 5, 0, 1, 2, 3, 4])]), Err(Error::incorrect(21)));
     assert_eq!(parse(&[(39, &[4]), (99, &[0, 21, 0, 5, 1, 1, 2, 3, 4])]), Err(Error::length(21)));
-    // a member that reaches beyond its group
+    // a member that exceeds its group
     assert_eq!(parse(&[(39, &[1]), (83, &[0, 56, 0, 9, 0, 1])]), Err(Error::length(56)));
-    // an outer header of GTP-U and of plain UDP at once
+    // an outer header of both GTP-U and plain UDP
     assert_eq!(OuterHeaderCreation::decode(&[0x05, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9]), Err(Error::incorrect(84)));
 }
 
@@ -66,7 +66,7 @@ fn what_later_releases_and_vendors_add_is_skipped() {
     let message = Message::new(&octets).expect("sound header");
     let vendor = message.ies().next().expect("one").expect("sound");
     assert_eq!((vendor.enterprise, vendor.value), (Some(0x28af), &[1][..]));
-    // of what is repeated the first counts, and an octet behind it is no fault
+    // the first of repeated elements counts, and a surplus octet is no error
     assert_eq!(HeartbeatRequest::parse(&message).map(|r| r.recovery_time_stamp), Ok(RecoveryTimeStamp(7)));
 }
 
@@ -80,14 +80,14 @@ fn headers_are_checked_before_anything_else() {
     let mut other = good.clone();
     other[0] = 2 << 5;
     assert_eq!(Message::new(&other).err(), Some(HeaderError::Version { version: 2, kind: 1, sequence: 1 }));
-    // the SEID flag makes the header longer than what is there
+    // the SEID flag makes the header longer than the message
     other[0] = 1 << 5 | 1;
     assert!(Message::new(&other[..15]).is_err());
-    // a message that follows on is left alone
+    // a following message is ignored
     let mut two = good.clone();
     two.extend(&good);
     assert_eq!(Message::new(&two).map(|m| m.ies().count()), Ok(1));
-    // a length below the header's own
+    // a length shorter than the header
     let mut short = good;
     short[3] = 3;
     assert_eq!(Message::new(&short).err(), Some(HeaderError::Length { said: 3, present: 12 }));

@@ -1,4 +1,6 @@
-//! One message of every type that Vireo sends or reads, with most of its elements, as written by our own codec.
+//! One message of every type that Vireo sends or parses, as encoded by Vireo.
+//!
+//! Each has most of its elements.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::{Duration, Teid};
@@ -309,7 +311,7 @@ fn sessions(out: &mut Messages) {
     });
 }
 
-/// The messages as they were encoded, each with its type.
+/// Encoded messages, each with its type.
 #[derive(Default)]
 pub(crate) struct Messages(pub Vec<(MessageType, Vec<u8>)>);
 

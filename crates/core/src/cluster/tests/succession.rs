@@ -1,22 +1,23 @@
-//! What a controller without a memory learns, when the process of the only balancer was killed and is there again.
+//! Recovery of a controller without a store, after the process of the only balancer was killed.
 
 use super::*;
 
-/// A cluster whose only balancer is the controller, too, and which has gone through so many maps.
+/// Returns a cluster whose controller runs in its only balancer and which has made several maps.
 fn of_one_balancer(hosts: u16) -> Bench {
     let mut bench = Bench::with(ControllerSettings { alone: true, ..settings(hosts.into()) }, 1);
     bench.settle();
     bench
 }
 
-/// The process of the only balancer was killed, and is there again: its controller, before it has heard anybody.
+/// Restarts the killed process of the only balancer: returns its controller before any member
+/// joins.
 fn successor(before: &Bench) -> Bench {
     let other = Secrets { tmsi_key: [9; 16], recovery: 77 };
     let alone = ControllerSettings { alone: true, ..settings(before.hosts().len()) };
     Bench::of(Controller::new(alone, other, before.now), before.now)
 }
 
-/// What a host of this record says to the next controller.
+/// Has a host with this state rejoin the next controller.
 fn comes(bench: &mut Bench, n: u16, record: &DurableState) -> Result<HostId, Refusal> {
     let past = Some(RejoinInfo { id: HostId(n), record: record.clone() });
     bench.controller.join_host(address(n), past, bench.now)
@@ -27,7 +28,7 @@ fn successor_of_only_balancer_learns_the_cluster() {
     let before = of_one_balancer(3);
     let record = before.controller.record();
     let mut next = successor(&before);
-    // Its own balancer asks first, and waits for whoever knows more.
+    // Its own balancer asks first, and must wait for members that know more.
     assert_eq!(next.controller.join_balancer(address(200), None, next.now), Err(Refusal::NotYet));
     for n in 0..3 {
         assert_eq!(comes(&mut next, n, &record), Ok(HostId(n)));
@@ -36,11 +37,11 @@ fn successor_of_only_balancer_learns_the_cluster() {
     assert_eq!(new, BalancerId(1), "hosts know the one before by its number");
     next.controller.ready(Member::Balancer(new), next.now);
     next.pass(50);
-    // Nobody is waited for: the balancer before cannot come.
+    // The controller does not wait: the previous balancer cannot return.
     assert_eq!((next.hosts(), next.balancers(), next.controller.secrets()), (vec![0, 1, 2], vec![1], SECRETS));
     assert!(next.epoch() > before.epoch() + 1 && !next.map().is_first(), "{}", next.epoch());
     assert!((0..3).all(|n| next.owned(n) == before.owned(n)));
-    // Again: numbers of balancers do not come back soon.
+    // A second restart: balancer IDs are not reused soon.
     let mut third = successor(&next);
     (0..3).for_each(|n| assert_eq!(comes(&mut third, n, &next.controller.record()), Ok(HostId(n))));
     assert_eq!(third.controller.join_balancer(address(201), None, third.now), Ok(BalancerId(2)));
@@ -62,7 +63,8 @@ fn successor_gives_buckets_of_hosts_that_died_meanwhile_to_others() {
     assert_eq!(comes(&mut next, 2, &record), Err(Refusal::Fenced(next.epoch())));
 }
 
-/// One host that was left out of newer maps comes first, the others late. It is not gone on with alone.
+/// A host that was removed from newer maps rejoins first, the others late. The controller does not
+/// continue with it alone.
 #[test]
 fn successor_waits_for_most_hosts_of_the_newest_map() {
     let mut before = of_one_balancer(3);
@@ -83,7 +85,8 @@ fn successor_waits_for_most_hosts_of_the_newest_map() {
     next.pass(50);
     assert_eq!((next.hosts(), next.balancers()), (vec![1, 2], vec![1]));
     assert_eq!(comes(&mut next, 0, &stale), Err(Refusal::Fenced(next.epoch())));
-    // If the others are dead, those that are there are gone on with in the end, by a map that is newer than any.
+    // If the others are dead, the controller finally continues with the present hosts, by a map
+    // that is newer than any.
     let mut last = successor(&before);
     assert_eq!(comes(&mut last, 0, &stale), Ok(HostId(0)));
     let new = last.controller.join_balancer(address(200), None, last.now).unwrap();
@@ -94,7 +97,8 @@ fn successor_waits_for_most_hosts_of_the_newest_map() {
     assert_eq!(comes(&mut last, 1, &newest), Err(Refusal::Fenced(last.epoch())));
 }
 
-/// Hosts come when it has begun another cluster, in which there is no map yet: it starts anew, and they look for it again.
+/// Hosts join when the controller has created another cluster without a map: it restarts, and they
+/// join again.
 #[test]
 fn controller_that_has_begun_too_early_starts_anew() {
     let before = of_one_balancer(2);
@@ -106,13 +110,14 @@ fn controller_that_has_begun_too_early_starts_anew() {
     assert!(!next.controller.is_ignorant());
     assert_eq!(comes(&mut next, 0, &record), Err(Refusal::Unlearned));
     assert!(next.controller.is_ignorant());
-    // Who has joined the other cluster, in no map, does not teach that to the one that is started anew.
+    // A member of the other cluster that was in no map does not teach it to the restarted
+    // controller.
     let fresh = DurableState { secrets: next.controller.secrets(), map: None };
     let mut again = successor(&before);
     assert_eq!(comes(&mut again, 7, &fresh), Err(Refusal::NotYet));
     assert_eq!(comes(&mut again, 0, &record), Ok(HostId(0)));
     assert_eq!(comes(&mut again, 7, &fresh), Err(Refusal::OtherCluster));
-    // Once there is a map, it is another cluster.
+    // Once the controller has a map, the host belongs to another cluster.
     let mut other = of_one_balancer(2);
     let strange = DurableState { secrets: Secrets { recovery: 1, ..SECRETS }, map: record.map };
     assert_eq!(comes(&mut other, 0, &strange), Err(Refusal::OtherCluster));

@@ -1,8 +1,9 @@
-//! The table of uplink NAS messages and the protection that each needs (TS 24.501 4.4.4.3, 4.4.5).
+//! Table of the protection of uplink NAS messages (TS 24.501 4.4.4.3, 4.4.5).
 //!
-//! The receive path asks [`accepts`] about every message before it decodes it and before it uses up a NAS COUNT.
-//! What [`TABLE`] does not accept is discarded without an answer. The table decides on protection alone: a procedure
-//! still refuses a protected message that it does not expect.
+//! The receive path calls [`verdict`] for every message before it decodes the message and before it
+//! uses up a NAS COUNT. A message that [`TABLE`] does not accept is discarded without an answer.
+//! The table decides on protection only: a procedure still refuses a protected message that it does
+//! not expect.
 
 use crate::context::{Procedure, RanContext, UeContext};
 use crate::procedures::common::security_setup::Awaited;
@@ -12,15 +13,16 @@ use crate::procedures::common::security_setup::Awaited;
 pub enum Exchange {
     /// The network has no 5G NAS security context of the UE.
     NoContext,
-    /// The network has a security context, and the secure exchange of NAS messages is not established on this
-    /// connection. The first message of the connection was verified under the context (`engine::is_authentic`).
+    /// The network has a security context, and the secure exchange of NAS messages is not
+    /// established on this connection. The first message of the connection was verified under the
+    /// context (`engine::is_authentic`).
     Context,
     /// The secure exchange of NAS messages is established on this connection.
     Established,
 }
 
 impl Exchange {
-    /// Every state.
+    /// All states.
     pub const ALL: [Exchange; 3] = [Exchange::NoContext, Exchange::Context, Exchange::Established];
 
     /// Returns the state of a UE's connection.
@@ -28,8 +30,8 @@ impl Exchange {
         match (&ue.security, ue.connection.map(|c| c.ran)) {
             (None, _) => Exchange::NoContext,
             (Some(_), Some(RanContext::None) | None) => Exchange::Context,
-            // A RAN context is set up together with a ciphered message. On a connection that is being released nothing
-            // is accepted that needs less.
+            // A RAN context is set up together with a ciphered message. A connection that is being
+            // released accepts no message with less protection.
             (Some(_), Some(_)) => Exchange::Established,
         }
     }
@@ -40,18 +42,21 @@ impl Exchange {
 pub enum Protection {
     /// Security header type 0.
     Plain,
-    /// Security header type 1. The MAC is wrong, or there is no security context to verify it under.
+    /// Security header type 1. The MAC is wrong, or there is no security context to verify it
+    /// under.
     Unverified,
     /// Security header type 1, verified under the context in use.
     Integrity,
     /// Security header type 2, verified under the context in use.
     Ciphered,
-    /// Security header type 4, verified under the context of a Security Mode Command that is not answered yet.
+    /// Security header type 4, verified under the context of a Security Mode Command without a
+    /// response so far.
     NewContext,
 }
 
 impl Protection {
-    /// Every protection. What is not here cannot be read: header type 3, and ciphered messages that do not verify.
+    /// All protections. Header type 3 and ciphered messages that do not verify cannot be read, and
+    /// have none.
     pub const ALL: [Protection; 5] = [
         Protection::Plain,
         Protection::Unverified,
@@ -60,7 +65,7 @@ impl Protection {
         Protection::NewContext,
     ];
 
-    /// Returns true if the message is proved to be the UE's.
+    /// Returns true if the message is verified to come from the UE.
     pub fn is_verified(self) -> bool {
         !matches!(self, Protection::Plain | Protection::Unverified)
     }
@@ -69,44 +74,33 @@ impl Protection {
 /// Uplink 5GMM message, by its message type (TS 24.501 table 9.7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// REGISTRATION REQUEST.
     RegistrationRequest,
-    /// REGISTRATION COMPLETE.
     RegistrationComplete,
-    /// DEREGISTRATION REQUEST of the UE.
+    /// DEREGISTRATION REQUEST that the UE originates.
     DeregistrationRequest,
-    /// DEREGISTRATION ACCEPT of the UE.
+    /// DEREGISTRATION ACCEPT of the UE, to a request of the network.
     DeregistrationAccept,
-    /// SERVICE REQUEST.
     ServiceRequest,
-    /// CONTROL PLANE SERVICE REQUEST, which no procedure serves.
+    /// Not implemented by any procedure.
     ControlPlaneServiceRequest,
-    /// NETWORK SLICE-SPECIFIC AUTHENTICATION COMPLETE and the relay messages, which no procedure serves.
+    /// NETWORK SLICE-SPECIFIC AUTHENTICATION COMPLETE and the relay messages, which no procedure
+    /// implements.
     Unserved,
-    /// CONFIGURATION UPDATE COMPLETE.
     ConfigurationUpdateComplete,
-    /// AUTHENTICATION RESPONSE.
     AuthenticationResponse,
-    /// AUTHENTICATION FAILURE.
     AuthenticationFailure,
-    /// IDENTITY RESPONSE.
     IdentityResponse,
-    /// SECURITY MODE COMPLETE.
     SecurityModeComplete,
-    /// SECURITY MODE REJECT.
     SecurityModeReject,
-    /// 5GMM STATUS.
     FiveGmmStatus,
-    /// NOTIFICATION RESPONSE.
     NotificationResponse,
-    /// UL NAS TRANSPORT.
     UlNasTransport,
-    /// A message type that no uplink message has.
+    /// Message type that is not an uplink message.
     Unknown,
 }
 
 impl Message {
-    /// Every message.
+    /// All messages.
     pub const ALL: [Message; 17] = [
         Message::RegistrationRequest,
         Message::RegistrationComplete,
@@ -127,7 +121,8 @@ impl Message {
         Message::Unknown,
     ];
 
-    /// Returns the message of a plain message's octets. `None` if they are no 5GMM message without protection.
+    /// Returns the message type of a plain 5GMM message. Returns `None` if the octets are something
+    /// else.
     pub fn of(plain: &[u8]) -> Option<Self> {
         let [0x7e, 0, kind, ..] = plain else { return None };
         Some(match kind {
@@ -152,23 +147,22 @@ impl Message {
     }
 }
 
-/// What a message without a valid MAC is accepted for.
+/// Condition for accepting a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Nothing else is needed.
     Always,
-    /// It is the first message of a connection.
+    /// The message is the first one of its connection.
     First,
-    /// The network waits for it.
+    /// The network waits for this response.
     Awaited(Awaited),
 }
 
-/// What of the connection a [`Condition`] is about.
+/// State of the connection that a [`Condition`] refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Situation {
-    /// The message is the first of its connection.
+    /// The message is the first one of its connection.
     pub first: bool,
-    /// What the UE was asked for.
+    /// Response that the network waits for.
     pub awaited: Awaited,
 }
 
@@ -194,28 +188,26 @@ impl Situation {
 /// One rule of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// The messages that it is for.
+    /// Messages that the rule applies to.
     pub messages: &'static [Message],
-    /// The states that it is for.
+    /// States that the rule applies to.
     pub states: &'static [Exchange],
-    /// The protections that are accepted; none if the rule only says that nothing is.
+    /// Accepted protections. Empty if the rule only documents that none is accepted.
     pub allowed: &'static [Protection],
-    /// When.
     pub condition: Condition,
-    /// The clause, of TS 24.501 if nothing else is said.
+    /// Clause, of TS 24.501 unless another specification is named.
     pub clause: &'static str,
-    /// What is stricter than the clause, and why.
+    /// Deviation to the stricter side of the clause, with the reason.
     pub stricter: Option<&'static str>,
 }
 
-/// Whether a message is accepted.
+/// Decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is.
     Accepted,
-    /// Its protection would do, but nobody waits for it.
+    /// Its protection is sufficient, but the network does not wait for it.
     NotExpected,
-    /// It needs another protection.
+    /// It requires another protection.
     Unprotected,
 }
 
@@ -223,7 +215,7 @@ use Exchange::{Context, Established, NoContext};
 use Message as M;
 use Protection::{Ciphered, Integrity, NewContext, Plain, Unverified};
 
-/// Every message but Security Mode Complete.
+/// All messages but SECURITY MODE COMPLETE.
 const PROTECTED: &[Message] = &[
     M::RegistrationRequest,
     M::RegistrationComplete,
@@ -243,7 +235,7 @@ const PROTECTED: &[Message] = &[
     M::Unknown,
 ];
 
-/// Messages that 4.4.4.3 has processed before the secure exchange is established.
+/// Messages that TS 24.501 4.4.4.3 allows before the secure exchange is established.
 const EARLY: &[Message] = &[
     M::RegistrationRequest,
     M::IdentityResponse,
@@ -257,7 +249,7 @@ const EARLY: &[Message] = &[
 
 const UNPROVED: &[Protection] = &[Plain, Unverified];
 
-/// The rules. A message is accepted if one of them accepts it.
+/// The rules. A message is accepted if any rule accepts it.
 pub const TABLE: &[Rule] = &[
     Rule {
         messages: PROTECTED,
@@ -384,7 +376,7 @@ pub const TABLE: &[Rule] = &[
     },
 ];
 
-/// Returns whether the table accepts a message.
+/// Returns the table's decision about a message.
 pub fn verdict(message: Message, state: Exchange, protection: Protection, situation: Situation) -> Verdict {
     let of = |rule: &&Rule| {
         rule.states.contains(&state) && rule.allowed.contains(&protection) && rule.messages.contains(&message)

@@ -1,18 +1,20 @@
-//! UEs that are turned away because there is too much to do (TS 24.501 5.3.9): how long they stay away, and what waited
-//! for them.
+//! Rejection of UEs because of congestion (TS 24.501 5.3.9).
+//!
+//! It selects the back-off time and drops pending work.
 
 use crate::procedures::common::user_plane;
 use crate::session::Input;
 use crate::step::StepContext;
 use vireo_wire::nas::NasGprsTimer2;
 
-/// The units of GPRS timer 2 (TS 24.008 10.5.7.4) in seconds, with the least count for which no finer unit says the same.
+/// Units of GPRS timer 2 (TS 24.008 10.5.7.4) in seconds, each with the lowest count that no finer
+/// unit can express.
 const UNITS: [(u64, u64); 3] = [(2, 1), (60, 2), (360, 6)];
-/// The largest count.
+/// Highest count.
 const LARGEST: u64 = 31;
 
-/// T3346 for one UE: of the values between half and one and a half times the configured one that the coding has, one at
-/// random.
+/// Returns T3346 for one UE: a random one of the encodable values between half and one and a half
+/// times the configured value.
 pub fn back_off(turn: &mut StepContext<'_, '_>) -> Option<NasGprsTimer2> {
     let random = u32::from_be_bytes(turn.env.random());
     NasGprsTimer2::from_seconds(seconds(turn.env.config.timers.t3346.as_secs(), random)).ok()
@@ -30,12 +32,12 @@ fn seconds(mean: u64, random: u32) -> u64 {
         }
         at -= known(range);
     }
-    // Nothing is that short or that long: the nearest there is.
+    // No encodable value is in the range: use the nearest one.
     mean.clamp(UNITS[0].0, UNITS[2].0 * LARGEST) / 2 * 2
 }
 
-/// A UE that is turned away gets none of what waits for it: it is as if it had not answered to paging. A deregistration
-/// stays wanted.
+/// Drops the pending work of a UE that is rejected for congestion, as if it had not responded to
+/// paging. A pending deregistration is kept.
 pub fn drop_pending_work(turn: &mut StepContext<'_, '_>) {
     if turn.ue.wanted.sessions == 0 && !turn.ue.wanted.signalling {
         return;

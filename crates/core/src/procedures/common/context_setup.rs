@@ -1,12 +1,15 @@
-//! The UE context in the RAN: set up with the answer to an initial NAS message, and with the user plane of the sessions
-//! that the UE wants back (TS 38.413 8.3.1, TS 23.502 4.2.3.2).
+//! UE context in the RAN (TS 38.413 8.3.1, TS 23.502 4.2.3.2).
+//!
+//! It is set up with the response to an initial NAS message, and with the user plane of the
+//! sessions that the UE activates.
 
 use crate::context::RanContext;
 use crate::n2::{self, ContextSetup, SessionSetup};
 use crate::step::StepContext;
 
-/// The UE's message, just accepted, asks for what [`set_up`] does, perhaps after others have answered and the UE has said more. A RAN
-/// that has a context of the UE, or was asked to set one up, has its key.
+/// Prepares the KgNB for [`set_up`], from the COUNT of the UE's message that was just accepted.
+/// [`set_up`] may run after SMFs have responded and the UE has sent more messages. A RAN node that
+/// has a UE context, or was asked to set one up, has its key already.
 pub fn begin(turn: &mut StepContext<'_, '_>) {
     let none = turn.ue.connection.is_some_and(|c| c.ran.is_none());
     if let Some(security) = turn.ue.security.as_mut().filter(|_| none) {
@@ -14,8 +17,8 @@ pub fn begin(turn: &mut StepContext<'_, '_>) {
     }
 }
 
-/// Gives the RAN what it needs for the UE: by Initial Context Setup if it has no context yet, else each session and the
-/// NAS message on their own.
+/// Sends the RAN node the NAS message and the sessions: by Initial Context Setup if it has no UE
+/// context yet, else each in its own message.
 pub fn set_up(turn: &mut StepContext<'_, '_>, nas: Option<Vec<u8>>, sessions: Vec<SessionSetup>) {
     let Some(connection) = turn.ue.connection else { return };
     if !connection.ran.is_none() {

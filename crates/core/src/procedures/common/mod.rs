@@ -1,6 +1,10 @@
-//! What the procedures share: making sure who the UE is and agreeing on keys ([`securing`]), setting the UE context up in
-//! the RAN ([`context_setup`]), carrying what the session part says ([`user_plane`]) or asking an SMF elsewhere ([`remote`]), and keeping UEs away from a network
-//! that has too much to do ([`congestion`]).
+//! Parts that several procedures use.
+//!
+//! - [`security_setup`]: identification, authentication and key agreement
+//! - [`context_setup`]: UE context in the RAN
+//! - [`user_plane`]: delivery of the output of session steps
+//! - [`smf_requests`]: requests to a separate SMF
+//! - [`congestion`]: rejection of UEs during overload
 
 pub mod congestion;
 pub mod context_setup;

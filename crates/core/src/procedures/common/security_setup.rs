@@ -1,5 +1,6 @@
-//! Identification, 5G AKA and security mode control as one sub-procedure (TS 24.501 5.4.1 to 5.4.3): from a UE that
-//! claims an identity to a UE with a NAS security context in use.
+//! Identification, 5G AKA and security mode control (TS 24.501 5.4.1 to 5.4.3).
+//!
+//! This sub-procedure takes a UE from a claimed identity to a NAS security context in use.
 
 use crate::context::{NasSecurity, Retry, UeSecurityCapability};
 use crate::step::{Effect, Note, StepContext};
@@ -15,20 +16,22 @@ use vireo_wire::security::{
 
 /// ABBA of the first release of 5G (TS 33.501 A.7.1).
 const ABBA: [u8; 2] = [0, 0];
-/// How long the home network may take for a vector: longer than its own limits, so that this only ends what is lost.
+/// Time limit of the request for a vector. It exceeds the limits of the subscriber service, so that
+/// it only ends lost requests.
 const VECTOR_LIMIT: Duration = Duration::from_secs(10);
-/// After how many synchronisation failures or ngKSI clashes in a row the UE is given up (TS 24.501 5.4.1.3.7 e, f:
-/// the UE itself gives the network up after three).
+/// Number of consecutive synchronisation failures or ngKSI clashes that are retried; the next one
+/// ends the procedure (TS 24.501 5.4.1.3.7 e, f: the UE itself aborts after three).
 const LIMIT: u8 = 2;
 
-/// How far it is.
+/// State of the sub-procedure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SecuritySetup {
-    /// ngKSI that the UE said is in use: the new one is another (5.4.1.3.2).
+    /// ngKSI that the UE uses; the new ngKSI differs from it (TS 24.501 5.4.1.3.2).
     ue_ngksi: u8,
-    /// UE security capability of the initial message, for the choice and the replay.
+    /// UE security capability of the initial message, used for algorithm selection and replayed to
+    /// the UE.
     capability: UeSecurityCapability,
-    /// Whether the UE named itself by a SUCI in this run, so that asking again is of no use.
+    /// True if the UE sent its SUCI in this run: another Identity Request would not help.
     identified: bool,
     /// Synchronisation failures and ngKSI clashes in this run.
     repeats: u8,
@@ -39,7 +42,7 @@ pub struct SecuritySetup {
 enum SecurityStage {
     /// Identity Request sent (T3570).
     Identity(Retry),
-    /// The home network was asked.
+    /// Vector requested from the subscriber service.
     Vector { deadline: Instant },
     /// Authentication Request sent (T3560).
     Challenge { info: Box<AuthenticationInfo>, ngksi: u8, retry: Retry },
@@ -47,36 +50,37 @@ enum SecurityStage {
     SecurityMode { pending: Box<NasSecurity>, retry: Retry },
 }
 
-/// What the UE was asked for and has not answered.
+/// Response that the network waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
-    /// Nothing.
     Nothing,
-    /// Its SUCI, by an Identity Request.
+    /// SUCI, requested by an Identity Request.
     Identity,
-    /// An answer to a challenge, by an Authentication Request.
+    /// Response to an Authentication Request.
     Challenge,
-    /// New keys, by a Security Mode Command.
+    /// Response to a Security Mode Command.
     SecurityMode,
 }
 
-/// What came of a message.
+/// Result of an event.
 #[derive(Debug, PartialEq)]
 pub enum Progress {
-    /// The next message is awaited.
+    /// The next event is awaited.
     Waiting(SecuritySetup),
-    /// The UE has a security context in use; the initial message it repeated inside Security Mode Complete, if it did.
+    /// The UE has a security context in use. The value is the initial message from Security Mode
+    /// Complete, if present.
     Secured(Option<Vec<u8>>),
-    /// The procedure that asked is to be rejected with this cause.
+    /// The calling procedure must be rejected with this cause.
     Rejected(GmmCause),
-    /// Authentication Reject was sent: the UE is not who it says.
+    /// Authentication Reject was sent: the UE failed authentication.
     Refused,
-    /// The UE does not answer or has given up: nothing more is sent.
+    /// The UE does not respond or has aborted: nothing is sent.
     Abandoned,
 }
 
 impl SecuritySetup {
-    /// Starts with what the UE said of itself: an identity that the home network can be asked about, or none.
+    /// Starts the sub-procedure: with a vector request if the UE sent a usable identity, else with
+    /// an Identity Request.
     pub fn start(
         turn: &mut StepContext<'_, '_>,
         identity: Option<SubscriberIdentity>,
@@ -91,7 +95,7 @@ impl SecuritySetup {
         Progress::Waiting(SecuritySetup { ue_ngksi, capability, identified, repeats: 0, stage })
     }
 
-    /// When something is due.
+    /// Returns the time of the next timer expiry.
     pub fn deadline(&self) -> Instant {
         match &self.stage {
             SecurityStage::Identity(retry)
@@ -101,7 +105,7 @@ impl SecuritySetup {
         }
     }
 
-    /// What the UE was asked for.
+    /// Returns the response that the network waits for.
     pub fn awaited(&self) -> Awaited {
         match &self.stage {
             SecurityStage::Identity(_) => Awaited::Identity,
@@ -111,7 +115,7 @@ impl SecuritySetup {
         }
     }
 
-    /// The security context that a message with a *new context* header is under.
+    /// Returns the security context of a message with header type *new context*.
     pub fn pending(&mut self) -> Option<&mut NasSecurity> {
         match &mut self.stage {
             SecurityStage::SecurityMode { pending, .. } => Some(pending),
@@ -119,7 +123,7 @@ impl SecuritySetup {
         }
     }
 
-    /// IDENTITY RESPONSE.
+    /// Handles IDENTITY RESPONSE.
     pub fn on_identity(mut self, turn: &mut StepContext<'_, '_>, response: &NasIdentityResponse) -> Progress {
         if !matches!(self.stage, SecurityStage::Identity(_)) {
             turn.on_unexpected_message();
@@ -133,7 +137,7 @@ impl SecuritySetup {
         Progress::Waiting(self)
     }
 
-    /// The home network's answer.
+    /// Handles the response of the subscriber service.
     pub fn on_vector(
         mut self,
         turn: &mut StepContext<'_, '_>,
@@ -159,7 +163,7 @@ impl SecuritySetup {
         Progress::Waiting(self)
     }
 
-    /// AUTHENTICATION RESPONSE.
+    /// Handles AUTHENTICATION RESPONSE.
     pub fn on_response(mut self, turn: &mut StepContext<'_, '_>, response: &NasAuthenticationResponse) -> Progress {
         let SecurityStage::Challenge { info, ngksi, .. } = &self.stage else {
             turn.on_unexpected_message();
@@ -167,7 +171,8 @@ impl SecuritySetup {
         };
         let res = response.authentication_response_parameter.as_ref().and_then(|p| p.res_star());
         if !res.is_some_and(|res| constant_time_eq(res, &info.xres_star)) {
-            // 5.4.1.3.5: a UE that was named by its GUTI may be another than that GUTI's: ask who it is first.
+            // TS 24.501 5.4.1.3.5: the 5G-GUTI may belong to another UE, so request the identity
+            // first.
             return if self.identified { refuse(turn) } else { self.identify(turn) };
         }
         let supi = format!("imsi-{}", info.supi.reveal());
@@ -178,7 +183,7 @@ impl SecuritySetup {
             return Progress::Rejected(GmmCause::ProtocolErrorUnspecified);
         };
         let security = &turn.env.config.security;
-        // NIA0 is never in the preference list: it is refused outside an emergency (TS 33.501 5.5.2).
+        // The preference list never has NIA0: it is refused outside an emergency (TS 33.501 5.5.2).
         let nia = select_integrity_algo_with_preference(self.capability.ia(), &security.integrity);
         let nea = select_ciphering_algo_with_preference(self.capability.ea(), &security.ciphering);
         let (Some(nia), Some(nea)) = (nia, nea) else {
@@ -193,7 +198,7 @@ impl SecuritySetup {
         Progress::Waiting(self)
     }
 
-    /// AUTHENTICATION FAILURE (5.4.1.3.7).
+    /// Handles AUTHENTICATION FAILURE (TS 24.501 5.4.1.3.7).
     pub fn on_failure(mut self, turn: &mut StepContext<'_, '_>, failure: &NasAuthenticationFailure) -> Progress {
         let SecurityStage::Challenge { info, .. } = &self.stage else {
             turn.on_unexpected_message();
@@ -216,7 +221,8 @@ impl SecuritySetup {
                 self.stage = ask_home(turn, SubscriberIdentity::Supi(supi), None);
                 Progress::Waiting(self)
             }
-            // MAC failure, or a USIM that takes the vector for another system's: ask a UE that was named by its GUTI.
+            // MAC failure, or a USIM that refuses the vector as not for 5G: request the identity of
+            // a UE that was named by its 5G-GUTI.
             Some(GmmCause::MacFailure | GmmCause::NonFiveGAuthenticationUnacceptable) if !self.identified => {
                 self.identify(turn)
             }
@@ -224,7 +230,7 @@ impl SecuritySetup {
         }
     }
 
-    /// SECURITY MODE COMPLETE, which was verified under the pending context.
+    /// Handles SECURITY MODE COMPLETE, which was verified under the pending context.
     pub fn on_security_mode_complete(
         self,
         turn: &mut StepContext<'_, '_>,
@@ -243,7 +249,8 @@ impl SecuritySetup {
         Progress::Secured(complete.nas_message_container.as_ref().map(|c| c.value.to_vec()))
     }
 
-    /// SECURITY MODE REJECT (5.4.2.5): the network keeps the context it had and aborts.
+    /// Handles SECURITY MODE REJECT (TS 24.501 5.4.2.5): the network keeps the context that it had
+    /// and aborts.
     pub fn on_security_mode_reject(self) -> Progress {
         match self.stage {
             SecurityStage::SecurityMode { .. } => Progress::Abandoned,
@@ -251,7 +258,7 @@ impl SecuritySetup {
         }
     }
 
-    /// The deadline passed.
+    /// Handles the expiry of the deadline.
     pub fn on_deadline(mut self, turn: &mut StepContext<'_, '_>) -> Progress {
         let (now, timers) = (turn.now(), turn.env.config.timers);
         if self.deadline() > now {
@@ -313,14 +320,15 @@ fn send_security_mode(turn: &mut StepContext<'_, '_>, pending: &mut NasSecurity,
         NasUeSecurityCapability::new(capability.as_slice().to_vec()),
     )
     .with_imeisv_request(NasImeisvRequest::new(1))
-    // The UE repeats its whole initial message under the new keys, so that what was altered on the way shows
-    // (TS 33.501 6.4.6); asking always costs a few octets and one rule less.
+    // The UE repeats its complete initial message under the new keys, which reveals alterations in
+    // transit (TS 33.501 6.4.6). Requesting this always costs a few octets and avoids a condition.
     .with_additional_5g_security_information(NasAdditional5gSecurityInformation::from_flags(true, false));
     turn.send_new_context(pending, command.into());
 }
 
-/// The network cannot tell who the UE is. It is rejected with #9, a deviation from TS 24.501 5.5.1.2.5: a home network key
-/// that an operator has forgotten or mistaken would lock every SIM until it is switched off, by #3.
+/// Rejects a UE whose identity the network cannot determine, with #9. This deviates from TS 24.501
+/// 5.5.1.2.5: #3 would lock every SIM until it is switched off, because an operator has
+/// misconfigured a home network key.
 fn unidentified(turn: &mut StepContext<'_, '_>, fault: &'static str) -> Progress {
     turn.note(Note::fault(fault));
     Progress::Rejected(GmmCause::UeIdentityCannotBeDerivedByTheNetwork)

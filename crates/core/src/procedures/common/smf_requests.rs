@@ -1,5 +1,7 @@
-//! Sessions that an SMF elsewhere has, on the AMF's side: what happens to the UE becomes a question to the SMF, and what the
-//! SMF has for UE and RAN is carried to them. What the answers come to is in `engine::smf_events`.
+//! Requests of the AMF to a separate SMF, in SBA mode.
+//!
+//! Events of the UE become requests to the SMF, and N1N2 content of the SMF is forwarded to UE and
+//! RAN. `engine::smf_events` handles the responses.
 
 use super::user_plane::{self, DeferredSessionMessage, HELD_LIMIT};
 use crate::context::RanContext;
@@ -11,7 +13,7 @@ use crate::step::{Effect, Kind, Note, StepContext};
 use vireo_types::limits::SM_INFORMATION_OCTETS;
 use vireo_types::{Dnn, Snssai, Supi};
 
-/// Asks for a new session.
+/// Requests a new session from the SMF.
 pub fn create(turn: &mut StepContext<'_, '_>, supi: Supi, (psi, n1): (u8, &[u8]), (snssai, dnn): (Snssai, Dnn)) {
     let number = turn.ue.next_session;
     turn.ue.next_session = number.wrapping_add(1);
@@ -36,8 +38,8 @@ pub fn create(turn: &mut StepContext<'_, '_>, supi: Supi, (psi, n1): (u8, &[u8])
     turn.effect(Effect::SmfRequest { number, ask: SmfRequest::Create(Box::new(create)), carried: None });
 }
 
-/// Asks the SMF about a session; of one whose SM context travels, as soon as the question before is answered. Whether there is
-/// room to wait for that.
+/// Sends the SMF a request about a session. If the SM context is piggybacked, the request is queued
+/// until the response to the previous one. Returns false if the queue is full.
 pub fn ask(turn: &mut StepContext<'_, '_>, number: SessionNumber, ask: SmfRequest) -> bool {
     let now = turn.now();
     let carriage = turn.ue.chain.by_number(number).and_then(|session| session.carriage.as_mut());
@@ -50,7 +52,7 @@ pub fn ask(turn: &mut StepContext<'_, '_>, number: SessionNumber, ask: SmfReques
     true
 }
 
-/// Asks what has waited for the answer to another question.
+/// Sends the next queued request.
 pub fn next(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
     let now = turn.now();
     let carriage = turn.ue.chain.by_number(number).and_then(|session| session.carriage.as_mut());
@@ -59,10 +61,12 @@ pub fn next(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
     }
 }
 
-/// What may wait for a session's name: the RAN and the UE answer what they are told first.
+/// Maximum number of updates that wait for a session's reference. RAN and UE respond to the first
+/// transfer before they send others.
 const EARLY: usize = 4;
 
-/// Tells the SMF what has happened to a session, now or when the SMF has named it. Whether there is such a session, and room.
+/// Sends the SMF an update of a session, or queues it until the session has a reference. Returns
+/// false if there is no such session, the queue is full, or the content is too large.
 pub fn update(turn: &mut StepContext<'_, '_>, psi: u8, update: SmfUpdateRequest) -> bool {
     if update.n1n2().is_some_and(|said| said.len() > SM_INFORMATION_OCTETS) {
         turn.note(Note::fault("limit"));
@@ -77,7 +81,7 @@ pub fn update(turn: &mut StepContext<'_, '_>, psi: u8, update: SmfUpdateRequest)
     true
 }
 
-/// The SMF has named a session: it is told what has happened meanwhile.
+/// Sets the session's reference from the SMF and sends the queued updates.
 pub fn named(turn: &mut StepContext<'_, '_>, number: SessionNumber, reference: &str) {
     let Some(session) = turn.ue.chain.by_number(number) else { return };
     session.reference = Some(reference.to_owned());
@@ -86,7 +90,8 @@ pub fn named(turn: &mut StepContext<'_, '_>, number: SessionNumber, reference: &
     }
 }
 
-/// Wants the user plane of these sessions back, a bit each; which of them the SMF was asked for.
+/// Requests the user plane of these sessions, one bit each. Returns the sessions for which a
+/// request was sent.
 pub fn activate(turn: &mut StepContext<'_, '_>, wanted: u16) -> u16 {
     let now = turn.now();
     let idle = |s: &&mut RemoteSession| s.stage == RemoteStage::Established && !s.up && wanted >> s.psi & 1 == 1;
@@ -101,7 +106,7 @@ pub fn activate(turn: &mut StepContext<'_, '_>, wanted: u16) -> u16 {
     asked
 }
 
-/// What happens to all sessions of a UE. What a handover comes to, their SMFs are told by itself.
+/// Applies an event to all sessions of a UE. Handover events are sent to the SMFs separately.
 pub fn step_all(turn: &mut StepContext<'_, '_>, input: &Input<'_>) {
     match input {
         Input::Deactivate => deactivate(turn),
@@ -111,7 +116,7 @@ pub fn step_all(turn: &mut StepContext<'_, '_>, input: &Input<'_>) {
     }
 }
 
-/// Ends the sessions that the UE says it does not have, a bit each of those that it has.
+/// Ends the sessions that the UE does not have. `status` has a bit for each session that it has.
 pub fn drop_unknown(turn: &mut StepContext<'_, '_>, status: u16) {
     for at in 0..turn.ue.chain.sessions.len() {
         if status >> turn.ue.chain.sessions[at].psi & 1 == 0 {
@@ -120,35 +125,37 @@ pub fn drop_unknown(turn: &mut StepContext<'_, '_>, status: u16) {
     }
 }
 
-/// The UE is gone from the RAN.
+/// Deactivates the user plane of all sessions: the UE has left the RAN.
 fn deactivate(turn: &mut StepContext<'_, '_>) {
     turn.ue.chain.pending_accept = None;
     for at in 0..turn.ue.chain.sessions.len() {
         let session = &mut turn.ue.chain.sessions[at];
         match (session.stage, session.up) {
-            // It left before its answer: it will ask again.
+            // The UE left before the response and will request the session again.
             (RemoteStage::Creating | RemoteStage::Offered, false) => end(turn, at),
-            // Also of a session whose name comes after the accept that the UE has, maybe.
+            // Includes a session without a reference so far whose accept the UE may have received.
             (RemoteStage::Creating | RemoteStage::Offered | RemoteStage::Established, true) => deactivate_one(turn, at),
             (RemoteStage::Established, false) | (RemoteStage::Ending, _) => {}
         }
     }
-    // What is for the RAN is void; what is for the UE waits for its return.
+    // N2 content is void; N1 content waits until the UE returns.
     turn.ue.chain.deferred.iter_mut().for_each(|held| held.n2 = None);
     turn.ue.chain.deferred.retain(|held| held.n1.is_some());
     turn.ue.wanted.signalling |= !turn.ue.chain.deferred.is_empty();
 }
 
-/// The RAN has a session no more that it had, or was asked to set up.
+/// Deactivates a session that the RAN has released or did not set up.
 pub fn deactivate_one(turn: &mut StepContext<'_, '_>, at: usize) {
     let Some(session) = turn.ue.chain.sessions.get_mut(at) else { return };
-    // The accept may have reached the UE; if not, it asks again and this one is dropped.
+    // The accept may have reached the UE. If not, the UE requests the session again, and this one
+    // is dropped.
     (session.stage, session.up) = (RemoteStage::Established, false);
     let psi = session.psi;
     update(turn, psi, SmfUpdateRequest::Deactivate);
 }
 
-/// Ends a session without a word to the UE. One that the SMF has not named yet is released when it has.
+/// Ends a session without informing the UE. A session without a reference is released when the SMF
+/// sends the reference.
 pub fn end(turn: &mut StepContext<'_, '_>, at: usize) {
     let Some(session) = turn.ue.chain.sessions.get_mut(at).filter(|s| s.is_live()) else { return };
     (session.stage, session.up) = (RemoteStage::Ending, false);
@@ -160,7 +167,8 @@ pub fn end(turn: &mut StepContext<'_, '_>, at: usize) {
     turn.ue.chain.deferred.retain(|held| held.psi != psi);
 }
 
-/// The UE does not answer to paging: what waits for it is given up, and the SMFs that want to know are told.
+/// Handles a UE that did not respond to paging: drops its pending messages and notifies the SMFs
+/// that requested it.
 fn unreached(turn: &mut StepContext<'_, '_>) {
     turn.ue.chain.deferred.clear();
     let Some(supi) = turn.ue.identity.supi else { return };
@@ -172,8 +180,9 @@ fn unreached(turn: &mut StepContext<'_, '_>) {
     }
 }
 
-/// Carries what the SMF says to UE and RAN, now or as soon as they can take it: the UE when it is back from idle, the RAN
-/// when it has a context of the UE, both when the UE is not on its way from one RAN node to another.
+/// Forwards N1N2 content to UE and RAN, or defers it. N1 content waits until an idle UE returns, N2
+/// content until the RAN has a UE context. Both wait while the UE moves from one RAN node to
+/// another.
 pub fn forward_n1n2(turn: &mut StepContext<'_, '_>, psi: u8, told: N1N2Content) {
     let N1N2Content { n1, n2 } = told;
     if n1.is_none() && n2.is_none() {
@@ -183,7 +192,7 @@ pub fn forward_n1n2(turn: &mut StepContext<'_, '_>, psi: u8, told: N1N2Content) 
         && user_plane::count_reject(turn, n1) == Some(Kind::Session)
         && let Some(session) = turn.ue.chain.by_psi(psi)
     {
-        // What the SMF says of it after this is no second failure.
+        // The release notification of the SMF that follows is not a second failure.
         session.stage = RemoteStage::Ending;
     }
     if let (Some(session), Some((kind, _))) = (turn.ue.chain.by_psi(psi), &n2) {
@@ -219,7 +228,7 @@ fn wait(turn: &mut StepContext<'_, '_>, held: DeferredSessionMessage) {
     }
 }
 
-/// Sends what has waited as soon as the RAN has a context of the UE.
+/// Sends deferred messages once the RAN has a UE context.
 pub fn send_waiting(turn: &mut StepContext<'_, '_>) {
     let is_there = turn.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) && !turn.ue.is_between_nodes();
     if turn.ue.chain.deferred.is_empty() || !is_there {

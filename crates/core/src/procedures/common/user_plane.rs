@@ -1,4 +1,4 @@
-//! Between the 5GMM side and the session part: what a session step says is carried to UE, RAN, UPF and counters.
+//! Delivery of the output of session steps to UE, RAN, UPF and counters.
 
 use super::smf_requests;
 use crate::context::{RanContext, UeContext};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use vireo_types::{SessionIndex, limits};
 use vireo_wire::nas::*;
 
-/// Steps the session at `at` and carries out what it says; the session may be gone afterwards.
+/// Runs a step of the session at index `at` and delivers its output. The session may be removed.
 pub fn step(turn: &mut StepContext<'_, '_>, at: usize, input: Input<'_>) {
     let Some(sm) = turn.ue.sessions.get_mut(at) else { return };
     let (psi, index) = (sm.psi, sm.index);
@@ -17,16 +17,16 @@ pub fn step(turn: &mut StepContext<'_, '_>, at: usize, input: Input<'_>) {
     deliver(turn, psi, index, outputs);
 }
 
-/// Steps every session.
+/// Runs a step of every session.
 pub fn step_all(turn: &mut StepContext<'_, '_>, input: impl Fn() -> Input<'static>) {
-    // From the back, so that one that goes moves none that is still to come.
+    // In reverse order, so that a removed session does not shift the remaining ones.
     for at in (0..turn.ue.sessions.len()).rev() {
         step(turn, at, input());
     }
     smf_requests::step_all(turn, &input());
 }
 
-/// Wants the user plane of these sessions back; gives the set-up items for the RAN.
+/// Activates the user plane of these sessions. Returns their set-up items for the RAN.
 pub fn activate(turn: &mut StepContext<'_, '_>, wanted: impl Fn(u8) -> bool) -> Vec<SessionSetup> {
     let mut items = Vec::new();
     for at in 0..turn.ue.sessions.len() {
@@ -49,8 +49,8 @@ pub fn activate(turn: &mut StepContext<'_, '_>, wanted: impl Fn(u8) -> bool) -> 
     items
 }
 
-/// Steps the session at `at` and carries out what it says, but for the NGAP transfer, which goes into a message of the
-/// caller's.
+/// Runs a step of the session at index `at` and delivers its output, except the NGAP transfer. That
+/// is returned for a message of the caller.
 pub fn ask(turn: &mut StepContext<'_, '_>, at: usize, input: Input<'_>) -> Option<Vec<u8>> {
     let sm = turn.ue.sessions.get_mut(at)?;
     let (psi, index) = (sm.psi, sm.index);
@@ -66,7 +66,7 @@ pub fn ask(turn: &mut StepContext<'_, '_>, at: usize, input: Input<'_>) -> Optio
     transfer
 }
 
-/// Carries out what a session step says.
+/// Delivers the output of a session step.
 pub fn deliver(turn: &mut StepContext<'_, '_>, psi: u8, index: SessionIndex, outputs: Vec<Output>) {
     let mut n1 = None;
     let mut n2 = None;
@@ -74,7 +74,8 @@ pub fn deliver(turn: &mut StepContext<'_, '_>, psi: u8, index: SessionIndex, out
         match output {
             Output::N1(message) => {
                 count_reject(turn, &message);
-                // At most one N2 goes with an N1: an earlier N1 goes on its own.
+                // One N2 message accompanies at most one N1 message: send the earlier N1 message
+                // separately.
                 if let Some(earlier) = n1.replace(message) {
                     pass_on(turn, DeferredSessionMessage { psi, n1: Some(earlier), n2: None });
                 }
@@ -85,7 +86,7 @@ pub fn deliver(turn: &mut StepContext<'_, '_>, psi: u8, index: SessionIndex, out
             Output::Released => turn.ue.sessions.retain(|s| s.index != index),
             Output::Established => finished(turn, index, Kind::Session),
             Output::Activated => finished(turn, index, Kind::Activation),
-            // The engine sees to it: an idle UE is paged, a connected one gets its user plane back.
+            // The engine pages an idle UE, and activates the user plane of a connected one.
             Output::DownlinkData => turn.ue.wanted.sessions |= 1 << psi,
             Output::UsageReported { uplink, downlink } => turn.note(Note::UsageReported { uplink, downlink }),
             Output::Relocated(since) => turn.note(Note::Succeeded(Kind::Relocation, since)),
@@ -95,8 +96,8 @@ pub fn deliver(turn: &mut StepContext<'_, '_>, psi: u8, index: SessionIndex, out
     pass_on(turn, DeferredSessionMessage { psi, n1, n2 });
 }
 
-/// A 5GSM reject ends what the UE wanted: it is counted by its cause (TS 24.501 8.3.3, 8.3.13, 9.11.4.2). Gives the kind
-/// of procedure that it ends.
+/// Counts a 5GSM reject by its cause (TS 24.501 8.3.3, 8.3.13, 9.11.4.2). Returns the kind of
+/// procedure that it ends.
 pub fn count_reject(turn: &mut StepContext<'_, '_>, n1: &[u8]) -> Option<Kind> {
     const ESTABLISHMENT_REJECT: u8 = 0xc3;
     const RELEASE_REJECT: u8 = 0xd2;
@@ -109,8 +110,8 @@ pub fn count_reject(turn: &mut StepContext<'_, '_>, n1: &[u8]) -> Option<Kind> {
     Some(kind)
 }
 
-/// What a session says to UE and RAN together. While the UE is on its way from one RAN node to another nobody could
-/// take it: it waits in the context until the UE is at either.
+/// N1 and N2 output of a session step. While the UE moves from one RAN node to another, neither can
+/// receive it: the context stores it until the UE is at one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeferredSessionMessage {
     pub(super) psi: u8,
@@ -119,16 +120,16 @@ pub struct DeferredSessionMessage {
 }
 
 impl DeferredSessionMessage {
-    /// Whether the RAN is to set this session up.
+    /// Returns true if the message has the RAN set up this session.
     pub fn sets_up(&self, psi: u8) -> bool {
         self.psi == psi && matches!(self.n2, Some((N2Sm::SetupRequest, _)))
     }
 }
 
-/// What may be held for a UE: some messages for each of its sessions. A handover takes seconds.
+/// Maximum number of deferred messages of a UE: three per session. A handover takes seconds.
 pub(super) const HELD_LIMIT: usize = 3 * limits::SESSIONS_PER_UE;
 
-/// Sends what a session says, or holds it.
+/// Sends the output of a session, or defers it.
 fn pass_on(turn: &mut StepContext<'_, '_>, message: DeferredSessionMessage) {
     if !turn.ue.is_between_nodes() || message.n1.is_none() && message.n2.is_none() {
         return send(turn, message);
@@ -148,7 +149,7 @@ pub(super) fn send(turn: &mut StepContext<'_, '_>, DeferredSessionMessage { psi,
     }
 }
 
-/// Sends what was held as soon as the UE is at a RAN node.
+/// Sends the deferred messages once the UE is at a RAN node.
 pub fn send_deferred(turn: &mut StepContext<'_, '_>) {
     if turn.ue.is_between_nodes() {
         return;
@@ -158,7 +159,8 @@ pub fn send_deferred(turn: &mut StepContext<'_, '_>) {
     }
 }
 
-/// The UE is at neither: a session with a message for it says it again when it is back, and the RAN is asked anew then.
+/// Drops the deferred messages of a UE that is at neither RAN node. Its session sends N1 messages
+/// again when the UE is back, and the RAN request is created again then.
 pub fn drop_deferred(turn: &mut StepContext<'_, '_>) {
     turn.ue.wanted.signalling |= std::mem::take(&mut turn.ue.held).iter().any(|held| held.n1.is_some());
 }
@@ -169,7 +171,7 @@ fn finished(turn: &mut StepContext<'_, '_>, index: SessionIndex, kind: Kind) {
     }
 }
 
-/// Gives a connected UE the user plane of the sessions back that it has none for.
+/// Activates the user plane of those of these sessions that have none.
 pub fn restore(turn: &mut StepContext<'_, '_>, sessions: u16) {
     let idle = |s: &session::SmContext| s.ran == session::RanState::Idle && sessions >> s.psi & 1 == 1;
     let bits = turn.ue.sessions.iter().filter(|s| idle(s)).fold(0u16, |bits, s| bits | 1 << s.psi);
@@ -181,7 +183,7 @@ pub fn restore(turn: &mut StepContext<'_, '_>, sessions: u16) {
     }
 }
 
-/// A 5GSM message as protected DL NAS TRANSPORT (TS 24.501 5.4.5.3).
+/// Encodes a 5GSM message as protected DL NAS TRANSPORT (TS 24.501 5.4.5.3).
 fn transport(turn: &mut StepContext<'_, '_>, psi: u8, message: Vec<u8>) -> Option<Vec<u8>> {
     let transport = NasDlNasTransport::new(
         NasPayloadContainerType::from_kind(PayloadContainerKind::N1SmInformation),
@@ -191,7 +193,8 @@ fn transport(turn: &mut StepContext<'_, '_>, psi: u8, message: Vec<u8>) -> Optio
     turn.nas(transport.into())
 }
 
-/// Sends a 5GSM message to the UE on its own; a UE that is idle is paged for it, and its session says it again then.
+/// Sends a 5GSM message to the UE. An idle UE is paged, and its session then sends the message
+/// again.
 fn send_n1(turn: &mut StepContext<'_, '_>, psi: u8, message: Vec<u8>) {
     if turn.ue.connection.is_none() {
         turn.ue.wanted.signalling = true;
@@ -208,7 +211,8 @@ fn send_n2(turn: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8
         return;
     }
     if turn.is_being_released() {
-        // The RAN node has no UE there any more. What is for the UE is said again by its session's timers, or asked for by itself.
+        // The RAN node has released the UE. Session timers send N1 messages again, or the UE
+        // requests them.
         return;
     }
     let nas = n1.and_then(|n1| transport(turn, psi, n1));
@@ -220,10 +224,10 @@ fn send_n2(turn: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8
             turn.send(|c| n2::session_setup_request(c, ambr, SessionSetup { psi, snssai, nas, transfer }));
         }
         N2Sm::ReleaseCommand => turn.send(|c| n2::session_release_command(c, psi, nas, transfer)),
-        // A RAN node that is releasing the UE has nothing to be modified any more.
+        // A RAN node that is releasing the UE, or has not set it up, has nothing to modify.
         N2Sm::ModifyRequest if turn.ue.connection.is_some_and(|c| c.ran != RanContext::SetUp) => {}
         N2Sm::ModifyRequest => turn.send(|c| n2::session_modify_request(c, psi, nas, transfer)),
-        // What the RAN sends is never sent to it, and what goes with a handover's messages never on its own.
+        // Transfers that only the RAN sends, or that only handover messages carry.
         N2Sm::SetupResponse
         | N2Sm::SetupUnsuccessful
         | N2Sm::ReleaseResponse
@@ -243,7 +247,8 @@ fn send_n2(turn: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8
     }
 }
 
-/// Ends the sessions that the UE says it does not have (PDU session status IE: bit n is session n, TS 24.501 5.5.1.3.4).
+/// Ends the sessions that the UE does not have (PDU session status IE: bit n is session n, TS
+/// 24.501 5.5.1.3.4).
 pub fn drop_unknown(turn: &mut StepContext<'_, '_>, status: u16) {
     for at in (0..turn.ue.sessions.len()).rev() {
         if status >> turn.ue.sessions[at].psi & 1 == 0 {
@@ -253,19 +258,20 @@ pub fn drop_unknown(turn: &mut StepContext<'_, '_>, status: u16) {
     smf_requests::drop_unknown(turn, status);
 }
 
-/// The PDU session status IE of the sessions that are there: a session whose release the UE is still to be told is not
-/// PDU SESSION INACTIVE (TS 24.501 9.11.3.44).
+/// Returns the PDU session status IE. A session whose release the UE does not know yet is not PDU
+/// SESSION INACTIVE (TS 24.501 9.11.3.44).
 pub fn status(ue: &UeContext) -> u16 {
     let there = |s: &&session::SmContext| s.is_established() || matches!(s.stage, session::Stage::Releasing { .. });
     ue.sessions.iter().filter(there).fold(ue.chain.status(), |bits, s| bits | 1 << s.psi)
 }
 
-/// The octets of a bit map of sessions as the IEs have it: sessions 0 to 7, then 8 to 15 (TS 24.501 9.11.3.44).
+/// Returns the octets of a session bitmap in IE order: sessions 0 to 7, then 8 to 15 (TS 24.501
+/// 9.11.3.44).
 pub fn bitmap_octets(bits: u16) -> Vec<u8> {
     bits.to_le_bytes().to_vec()
 }
 
-/// The bit map of an IE's octets.
+/// Returns the session bitmap of an IE's octets.
 pub fn bitmap(octets: &[u8]) -> u16 {
     match octets {
         [low, high, ..] => u16::from_le_bytes([*low, *high]),

@@ -1,4 +1,4 @@
-//! Deregistration by the UE and by the network (TS 24.501 5.5.2, TS 23.502 4.2.2.3).
+//! Deregistration by the UE and the network (TS 24.501 5.5.2, TS 23.502 4.2.2.3).
 
 pub mod nr;
 
@@ -12,10 +12,10 @@ use vireo_types::{Duration, Instant};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseNas;
 
-/// How long a deregistered UE's security context and 5G-GUTI are kept for its return.
+/// Time for which the security context and the 5G-GUTI of a deregistered UE are kept.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// A deregistration by the network in progress: the request was sent (T3522).
+/// Deregistration by the network in progress: DEREGISTRATION REQUEST was sent (T3522).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deregistering {
     retry: Retry,
@@ -25,13 +25,14 @@ pub struct Deregistering {
 }
 
 impl Deregistering {
-    /// When something is due.
+    /// Returns the time of the next timer expiry.
     pub fn deadline(&self) -> Instant {
         self.retry.deadline
     }
 }
 
-/// DEREGISTRATION REQUEST of the UE. A UE that switches off is not answered (5.5.2.2.2).
+/// Handles DEREGISTRATION REQUEST of the UE. A UE that switches off gets no response (TS 24.501
+/// 5.5.2.2.2).
 pub fn by_ue(turn: &mut StepContext<'_, '_>, switch_off: bool) {
     turn.note(Note::Started(Kind::Deregistration));
     let started = turn.received_at();
@@ -43,8 +44,9 @@ pub fn by_ue(turn: &mut StepContext<'_, '_>, switch_off: bool) {
     turn.note(Note::Succeeded(Kind::Deregistration, started));
 }
 
-/// DEREGISTRATION REQUEST without protection while a procedure runs. It is answered, as the UE may have given its
-/// registration up; the procedure goes on, as another may have sent it.
+/// Handles DEREGISTRATION REQUEST without protection during a procedure. It gets a response,
+/// because the UE may have aborted its registration. The procedure continues, because the sender
+/// may not be the UE.
 pub fn unproved(turn: &mut StepContext<'_, '_>, switch_off: bool) {
     turn.note(Note::fault("nas-unproved-deregistration"));
     if !switch_off {
@@ -52,7 +54,8 @@ pub fn unproved(turn: &mut StepContext<'_, '_>, switch_off: bool) {
     }
 }
 
-/// Deregistration by the network: the UE is told if it is connected, else it counts as gone at once.
+/// Deregisters the UE by the network. A connected UE is sent the request; an idle one is
+/// deregistered at once.
 pub fn by_network(turn: &mut StepContext<'_, '_>, again: bool, cause: Option<GmmCause>) -> Option<Deregistering> {
     turn.note(Note::Started(Kind::Deregistration));
     let started = turn.received_at();
@@ -67,14 +70,14 @@ pub fn by_network(turn: &mut StepContext<'_, '_>, again: bool, cause: Option<Gmm
     Some(Deregistering { retry, started, again, cause })
 }
 
-/// DEREGISTRATION ACCEPT of the UE.
+/// Handles DEREGISTRATION ACCEPT of the UE.
 pub fn accepted(turn: &mut StepContext<'_, '_>, deregistering: Deregistering) {
     complete(turn);
     turn.release(Cause::nas(CauseNas::deregister));
     turn.note(Note::Succeeded(Kind::Deregistration, deregistering.started));
 }
 
-/// The deadline passed (5.5.2.3.5 a).
+/// Handles the expiry of the deadline (TS 24.501 5.5.2.3.5 a).
 pub fn on_deadline(turn: &mut StepContext<'_, '_>, mut deregistering: Deregistering) -> Option<Deregistering> {
     let timers = turn.env.config.timers;
     if deregistering.retry.deadline > turn.now() {
@@ -93,7 +96,8 @@ pub fn on_deadline(turn: &mut StepContext<'_, '_>, mut deregistering: Deregister
     }
 }
 
-/// The UE is deregistered: its sessions end at the UPF, its keys and 5G-GUTI are kept for a while.
+/// Completes the deregistration: the UPF releases the sessions; keys and 5G-GUTI are kept for 600
+/// s.
 pub fn complete(turn: &mut StepContext<'_, '_>) {
     user_plane::step_all(turn, || Input::ReleaseLocally);
     turn.ue.registration = Registration::Deregistered;
@@ -101,8 +105,8 @@ pub fn complete(turn: &mut StepContext<'_, '_>) {
     turn.ue.expires = Some(turn.now() + KEPT_FOR);
 }
 
-/// Another context is the subscriber's now: this one ends without a word to the UE, and is forgotten once its sessions
-/// are gone.
+/// Ends this context without informing the UE, because another context became the subscriber's. It
+/// is deleted once its sessions are released.
 pub fn superseded(turn: &mut StepContext<'_, '_>) {
     complete(turn);
     turn.ue.security = None;

@@ -1,4 +1,4 @@
-//! Deregistration's messages in NAS-5GS.
+//! NAS messages of deregistration.
 
 use crate::step::StepContext;
 use vireo_wire::nas::*;

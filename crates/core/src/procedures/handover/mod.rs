@@ -1,7 +1,9 @@
-//! Handover within 5GS: Xn (TS 23.502 4.9.1.2, [`path_switch`]) and N2 (4.9.1.3, [`required`] to [`notified`]).
+//! Xn and N2 handover within 5GS.
 //!
-//! A handover goes on beside the 5GMM procedure. Until it is complete, the UE's connection is the source's; that of the
-//! target is here, with an AMF-UE-NGAP-ID of its own, so that messages of the two cannot be taken for each other.
+//! Xn handover (TS 23.502 4.9.1.2) is [`path_switch`]. N2 handover (4.9.1.3) is [`required`] to
+//! [`notified`]. A handover runs concurrently with the 5GMM procedure. Until it is complete, the
+//! UE's connection is that of the source. The target's connection is here, with another
+//! AMF-UE-NGAP-ID, so that messages of the two cannot be confused.
 
 pub mod nr;
 mod smf_updates;
@@ -21,55 +23,56 @@ use vireo_types::limits::HANDOVER_CONTAINER_OCTETS;
 use vireo_types::{AmfUeNgapId, AssocId, Instant, NrCgi, RanUeNgapId, Snssai, Tai};
 use vireo_wire::ngap::{CauseRadioNetwork as Radio, decode_open_type};
 
-/// A handover in progress.
+/// Handover in progress, with its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Handover {
-    /// Xn: the UPFs are told of the new path.
+    /// Xn handover: the UPFs are being updated.
     Switching(XnHandover),
-    /// N2: the target prepares, or the UE is on its way.
+    /// N2 handover: the target prepares, or the UE moves to it.
     Moving(N2Handover),
 }
 
-/// An Xn handover: the UE is at the target already.
+/// Xn handover; the UE is at the target already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XnHandover {
-    /// The sessions that were to be switched, a bit each.
+    /// Sessions to be switched, one bit each.
     asked: u16,
-    /// Those that the target did not set up.
+    /// Sessions that the target did not set up, one bit each.
     failed: u16,
-    /// The RAN has other UE security capabilities than the context: it is told.
+    /// The RAN has other UE security capabilities than the context; the acknowledgement corrects
+    /// them.
     mismatch: bool,
     started: Instant,
 }
 
-/// An N2 handover.
+/// N2 handover (TS 23.502 4.9.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct N2Handover {
-    /// The target's association.
     pub assoc: AssocId,
-    /// Our number for the UE there.
+    /// AMF-UE-NGAP-ID for the target.
     pub amf_id: AmfUeNgapId,
-    /// The target's number for the UE, once it has given one.
+    /// RAN-UE-NGAP-ID of the target, once known.
     pub ran_id: Option<RanUeNgapId>,
     tai: Tai,
-    /// The sessions that the target was asked for, or is about to be, a bit each; those that go along, once the source has its
-    /// command.
+    /// Sessions that the target is or will be requested to set up, one bit each. After HANDOVER
+    /// COMMAND: the sessions that are handed over.
     asked: u16,
-    /// The source has its command: the UE is on its way.
+    /// HANDOVER COMMAND was sent: the UE moves to the target.
     commanded: bool,
     started: Instant,
     deadline: Instant,
 }
 
 impl N2Handover {
-    /// Whether the source has its command: the UE is on its way.
+    /// Returns true if HANDOVER COMMAND was sent to the source.
     pub fn is_commanded(&self) -> bool {
         self.commanded
     }
 }
 
 impl Handover {
-    /// When it is given up. A path switch ends with the answers of the UPFs, each of which has its own limit.
+    /// Returns the time at which the handover is aborted. A path switch has no deadline: it ends
+    /// with the responses of the UPFs, each of which has its own time limit.
     pub fn deadline(&self) -> Option<Instant> {
         match self {
             Handover::Switching(_) => None,
@@ -77,7 +80,7 @@ impl Handover {
         }
     }
 
-    /// The target of an N2 handover.
+    /// Returns the target of an N2 handover.
     pub fn target(&self) -> Option<&N2Handover> {
         match self {
             Handover::Switching(_) => None,
@@ -87,7 +90,7 @@ impl Handover {
 }
 
 fn bits<'a>(items: impl IntoIterator<Item = &'a (u8, Vec<u8>)>) -> u16 {
-    // PDU session identities of NGAP are octets; those of 5GSM are 1 to 15.
+    // PDU session IDs are octets in NGAP; 5GSM uses 1 to 15.
     items.into_iter().filter(|(psi, _)| *psi < 16).fold(0, |bits, (psi, _)| bits | 1 << psi)
 }
 
@@ -99,8 +102,9 @@ fn position(turn: &StepContext<'_, '_>, psi: u8) -> Option<usize> {
     turn.ue.sessions.iter().position(|s| s.psi == psi && s.is_live())
 }
 
-/// PATH SWITCH REQUEST of a RAN node that the UE has come to. What the node before was asked to set up and has not
-/// answered about, it had set up if it is named: only then could the UE go with it.
+/// Handles PATH SWITCH REQUEST of the new RAN node. The old one may not have responded to a session
+/// set-up yet. If the request names that session, the old node had set it up, because otherwise the
+/// UE could not take it along.
 pub fn path_switch(turn: &mut StepContext<'_, '_>, assoc: AssocId, request: &PathSwitch) {
     turn.note(Note::Started(Kind::PathSwitch));
     let Some(old) = turn.ue.connection else { return };
@@ -114,7 +118,7 @@ pub fn path_switch(turn: &mut StepContext<'_, '_>, assoc: AssocId, request: &Pat
         let pdu = nr::path_switch_failure(old.amf_id, request.ran_id, asked);
         return turn.effect(Effect::Ngap { assoc, pdu });
     }
-    // The UE is where it is: what was prepared elsewhere is of no use, and a switch that goes on is overtaken.
+    // The UE has moved: abort a prepared N2 handover or an earlier path switch.
     abort(turn);
     turn.ue.connection = Some(Connection { assoc, ran_id: request.ran_id, tai, cell, ..old });
     let own = turn.ue.security_capability;
@@ -136,7 +140,7 @@ pub fn path_switch(turn: &mut StepContext<'_, '_>, assoc: AssocId, request: &Pat
             user_plane::step(turn, at, Input::N2(kind, transfer));
         }
     }
-    // What the target does not name, it has released (TS 38.413 8.4.4.2).
+    // The target has released the sessions that it does not name (TS 38.413 8.4.4.2).
     for at in (0..turn.ue.sessions.len()).rev() {
         let sm = &turn.ue.sessions[at];
         if has(switching.asked | switching.failed, sm.psi) {
@@ -155,8 +159,8 @@ fn not_switched() -> Vec<u8> {
     refusal(HandoverRefusal::PathSwitch)
 }
 
-/// Does what waits for the UPFs, and for SMFs elsewhere: the answer to a path switch, the request to a target and the command to a
-/// source, the release of the node that the UE has left.
+/// Continues a handover once UPFs and separate SMFs have responded. It answers a path switch, sends
+/// the request to a target and the command to a source, and releases the source node.
 pub fn proceed(turn: &mut StepContext<'_, '_>) {
     switched(turn);
     smfs_have_answered(turn);
@@ -192,11 +196,11 @@ fn switched(turn: &mut StepContext<'_, '_>) {
     turn.note(Note::Succeeded(Kind::PathSwitch, switching.started));
 }
 
-/// HANDOVER REQUIRED of the source.
+/// Handles HANDOVER REQUIRED of the source.
 pub fn required(turn: &mut StepContext<'_, '_>, request: &HandoverRequired) {
     turn.note(Note::Started(Kind::Handover));
     let ready = turn.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) && turn.ue.handover.is_none();
-    // The answer to a service request goes where the UE is.
+    // The response to a service request must be sent where the UE is.
     if !ready || turn.ue.chain.pending_accept.is_some() {
         return refuse(turn, Radio::interaction_with_other_procedure);
     }
@@ -234,7 +238,7 @@ pub fn required(turn: &mut StepContext<'_, '_>, request: &HandoverRequired) {
     turn.ue.handover = Some(Handover::Moving(moving));
 }
 
-/// Whether a container cannot wait in the context for SMFs elsewhere.
+/// Returns true if a container is too large to be stored while separate SMFs respond.
 fn is_too_large(turn: &mut StepContext<'_, '_>, container: &[u8]) -> bool {
     let is = container.len() > HANDOVER_CONTAINER_OCTETS && !turn.ue.chain.sessions.is_empty();
     if is {
@@ -248,7 +252,7 @@ fn refuse(turn: &mut StepContext<'_, '_>, cause: Radio) {
     turn.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
 }
 
-/// HANDOVER REQUEST to the target, if there is anything that it could take over.
+/// Sends HANDOVER REQUEST to the target, if there are sessions to hand over.
 fn ask_target(
     turn: &mut StepContext<'_, '_>,
     moving: N2Handover,
@@ -279,7 +283,7 @@ fn ask_target(
     turn.ue.handover = Some(Handover::Moving(N2Handover { asked, deadline, ..moving }));
 }
 
-/// All SMFs have answered that were asked because of an N2 handover: what has waited for them is done.
+/// Continues an N2 handover once all its SMFs have responded.
 fn smfs_have_answered(turn: &mut StepContext<'_, '_>) {
     if smf_updates::is_waiting(turn.ue) {
         return;
@@ -290,7 +294,8 @@ fn smfs_have_answered(turn: &mut StepContext<'_, '_>) {
             let unknown = || Cause::radioNetwork(Radio::unspecified);
             let cause = decode_open_type::<Cause>(&cause).unwrap_or_else(|_| unknown());
             let mut items = Vec::new();
-            // Those that their SMFs do not hand over stay with the source; who has not answered may have prepared it all the same.
+            // Sessions that their SMFs refuse stay with the source. An SMF without a response may
+            // have prepared its session: cancel it.
             let lost = smf_updates::settled(turn.ue, &mut items);
             smf_updates::cancel_some(turn, &moving, moving.asked & !bits(&items) & !bits(&lost));
             let with_slice = |(psi, transfer)| Some((psi, turn.ue.chain.by_psi(psi)?.snssai, transfer));
@@ -307,7 +312,7 @@ fn smfs_have_answered(turn: &mut StepContext<'_, '_>) {
     }
 }
 
-/// Takes the N2 handover if it is at that stage, and no SMF is waited for.
+/// Takes the N2 handover out of the context, if it is at that stage and no SMF response is pending.
 fn take_n2_handover(turn: &mut StepContext<'_, '_>, commanded: bool) -> Option<N2Handover> {
     match turn.ue.handover {
         Some(Handover::Moving(moving)) if moving.commanded == commanded && turn.ue.chain.handover.is_none() => {
@@ -321,8 +326,8 @@ fn take_n2_handover(turn: &mut StepContext<'_, '_>, commanded: bool) -> Option<N
     }
 }
 
-/// HANDOVER REQUEST ACKNOWLEDGE of the target, with the sessions that it takes and those that it does not: the source gets its
-/// command, when SMFs elsewhere have theirs.
+/// Handles HANDOVER REQUEST ACKNOWLEDGE of the target, with admitted and failed sessions. The
+/// source is sent HANDOVER COMMAND, after separate SMFs have responded.
 pub fn acknowledged(
     turn: &mut StepContext<'_, '_>,
     ran_id: RanUeNgapId,
@@ -349,7 +354,8 @@ pub fn acknowledged(
     }
 }
 
-/// HANDOVER COMMAND to the source, with the transfers of sessions that go along, and of some that do not.
+/// Sends HANDOVER COMMAND to the source, with the transfers of sessions that are handed over, and
+/// of some that are not.
 fn command(
     turn: &mut StepContext<'_, '_>,
     mut moving: N2Handover,
@@ -361,7 +367,7 @@ fn command(
         return fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
     }
     let goes_along = bits(&commands);
-    // An SMF that has not answered may have prepared it all the same.
+    // An SMF without a response may have prepared its session.
     smf_updates::cancel_some(turn, &moving, moving.asked & !goes_along & !bits(&refused));
     let mut why = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
     let lost = (0..16).filter(|psi| has(moving.asked & !goes_along, *psi));
@@ -372,7 +378,7 @@ fn command(
     turn.ue.handover = Some(Handover::Moving(moving));
 }
 
-/// HANDOVER FAILURE of the target.
+/// Handles HANDOVER FAILURE of the target.
 pub fn refused(turn: &mut StepContext<'_, '_>, cause: Cause) {
     let Some(moving) = take_n2_handover(turn, false) else { return };
     turn.note(Note::Failed(Kind::Handover, 0));
@@ -381,7 +387,7 @@ pub fn refused(turn: &mut StepContext<'_, '_>, cause: Cause) {
     turn.send(|c| nr::preparation_failure(c, cause));
 }
 
-/// HANDOVER NOTIFY of the target: the UE is there.
+/// Handles HANDOVER NOTIFY: the UE is at the target.
 pub fn notified(turn: &mut StepContext<'_, '_>, location: Option<(Tai, NrCgi)>) {
     let Some(moving) = take_n2_handover(turn, true) else { return };
     let (Some(old), Some(ran_id)) = (turn.ue.connection, moving.ran_id) else { return };
@@ -397,29 +403,30 @@ pub fn notified(turn: &mut StepContext<'_, '_>, location: Option<(Tai, NrCgi)>) 
     }
 }
 
-/// HANDOVER CANCEL of the source.
+/// Handles HANDOVER CANCEL of the source.
 pub fn cancelled(turn: &mut StepContext<'_, '_>) {
     abort(turn);
     turn.send(nr::cancel_acknowledge);
 }
 
-/// A message of the node that the UE has left, but for NAS messages: it may have crossed what that node was told.
+/// Handles a message of the source node that the UE has left, except NAS messages. It may have
+/// crossed a message to that node.
 pub fn of_source(turn: &mut StepContext<'_, '_>, message: &UeMessage) {
     match message {
         UeMessage::ReleaseComplete | UeMessage::Error(_) => source::released(turn),
         UeMessage::ReleaseRequest { .. } => source::release(turn),
         UeMessage::HandoverCancel { .. } => source::answer(turn, nr::cancel_acknowledge),
-        // The bearers' status comes too late, the rest is of sessions that are elsewhere now.
+        // The RAN status transfer is too late, and other messages are about sessions at the target.
         _ => {}
     }
 }
 
-/// The association of the node that the UE has left is gone, or its number for the UE is another's.
+/// Handles the loss of the source node's association, or the reuse of its RAN-UE-NGAP-ID.
 pub fn source_lost(turn: &mut StepContext<'_, '_>) {
     source::released(turn);
 }
 
-/// UPLINK RAN STATUS TRANSFER of the source: goes on to the target.
+/// Forwards UPLINK RAN STATUS TRANSFER of the source to the target.
 pub fn status_transfer(turn: &mut StepContext<'_, '_>, container: &[u8]) {
     match turn.ue.handover {
         Some(Handover::Moving(N2Handover { assoc, amf_id, ran_id: Some(ran_id), commanded: true, .. })) => {
@@ -430,8 +437,8 @@ pub fn status_transfer(turn: &mut StepContext<'_, '_>, container: &[u8]) {
     }
 }
 
-/// The deadline of an N2 handover has passed: a target that did not answer, or a UE that did not arrive. Where the UE is
-/// then, the source knows: it keeps it or releases it (TNGRELOCoverall).
+/// Handles the deadline of an N2 handover: the target did not respond, or the UE did not arrive.
+/// The source knows where the UE is: it keeps the UE or releases it (TNGRELOCoverall).
 pub fn on_deadline(turn: &mut StepContext<'_, '_>) {
     source::on_deadline(turn);
     let due = turn.ue.handover.as_ref().and_then(Handover::deadline).is_some_and(|d| d <= turn.now());
@@ -441,7 +448,7 @@ pub fn on_deadline(turn: &mut StepContext<'_, '_>) {
     }
 }
 
-/// The target cannot take the UE: the source is told if it waits for that.
+/// Fails the handover at the target. The source is informed if it waits for a response.
 pub fn fail(turn: &mut StepContext<'_, '_>, cause: Radio) {
     if turn.ue.handover.as_ref().and_then(Handover::target).is_some_and(|m| !m.commanded) {
         turn.send(|c| nr::preparation_failure(c, Cause::radioNetwork(cause)));
@@ -449,7 +456,7 @@ pub fn fail(turn: &mut StepContext<'_, '_>, cause: Radio) {
     abort(turn);
 }
 
-/// The target uses its number for the UE for another one: it has nothing of this one any more.
+/// Handles the reuse of the target's RAN-UE-NGAP-ID: the target has dropped this UE.
 pub fn on_target_id_reused(turn: &mut StepContext<'_, '_>) {
     if let Some(Handover::Moving(moving)) = &mut turn.ue.handover {
         moving.ran_id = None;
@@ -457,12 +464,12 @@ pub fn on_target_id_reused(turn: &mut StepContext<'_, '_>) {
     target_lost(turn);
 }
 
-/// The target's association is gone, and what was prepared there with it.
+/// Handles the loss of the target's association, and of the resources prepared there.
 pub fn target_lost(turn: &mut StepContext<'_, '_>) {
     fail(turn, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
 }
 
-/// Ends a handover without its success: what was prepared at the target is released.
+/// Aborts a handover and releases the resources prepared at the target.
 pub fn abort(turn: &mut StepContext<'_, '_>) {
     let crossing = turn.ue.chain.handover.take();
     match turn.ue.handover.take() {
@@ -473,7 +480,7 @@ pub fn abort(turn: &mut StepContext<'_, '_>) {
             user_plane::step_all(turn, || Input::HandoverCancelled);
             smf_updates::cancel(turn, &moving);
             if crossing.is_some_and(|crossing| matches!(crossing.stage, HandoverSmfStage::Preparing { .. })) {
-                // The target has not heard of it.
+                // No request was sent to the target.
                 return;
             }
             let cause = Cause::radioNetwork(Radio::handover_cancelled);

@@ -1,4 +1,4 @@
-//! Handover's messages in NGAP (TS 38.413 9.2.3).
+//! NGAP messages of handover (TS 38.413 9.2.3).
 
 use crate::context::{Connection, NextHop, UeSecurityCapability};
 use crate::n2::{Cause, ambr_to, capability_to, encode, plmn_to, snssai_to};
@@ -14,8 +14,9 @@ fn allowed_nssai(allowed: &[Snssai]) -> AllowedNSSAI {
     AllowedNSSAI(allowed.iter().map(|s| AllowedNSSAIItem::new(snssai_to(*s), None)).collect())
 }
 
-/// PATH SWITCH REQUEST ACKNOWLEDGE (9.2.3.9). `capability`: the UE security capabilities, if the RAN has others;
-/// with each session its transfer: Path Switch Request Acknowledge Transfer, or Unsuccessful Transfer.
+/// Encodes PATH SWITCH REQUEST ACKNOWLEDGE (9.2.3.9). `capability` has the UE security capabilities
+/// if those of the RAN differ. Each session has its transfer: Path Switch Request Acknowledge
+/// Transfer, or Unsuccessful Transfer.
 pub fn path_switch_acknowledge(
     connection: &Connection,
     capability: Option<UeSecurityCapability>,
@@ -52,7 +53,8 @@ pub fn path_switch_acknowledge(
     encode(build())
 }
 
-/// PATH SWITCH REQUEST FAILURE (9.2.3.10), with the Path Switch Request Unsuccessful Transfer of each session.
+/// Encodes PATH SWITCH REQUEST FAILURE (9.2.3.10), with the Path Switch Request Unsuccessful
+/// Transfer of each session.
 pub fn path_switch_failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, sessions: Vec<(u8, Vec<u8>)>) -> Vec<u8> {
     let item = |(psi, transfer): (u8, Vec<u8>)| {
         PDUSessionResourceReleasedItemPSFail::new(PDUSessionID(psi), transfer.into(), None)
@@ -68,28 +70,23 @@ pub fn path_switch_failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, sessions: V
     ))
 }
 
-/// What a HANDOVER REQUEST tells the target of a UE.
+/// Contents of HANDOVER REQUEST.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// The AMF.
     pub guami: Guami,
-    /// Why, as the source says.
+    /// Cause of the HANDOVER REQUIRED.
     pub cause: Cause,
-    /// UE aggregate maximum bit rate.
     pub ambr: Ambr,
-    /// UE security capabilities.
     pub capability: UeSecurityCapability,
-    /// {NH, NCC}.
     pub next_hop: NextHop,
-    /// Sessions: identity, slice and Handover Request Transfer.
+    /// PDU session ID, slice and Handover Request Transfer of each session.
     pub sessions: Vec<(u8, Snssai, Vec<u8>)>,
-    /// Allowed NSSAI.
     pub allowed: &'a [Snssai],
     /// Source to Target Transparent Container.
     pub container: &'a [u8],
 }
 
-/// HANDOVER REQUEST (9.2.3.4).
+/// Encodes HANDOVER REQUEST (9.2.3.4).
 pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
     let item = |(psi, snssai, transfer): (u8, Snssai, Vec<u8>)| {
         PDUSessionResourceSetupItemHOReq::new(PDUSessionID(psi), snssai_to(snssai), transfer.into(), None)
@@ -116,8 +113,9 @@ pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
     encode(pdu)
 }
 
-/// HANDOVER COMMAND (9.2.3.2), with the sessions that go along and those that do not: with each its transfer, Handover Command
-/// Transfer or Handover Preparation Unsuccessful Transfer.
+/// Encodes HANDOVER COMMAND (9.2.3.2) with the sessions that are handed over and those that are
+/// lost. The transfers are Handover Command Transfer and Handover Preparation Unsuccessful
+/// Transfer.
 pub fn handover_command(
     connection: &Connection,
     sessions: Vec<(u8, Vec<u8>)>,
@@ -149,7 +147,7 @@ pub fn handover_command(
     encode(build())
 }
 
-/// HANDOVER PREPARATION FAILURE (9.2.3.3).
+/// Encodes HANDOVER PREPARATION FAILURE (9.2.3.3).
 pub fn preparation_failure(connection: &Connection, cause: Cause) -> Vec<u8> {
     encode(build_ngap!(
         UnsuccessfulOutcome,
@@ -161,7 +159,7 @@ pub fn preparation_failure(connection: &Connection, cause: Cause) -> Vec<u8> {
     ))
 }
 
-/// HANDOVER CANCEL ACKNOWLEDGE (9.2.3.12).
+/// Encodes HANDOVER CANCEL ACKNOWLEDGE (9.2.3.12).
 pub fn cancel_acknowledge(connection: &Connection) -> Vec<u8> {
     encode(build_ngap!(
         SuccessfulOutcome,
@@ -172,7 +170,7 @@ pub fn cancel_acknowledge(connection: &Connection) -> Vec<u8> {
     ))
 }
 
-/// DOWNLINK RAN STATUS TRANSFER (9.2.3.14) with the container of the uplink one.
+/// Encodes DOWNLINK RAN STATUS TRANSFER (9.2.3.14) with the container of the uplink message.
 pub fn downlink_status_transfer(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, container: &[u8]) -> Vec<u8> {
     let pdu = decode_open_type::<RANStatusTransferTransparentContainer<'_>>(container).and_then(|container| {
         build_ngap!(
@@ -187,7 +185,8 @@ pub fn downlink_status_transfer(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, contai
     encode(pdu)
 }
 
-/// UE CONTEXT RELEASE COMMAND for what a target has prepared: by both numbers, or by ours while it has told none.
+/// Encodes UE CONTEXT RELEASE COMMAND for resources prepared at a target: with both IDs, or only
+/// the AMF-UE-NGAP-ID while the other is unknown.
 pub fn release_target(amf_id: AmfUeNgapId, ran_id: Option<RanUeNgapId>, cause: Cause) -> Vec<u8> {
     let amf = AMFUENGAPID(amf_id.get());
     let ids = match ran_id {

@@ -1,5 +1,7 @@
-//! Sessions that an SMF elsewhere has, in a handover: each SMF is asked, and when all have answered, what they have for the RAN goes
-//! into one message (TS 23.502 4.9.1.2.2 step 7, 4.9.1.3.2 steps 7 and 11).
+//! SMF updates of a handover in SBA mode.
+//!
+//! Each SMF is sent a request. When all have responded, their transfers go into one NGAP message
+//! (TS 23.502 4.9.1.2.2 step 7, 4.9.1.3.2 steps 7 and 11).
 
 use super::{N2Handover, abort, has};
 use crate::context::UeContext;
@@ -13,12 +15,13 @@ use crate::step::StepContext;
 use vireo_types::{AmfUeNgapId, GnbId, NrCgi, Tai};
 use vireo_wire::ngap::{CauseRadioNetwork as Radio, encode_open_type};
 
-/// Whether the RAN has one of these sessions, a bit each, or was asked to set it up.
+/// Returns true if the RAN has one of these sessions, one bit each, or was asked to set it up.
 pub(super) fn is_any_up(turn: &StepContext<'_, '_>, asked: u16) -> bool {
     turn.ue.chain.sessions.iter().any(|s| s.is_live() && s.up && has(asked, s.psi))
 }
 
-/// Which sessions of those that the RAN names are new, however often it names one: its SMF is asked once.
+/// Returns a filter for the first occurrence of each session in a list of the RAN, so that its SMF
+/// is sent one request.
 fn new_sessions() -> impl FnMut(u8) -> bool {
     let mut named = 0_u16;
     move |psi| {
@@ -28,7 +31,8 @@ fn new_sessions() -> impl FnMut(u8) -> bool {
     }
 }
 
-/// Asks the SMFs to switch what the RAN node that the UE has come to has set up, and tells them what it has not.
+/// Requests the SMFs to switch the sessions that the new RAN node set up, and informs them of those
+/// that it did not.
 pub(super) fn switch(turn: &mut StepContext<'_, '_>, request: &PathSwitch) {
     let Some(location) = turn.ue.connection.map(|c| (c.tai, c.cell)) else { return };
     drop_unconfirmed(turn.ue);
@@ -40,7 +44,7 @@ pub(super) fn switch(turn: &mut StepContext<'_, '_>, request: &PathSwitch) {
         if smf_requests::update(turn, *psi, SmfUpdateRequest::Switch(transfer.clone(), location)) {
             waiting.push((number, transfer.clone()));
         } else {
-            // There is no room for one more question of that kind: the RAN lets it go.
+            // The queue for such requests is full: the RAN releases the session.
             buffer(turn, *psi);
         }
     }
@@ -51,7 +55,7 @@ pub(super) fn switch(turn: &mut StepContext<'_, '_>, request: &PathSwitch) {
             buffer(turn, *psi);
         }
     }
-    // What it does not name, it has released (TS 38.413 8.4.4.2).
+    // The new RAN node has released the sessions that it does not name (TS 38.413 8.4.4.2).
     let is_named = |psi| request.switched.iter().chain(&request.failed).any(|(named, _)| *named == psi);
     for at in 0..turn.ue.chain.sessions.len() {
         let RemoteSession { psi, up, stage, .. } = turn.ue.chain.sessions[at];
@@ -64,7 +68,8 @@ pub(super) fn switch(turn: &mut StepContext<'_, '_>, request: &PathSwitch) {
     }
 }
 
-/// The source of a handover by N2 wants it: asks the SMFs of its sessions to prepare them. Which have been asked, a bit each.
+/// Requests the SMFs to prepare the sessions of an N2 handover. Returns the sessions of the
+/// requests, one bit each.
 pub(super) fn prepare(
     turn: &mut StepContext<'_, '_>,
     request: &HandoverRequired,
@@ -92,7 +97,8 @@ pub(super) fn prepare(
     asked
 }
 
-/// The target has answered: tells the SMFs of the sessions that it was asked for. Whether any of them is waited for.
+/// Sends the target's response to the SMFs of the requested sessions. Returns true if an SMF
+/// response is pending.
 pub(super) fn prepared(
     turn: &mut StepContext<'_, '_>,
     moving: &N2Handover,
@@ -121,12 +127,13 @@ pub(super) fn prepared(
     waits
 }
 
-/// The UE is at the target, and there: tells the SMFs of all that the source had, of which the target has what goes along. The source
-/// waits for them, as what has not got there yet comes from it. A session whose SMF cannot be told, if there is one: it has as many
-/// questions already as it may.
+/// Informs the SMFs of all sessions of the source that the UE is at the target; the target has
+/// those that were handed over. The source node waits for the responses, because it forwards
+/// packets in transit. Returns a session whose SMF cannot be informed because its request queue is
+/// full, if there is one.
 pub(super) fn complete(turn: &mut StepContext<'_, '_>, moving: &N2Handover, location: (Tai, NrCgi)) -> Option<u8> {
     let (mut waiting, mut taken, mut untold) = (Vec::new(), Vec::new(), None);
-    // Or the target is about to be asked to set it up.
+    // Includes a session that the target is about to be requested to set up.
     let is_held = |ue: &UeContext, psi| {
         let mut accepted = ue.chain.pending_accept.iter().flat_map(|accept| &accept.items);
         accepted.any(|(held, _)| *held == psi) || ue.chain.deferred.iter().any(|held| held.sets_up(psi))
@@ -153,27 +160,28 @@ pub(super) fn complete(turn: &mut StepContext<'_, '_>, moving: &N2Handover, loca
     untold
 }
 
-/// The UE stays at the source: tells the SMFs that were asked for its handover.
+/// Informs the SMFs of a handover that the UE stays at the source.
 pub(super) fn cancel(turn: &mut StepContext<'_, '_>, moving: &N2Handover) {
     cancel_some(turn, moving, moving.asked);
 }
 
-/// The same of some sessions, a bit each, of a UE that may go without them.
+/// As [`cancel`], for some sessions, one bit each. The UE may be handed over without them.
 pub(super) fn cancel_some(turn: &mut StepContext<'_, '_>, moving: &N2Handover, sessions: u16) {
     for psi in (0..16).filter(|psi| has(sessions, *psi)) {
         smf_requests::update(turn, psi, SmfUpdateRequest::Handover(moving.amf_id, HandoverStep::Cancel));
     }
 }
 
-/// Nobody knows whether packets for a session reach the RAN node that the UE has come to by N2: what the RAN has of the UE is let go,
-/// and comes back as it is.
+/// Releases the UE from the RAN and has its packets buffered; the UE reconnects afterwards. It is
+/// unknown whether packets of the session reach the target of the N2 handover.
 pub fn buffer_unconfirmed(turn: &mut StepContext<'_, '_>, psi: u8) {
     buffer(turn, psi);
     abort(turn);
     turn.release(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason));
 }
 
-/// The UE goes on before all SMFs have said that they know where it is: what has not gone along is not there.
+/// Ends the wait for SMF responses of a completed handover, because the UE moves again. Sessions
+/// that were not handed over are marked as inactive.
 fn drop_unconfirmed(ue: &mut UeContext) {
     let crossing = ue.chain.handover.take_if(|crossing| crossing.stage == HandoverSmfStage::Completed);
     let Some(HandoverSmfState { waiting, taken, .. }) = crossing.map(|crossing| *crossing) else { return };
@@ -185,7 +193,8 @@ fn drop_unconfirmed(ue: &mut UeContext) {
     }
 }
 
-/// An SMF knows that the UE is at the target, which does not have a session that has not gone along.
+/// Handles the SMF's confirmation that the UE is at the target: a session that was not handed over
+/// is inactive.
 pub fn completed(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
     let crossing = turn.ue.chain.handover.as_ref().filter(|crossing| crossing.stage == HandoverSmfStage::Completed);
     let stays_behind = crossing.is_some_and(|crossing| crossing.taken.iter().all(|(_, taken, _)| *taken != number));
@@ -194,17 +203,17 @@ pub fn completed(turn: &mut StepContext<'_, '_>, number: SessionNumber) {
     }
 }
 
-/// What waits for the SMFs, if something does.
+/// Returns the stage that waits for SMF responses, if any.
 pub(super) fn stage(ue: &UeContext) -> Option<HandoverSmfStage> {
     ue.chain.handover.as_ref().map(|crossing| crossing.stage.clone())
 }
 
-/// Whether the source of a handover that is complete waits for an SMF.
+/// Returns true if the source node of a completed handover waits for an SMF.
 pub(super) fn is_leaving(ue: &UeContext) -> bool {
     is_waiting(ue) && stage(ue) == Some(HandoverSmfStage::Completed)
 }
 
-/// A session whose tunnel the RAN does not have: its SMF is to have packets buffered.
+/// Has the SMF buffer packets of a session whose tunnel the RAN does not have.
 pub fn buffer(turn: &mut StepContext<'_, '_>, psi: u8) {
     let Some(at) = turn.ue.chain.sessions.iter().position(|s| s.psi == psi && s.is_live()) else { return };
     match &mut turn.ue.chain.sessions[at] {
@@ -213,24 +222,27 @@ pub fn buffer(turn: &mut StepContext<'_, '_>, psi: u8) {
     }
 }
 
-/// Whether an SMF that is asked because of the handover has not answered. One whose session has ended meanwhile is not waited for.
+/// Returns true if an SMF response of the handover is pending. A session that has ended since does
+/// not count.
 pub(super) fn is_waiting(ue: &UeContext) -> bool {
     let lives = |number| ue.chain.sessions.iter().any(|s| s.number == number && s.is_live());
     ue.chain.handover.as_ref().is_some_and(|crossing| crossing.waiting.iter().any(|(number, _)| lives(*number)))
 }
 
-/// What the SMFs have for the RAN: of sessions that go along, added to those that are here; and, given back, of those that do not.
+/// Ends the wait for SMFs. Adds the transfers of handed-over sessions to `switched`, and returns
+/// those of the others.
 pub(super) fn settled(ue: &mut UeContext, switched: &mut Vec<(u8, Vec<u8>)>) -> Vec<(u8, Vec<u8>)> {
     let HandoverSmfState { taken, lost, .. } = ue.chain.handover.take().map(|crossing| *crossing).unwrap_or_default();
-    // Meanwhile the RAN may have been told to let go of one, and another one may have its identity.
+    // In the meantime the RAN may have been told to release a session, and another one may have its
+    // PDU session ID.
     let goes_along = |number| ue.chain.sessions.iter().any(|s| s.number == number && s.is_live() && s.up);
     let there = taken.into_iter().filter(|(_, number, _)| goes_along(*number));
     switched.extend(there.map(|(psi, _, transfer)| (psi, transfer)));
     lost
 }
 
-/// The SMF has answered for a session what it was asked because of the handover: with what the RAN is told of one that goes along, or
-/// of one that does not. Whether that was waited for.
+/// Handles an SMF response of the handover: `told` has the transfer of a session that is handed
+/// over, or of one that is not. Returns true if the response was awaited.
 pub fn smf_answered(
     turn: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),

@@ -1,6 +1,7 @@
-//! The RAN node that a UE has left by an N2 handover (TS 23.502 4.9.1.3.3 step 14): it keeps the UE's resources, and
-//! forwards what reaches it, until the UPFs send to the target; then it is told to release the UE, and watched until it
-//! has.
+//! Source node of an N2 handover (TS 23.502 4.9.1.3.3 step 14).
+//!
+//! It keeps the UE's resources and forwards packets until the UPFs send to the target. Then it is
+//! commanded to release the UE, and its response is awaited.
 
 use super::smf_updates;
 use crate::context::Connection;
@@ -12,32 +13,33 @@ use serde::{Deserialize, Serialize};
 use vireo_types::Instant;
 use vireo_wire::ngap::CauseRadioNetwork as Radio;
 
-/// The node that the UE has left.
+/// RAN node that the UE has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceNode {
-    /// The connection that the UE had there.
+    /// Connection of the UE to this RAN node.
     pub connection: Connection,
-    /// It was told to release the UE.
+    /// UE CONTEXT RELEASE COMMAND was sent.
     commanded: bool,
     deadline: Instant,
 }
 
 impl SourceNode {
-    /// When it is not waited for any longer: for the UPFs, or for the node's answer.
+    /// Returns the time limit of the UPFs, or of the response to UE CONTEXT RELEASE COMMAND.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 }
 
-/// The UE is at the target.
+/// Starts to wait for the UPFs; the UE is at the target.
 pub(super) fn start(turn: &mut StepContext<'_, '_>, connection: Connection) {
-    // One from before has had its time.
+    // Releases a source node of an earlier handover.
     release(turn);
     let deadline = turn.now() + turn.env.config.timers.ran_response;
     turn.ue.source = Some(SourceNode { connection, commanded: false, deadline });
 }
 
-/// Releases the node as soon as the UPFs send to the target, as far as is known here, or have been waited for long enough.
+/// Releases the source node once the UPFs are known to send to the target, or the time limit has
+/// passed.
 pub(super) fn proceed(turn: &mut StepContext<'_, '_>) {
     let Some(source) = turn.ue.source else { return };
     let told = turn.ue.sessions.iter().all(|s| !s.is_live() || !matches!(s.n4, N4State::Telling { .. }));
@@ -46,7 +48,7 @@ pub(super) fn proceed(turn: &mut StepContext<'_, '_>) {
     }
 }
 
-/// Tells the node to release the UE, if it was not told yet.
+/// Sends UE CONTEXT RELEASE COMMAND to the source node, unless it was sent before.
 pub(super) fn release(turn: &mut StepContext<'_, '_>) {
     let Some(source) = turn.ue.source.filter(|s| !s.commanded) else { return };
     answer(turn, |c| n2::context_release_command(c, Cause::radioNetwork(Radio::successful_handover)));
@@ -54,19 +56,20 @@ pub(super) fn release(turn: &mut StepContext<'_, '_>) {
     turn.ue.source = Some(SourceNode { commanded: true, deadline, ..source });
 }
 
-/// Sends the node a message about the UE.
+/// Sends the source node a message about the UE.
 pub(super) fn answer(turn: &mut StepContext<'_, '_>, build: impl FnOnce(&Connection) -> Vec<u8>) {
     if let Some(SourceNode { connection, .. }) = turn.ue.source {
         turn.effect(Effect::Ngap { assoc: connection.assoc, pdu: build(&connection) });
     }
 }
 
-/// The node has nothing of the UE any more.
+/// Ends the wait: the source node has released the UE.
 pub(super) fn released(turn: &mut StepContext<'_, '_>) {
     turn.ue.source = None;
 }
 
-/// The node did not answer: a reset of the connection makes both sides agree that it is gone (TS 38.413 8.7.4).
+/// Handles a missing response: a reset of the connection makes both sides agree that it is released
+/// (TS 38.413 8.7.4).
 pub(super) fn on_deadline(turn: &mut StepContext<'_, '_>) {
     if turn.ue.source.is_some_and(|s| s.commanded && s.deadline <= turn.now()) {
         turn.note(Note::fault("release-timeout"));

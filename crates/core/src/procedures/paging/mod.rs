@@ -1,8 +1,8 @@
-//! Paging (TS 23.502 4.2.3.3, TS 24.501 5.6.2): an idle UE is called in its whole registration area until it answers by
-//! a service request or a registration, or T3513 has expired too often.
+//! Paging (TS 23.502 4.2.3.3, TS 24.501 5.6.2).
 //!
-//! It does not know what the UE is wanted for: that is in the context ([`crate::context::Wanted`]), and the engine sees
-//! to it once the UE is there.
+//! An idle UE is paged in its whole registration area. Paging ends with a service request or
+//! registration of the UE, or after the last expiry of T3513. The purpose of paging is in the
+//! context ([`crate::context::PendingWork`]), and the engine executes it once the UE is connected.
 
 pub mod nr;
 
@@ -13,7 +13,7 @@ use crate::step::{Effect, Kind, Note, StepContext};
 use serde::{Deserialize, Serialize};
 use vireo_types::Instant;
 
-/// A paging in progress (T3513).
+/// Paging in progress (T3513).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paging {
     retry: Retry,
@@ -21,13 +21,13 @@ pub struct Paging {
 }
 
 impl Paging {
-    /// When something is due.
+    /// Returns the time of the next timer expiry.
     pub fn deadline(&self) -> Instant {
         self.retry.deadline
     }
 }
 
-/// Pages the UE; `None` if it cannot be called, and is told of as unreachable then.
+/// Pages the UE. Returns `None` if it cannot be paged; it is then handled as unreachable.
 pub fn begin(turn: &mut StepContext<'_, '_>) -> Option<Paging> {
     turn.note(Note::Started(Kind::Paging));
     if turn.ue.unreachable || turn.ue.identity.tmsi.is_none() {
@@ -39,8 +39,8 @@ pub fn begin(turn: &mut StepContext<'_, '_>) -> Option<Paging> {
     Some(Paging { retry, started: turn.received_at() })
 }
 
-/// One page in every cell of the registration area. A UE that did not complete the change of its 5G-GUTI may listen to
-/// either 5G-TMSI (TS 24.501 5.5.1.2.8 c).
+/// Sends one page in every cell of the registration area. A UE that did not complete the change of
+/// its 5G-GUTI may listen to either 5G-TMSI (TS 24.501 5.5.1.2.8 c).
 fn page(turn: &mut StepContext<'_, '_>) {
     let (ue, env) = (&turn.ue, &turn.env);
     let tmsis = [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten();
@@ -52,12 +52,12 @@ fn page(turn: &mut StepContext<'_, '_>) {
     }
 }
 
-/// The UE is back.
+/// Handles the response of the UE.
 pub fn answered(turn: &mut StepContext<'_, '_>, paging: Paging) {
     turn.note(Note::Succeeded(Kind::Paging, paging.started));
 }
 
-/// The deadline passed: `None` when the UE is given up.
+/// Handles the expiry of the deadline. Returns `None` if the UE did not respond to the last page.
 pub fn on_deadline(turn: &mut StepContext<'_, '_>, paging: Paging) -> Option<Paging> {
     let timers = turn.env.config.timers;
     if paging.retry.deadline > turn.now() {
@@ -75,7 +75,8 @@ pub fn on_deadline(turn: &mut StepContext<'_, '_>, paging: Paging) -> Option<Pag
     }
 }
 
-/// The sessions are told; a deregistration that was wanted stays wanted, and the engine does it without the UE.
+/// Notifies the sessions and drops the pending work. A pending deregistration is kept, and the
+/// engine executes it without the UE.
 fn on_no_response(turn: &mut StepContext<'_, '_>) {
     turn.note(Note::Failed(Kind::Paging, 0));
     user_plane::step_all(turn, || Input::Unreachable);

@@ -1,10 +1,10 @@
-//! Paging's message in NGAP.
+//! NGAP message of paging.
 
 use crate::n2::{self, plmn_to, tac_octets};
 use vireo_types::{Guami, Tai, Tmsi};
 use vireo_wire::ngap::*;
 
-/// PAGING (TS 38.413 9.2.4.1) of a UE in its registration area.
+/// Encodes PAGING (TS 38.413 9.2.4.1) of a UE in its registration area.
 pub fn paging(guami: Guami, tmsi: Tmsi, area: &[Tai]) -> Vec<u8> {
     n2::encode(try_paging(guami, tmsi, area))
 }

@@ -1,4 +1,6 @@
-//! Registration (TS 24.501 5.5.1, TS 23.502 4.2.2.2): initial, mobility and periodic, by SUCI or 5G-GUTI.
+//! Registration (TS 24.501 5.5.1, TS 23.502 4.2.2.2).
+//!
+//! Initial, mobility and periodic registration, with a SUCI or a 5G-GUTI.
 
 pub mod nr;
 
@@ -16,42 +18,35 @@ use vireo_types::{Instant, Snssai, Tai, limits};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
 
-/// What a Registration Request asks for.
+/// Contents of REGISTRATION REQUEST.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// What kind.
     pub kind: RequestKind,
-    /// Whether the UE has more to say on this connection.
+    /// True if the UE has a follow-on request pending.
     pub follow_on: bool,
-    /// ngKSI of the UE, 7 if it has no key.
+    /// ngKSI of the UE; 7 = no key.
     pub ngksi: u8,
-    /// How the UE named itself.
     pub identity: RequestIdentity,
-    /// UE security capability, if the message had it.
     pub capability: Option<UeSecurityCapability>,
-    /// Requested NSSAI.
     pub requested: Vec<Snssai>,
-    /// Sessions with uplink data, a bit each.
+    /// Sessions with uplink data, one bit each.
     pub uplink_data: u16,
-    /// Sessions that the UE has, a bit each, if it said so.
+    /// Sessions that the UE has, one bit each; `None` if the IE is absent.
     pub session_status: Option<u16>,
 }
 
 /// 5GS registration type (TS 24.501 9.11.3.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RequestKind {
-    /// Initial registration.
     Initial,
-    /// Mobility registration updating.
     Mobility,
-    /// Periodic registration updating.
     Periodic,
-    /// Emergency registration, and what is not served.
+    /// Emergency registration, and types that are not served.
     Unserved,
 }
 
 impl RequestKind {
-    /// What it is counted as.
+    /// Returns the kind under which the registration is counted.
     pub const fn counted(self) -> Kind {
         match self {
             RequestKind::Initial | RequestKind::Unserved => Kind::Registration,
@@ -60,20 +55,19 @@ impl RequestKind {
     }
 }
 
-/// How the UE named itself.
+/// Identity in REGISTRATION REQUEST.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RequestIdentity {
-    /// By a SUCI: the octets of the mobile identity.
+    /// SUCI: the octets of the mobile identity.
     Suci(Vec<u8>),
-    /// By a 5G-GUTI.
     Guti,
-    /// By something that does not name a subscriber.
+    /// Identity that names no subscriber.
     Other,
-    /// By a 5G-GUTI that the UE has mapped from a 4G-GUTI, as it comes from EPS (TS 24.501 5.5.1.3.2).
+    /// 5G-GUTI that a UE from EPS has mapped from its 4G-GUTI (TS 24.501 5.5.1.3.2).
     MappedGuti,
 }
 
-/// A registration in progress.
+/// Registration in progress, with its request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Registering {
     request: Request,
@@ -83,23 +77,23 @@ pub struct Registering {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Stage {
-    /// Identification, authentication, security mode.
+    /// Identification, authentication and security mode control.
     Securing(SecuritySetup),
     /// Registration Accept sent (T3550).
     Accepted {
         retry: Retry,
-        /// The sessions whose user plane came back with it.
+        /// Sessions whose user plane was activated with it, one bit each.
         back: u16,
     },
 }
 
 impl Registering {
-    /// What the UE has asked for.
+    /// Returns the registration type.
     pub fn kind(&self) -> RequestKind {
         self.request.kind
     }
 
-    /// When something is due.
+    /// Returns the time of the next timer expiry.
     pub fn deadline(&self) -> Option<Instant> {
         match &self.stage {
             Stage::Securing(securing) => Some(securing.deadline()),
@@ -107,7 +101,7 @@ impl Registering {
         }
     }
 
-    /// What the UE was asked for.
+    /// Returns the response that the network waits for.
     pub fn awaited(&self) -> Awaited {
         match &self.stage {
             Stage::Securing(securing) => securing.awaited(),
@@ -115,7 +109,7 @@ impl Registering {
         }
     }
 
-    /// The sub-procedure that identifies and authenticates, while it runs.
+    /// Returns the security sub-procedure while it is in progress.
     pub fn securing(&mut self) -> Option<&mut SecuritySetup> {
         match &mut self.stage {
             Stage::Securing(securing) => Some(securing),
@@ -124,10 +118,10 @@ impl Registering {
     }
 }
 
-/// What a step of registration leaves: the procedure in progress, or nothing when it has ended.
+/// Result of a step of registration: the procedure in progress, or `None` after its end.
 pub type Next = Option<Registering>;
 
-/// A Registration Request arrives. `verified`: it came under the UE's security context.
+/// Handles REGISTRATION REQUEST. `verified` is true if it verified under the UE's security context.
 pub fn begin(turn: &mut StepContext<'_, '_>, request: Request, verified: bool) -> Next {
     turn.note(Note::Started(request.kind.counted()));
     let started = turn.received_at();
@@ -145,11 +139,12 @@ pub fn begin(turn: &mut StepContext<'_, '_>, request: Request, verified: bool) -
     }
     let update = matches!(request.kind, RequestKind::Mobility | RequestKind::Periodic);
     if update && !verified && request.identity == RequestIdentity::Guti {
-        // 5.5.1.3.5: the context under this 5G-GUTI is lost, or the UE's keys are. An Identity Request would not help
-        // UEs that cipher their answer under the keys that are lost here.
+        // TS 24.501 5.5.1.3.5: the context under this 5G-GUTI is lost, or the UE has lost its keys.
+        // An Identity Request would not help UEs that cipher their response under the keys that are
+        // lost here.
         return reject(turn, request.kind.counted(), GmmCause::UeIdentityCannotBeDerivedByTheNetwork);
     }
-    // A request without a UE security capability cannot start a security context (8.2.6.7).
+    // A security context cannot be set up without UE security capability (8.2.6.7).
     let Some(capability) = request.capability else {
         return reject(turn, request.kind.counted(), GmmCause::InvalidMandatoryInformation);
     };
@@ -161,7 +156,7 @@ pub fn begin(turn: &mut StepContext<'_, '_>, request: Request, verified: bool) -
     carry_on(turn, request, started, progress)
 }
 
-/// The sub-procedure went on.
+/// Runs a step of the security sub-procedure.
 pub fn secure(
     turn: &mut StepContext<'_, '_>,
     registering: Registering,
@@ -184,7 +179,8 @@ fn carry_on(turn: &mut StepContext<'_, '_>, request: Request, started: Instant, 
     match progress {
         Progress::Waiting(securing) => Some(Registering { request, started, stage: Stage::Securing(securing) }),
         Progress::Secured(container) => {
-            // The whole request comes again under the new keys: what it says counts (TS 24.501 4.4.6).
+            // The complete request is repeated under the new keys and replaces the first one (TS
+            // 24.501 4.4.6).
             let request = container.and_then(|octets| nr::read_container(&octets)).unwrap_or(request);
             accept(turn, request, started)
         }
@@ -202,8 +198,8 @@ fn carry_on(turn: &mut StepContext<'_, '_>, request: Request, started: Instant, 
     }
 }
 
-/// The allowed NSSAI: what is requested, subscribed and served; the default slices if nothing is requested
-/// (TS 23.501 5.15.5.2.1). And the requested ones that are not.
+/// Returns the allowed NSSAI and the rejected requested S-NSSAIs. Allowed are the requested
+/// S-NSSAIs that are subscribed and served; the default S-NSSAIs if none is (TS 23.501 5.15.5.2.1).
 fn slices(
     config: &crate::config::CoreConfig,
     subscription: &Subscription,
@@ -224,7 +220,7 @@ fn accept(turn: &mut StepContext<'_, '_>, request: Request, started: Instant) ->
     let subscription = turn.ue.subscription.clone().unwrap_or_default();
     let (mut allowed, rejected) = slices(turn.env.config, &subscription, &request.requested);
     if request.kind != RequestKind::Initial && request.requested.is_empty() && !turn.ue.allowed.is_empty() {
-        // An update that does not ask for slices leaves them as they are (5.5.1.3.4).
+        // An update without requested NSSAI leaves the allowed NSSAI unchanged (5.5.1.3.4).
         allowed = turn.ue.allowed.to_vec();
     }
     let Some(home) = allowed.first().copied() else {
@@ -238,17 +234,18 @@ fn accept(turn: &mut StepContext<'_, '_>, request: Request, started: Instant) ->
         user_plane::drop_unknown(turn, status);
     }
     if request.kind == RequestKind::Initial {
-        // 5.5.1.2.4: an initial registration starts from nothing.
+        // 5.5.1.2.4: an initial registration releases all sessions.
         user_plane::step_all(turn, || Input::ReleaseLocally);
     }
-    // Once known, the UE moves to a bucket of its home slice (DESIGN decision 7); the NG connection keeps its number.
+    // The UE moves to a bucket of its home slice once that is known (DESIGN decision 7). The NG
+    // connection keeps its AMF-UE-NGAP-ID.
     if let Some(ltmsi) = turn.env.ids.rekey(turn.ue.ltmsi, home) {
         turn.ue.ltmsi = ltmsi;
     }
     let Some(tmsi) = turn.env.ids.tmsi(turn.ue.ltmsi) else {
         return reject(turn, request.kind.counted(), GmmCause::Congestion);
     };
-    // Of an exchange that was never completed, the UE may know either 5G-TMSI: the one before stays valid.
+    // After an uncompleted exchange the UE may have either 5G-TMSI: the previous one stays valid.
     let superseded = match turn.ue.identity.old_tmsi {
         Some(_) => turn.ue.identity.tmsi,
         None => {
@@ -265,10 +262,11 @@ fn accept(turn: &mut StepContext<'_, '_>, request: Request, started: Instant) ->
     turn.ue.expires = None;
     context_setup::begin(turn);
     turn.ue.area = area(turn);
-    // What an idle UE was paged for comes with what it asks for (TS 23.502 4.2.2.2.2 step 17).
+    // Sessions for which an idle UE was paged are activated with those that it requests (TS 23.502
+    // 4.2.2.2.2 step 17).
     let wanted = request.uplink_data | std::mem::take(&mut turn.ue.wanted.sessions);
     let sessions = user_plane::activate(turn, |psi| wanted >> psi & 1 == 1);
-    // An SMF elsewhere has not answered yet; what it has for the RAN follows.
+    // Separate SMFs have not responded yet; their N2 content follows.
     let asked = smf_requests::activate(turn, wanted);
     let back = sessions.iter().fold(asked, |bits, s| bits | 1 << s.psi);
     let nas = nr::accept(turn, &request, &rejected, back);
@@ -277,7 +275,8 @@ fn accept(turn: &mut StepContext<'_, '_>, request: Request, started: Instant) ->
     Some(Registering { request, started, stage: Stage::Accepted { retry, back } })
 }
 
-/// The registration area: all areas of the network, of the PLMN that the UE is in, its own first.
+/// Returns the registration area: all tracking areas of the network in the UE's PLMN, the UE's own
+/// first.
 fn area(turn: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
     let config = turn.env.config;
     let here = turn.ue.connection.map(|c| c.tai);
@@ -287,7 +286,8 @@ fn area(turn: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
     here.into_iter().chain(others).take(limits::TAIS_PER_LIST).collect()
 }
 
-/// An update of a UE that has no more to say leaves a connection that nobody needs (5.5.1.3.4, TS 23.502 4.2.2.2.2).
+/// Releases the connection after an update without a follow-on request (5.5.1.3.4, TS 23.502
+/// 4.2.2.2.2).
 fn release_if_done(turn: &mut StepContext<'_, '_>, request: &Request) {
     let update = matches!(request.kind, RequestKind::Mobility | RequestKind::Periodic);
     let idle = turn.ue.sessions.iter().all(|s| s.ran == RanState::Idle) && turn.ue.wanted == PendingWork::default();
@@ -297,7 +297,7 @@ fn release_if_done(turn: &mut StepContext<'_, '_>, request: &Request) {
     }
 }
 
-/// REGISTRATION COMPLETE.
+/// Handles REGISTRATION COMPLETE.
 pub fn complete(turn: &mut StepContext<'_, '_>, registering: Registering) -> Next {
     match registering.stage {
         Stage::Accepted { .. } => {
@@ -313,7 +313,7 @@ pub fn complete(turn: &mut StepContext<'_, '_>, registering: Registering) -> Nex
     }
 }
 
-/// The new 5G-GUTI is the one: the old goes, and so does another context of the same subscriber.
+/// Confirms the new 5G-GUTI: releases the old one and supersedes another context of the subscriber.
 fn confirm_guti(turn: &mut StepContext<'_, '_>) {
     if let Some(old) = turn.ue.identity.old_tmsi.take() {
         turn.effect(Effect::FreeTmsi(old));
@@ -323,7 +323,7 @@ fn confirm_guti(turn: &mut StepContext<'_, '_>) {
     }
 }
 
-/// The deadline passed.
+/// Handles the expiry of the deadline.
 pub fn on_deadline(turn: &mut StepContext<'_, '_>, mut registering: Registering) -> Next {
     let timers = turn.env.config.timers;
     match &mut registering.stage {
@@ -349,7 +349,7 @@ pub fn on_deadline(turn: &mut StepContext<'_, '_>, mut registering: Registering)
     }
 }
 
-/// The NG connection is gone (5.5.1.2.8 b): what was accepted stays accepted.
+/// Handles the loss of the NG connection (5.5.1.2.8 b): an accepted registration stays accepted.
 pub fn on_connection_lost(turn: &mut StepContext<'_, '_>, registering: &Registering) -> Next {
     turn.note(Note::Failed(registering.request.kind.counted(), 0));
     if matches!(registering.stage, Stage::Accepted { .. }) {
@@ -358,15 +358,16 @@ pub fn on_connection_lost(turn: &mut StepContext<'_, '_>, registering: &Register
     None
 }
 
-/// The UE may have the accept: the context is the subscriber's, unless the UE has begun anew meanwhile and completed that, on another
-/// connection (5.5.1.2.8 d: the earlier one is aborted then).
+/// Ends an accepted registration without REGISTRATION COMPLETE. The UE may have the accept, so that
+/// the context becomes the subscriber's. This does not apply if the UE has since completed another
+/// registration on another connection (5.5.1.2.8 d: the earlier one is then aborted).
 fn end_without_complete(turn: &mut StepContext<'_, '_>, registering: &Registering) {
     if let Some(supi) = turn.ue.identity.supi {
         turn.effect(Effect::BindSupiSince(supi, registering.started));
     }
 }
 
-/// Rejects with a cause and releases the connection.
+/// Rejects the registration with a cause and releases the connection.
 pub fn reject(turn: &mut StepContext<'_, '_>, counted: Kind, cause: GmmCause) -> Next {
     nr::send_reject(turn, cause, &[]);
     turn.note(Note::Failed(counted, cause.as_u8()));
@@ -375,14 +376,14 @@ pub fn reject(turn: &mut StepContext<'_, '_>, counted: Kind, cause: GmmCause) ->
     None
 }
 
-/// Rejects a request unread, because there is too much to do (5.5.1.2.5, 5.5.1.3.5: #22).
+/// Rejects a request without processing it, because of overload (5.5.1.2.5, 5.5.1.3.5: #22).
 pub fn reject_overloaded(turn: &mut StepContext<'_, '_>) {
     turn.note(Note::Started(Kind::Registration));
     reject(turn, Kind::Registration, GmmCause::Congestion);
 }
 
-/// Ends the attempt of a UE that has not proved who it is (5.5.1.2.5: #22), and its connection. The RAN is told to release
-/// that, and nobody awaits its answer.
+/// Ends the registration of an unauthenticated UE (5.5.1.2.5: #22) and its connection. The RAN is
+/// commanded to release it, and its response is not awaited.
 pub fn evict(turn: &mut StepContext<'_, '_>, registering: Option<&Registering>) {
     if let Some(registering) = registering {
         nr::send_reject(turn, GmmCause::Congestion, &[]);
@@ -403,14 +404,14 @@ fn reject_slices(turn: &mut StepContext<'_, '_>, counted: Kind, rejected: &[Snss
     None
 }
 
-/// A UE that was rejected before it ever registered leaves nothing behind it.
+/// Deletes the keys of a UE that was rejected and has never been registered.
 fn drop_unregistered_keys(turn: &mut StepContext<'_, '_>) {
     if turn.ue.registration == Registration::Deregistered && turn.ue.identity.tmsi.is_none() {
         turn.ue.security = None;
     }
 }
 
-/// The cause of a release that the network decides on for its own reasons.
+/// Returns the cause of a release that the network initiates.
 pub fn network_release() -> Cause {
     Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason)
 }

@@ -1,4 +1,4 @@
-//! Registration's messages in NAS-5GS.
+//! NAS messages of registration.
 
 use super::{Request, RequestIdentity, RequestKind};
 use crate::context::{UeContext, UeSecurityCapability};
@@ -9,7 +9,7 @@ use crate::step::StepContext;
 use vireo_types::{Guti, Snssai, Tai, limits};
 use vireo_wire::nas::*;
 
-/// What a Registration Request asks for.
+/// Reads REGISTRATION REQUEST.
 pub fn read(message: &NasRegistrationRequest) -> Request {
     let kind = match message.fgs_registration_type.registration_type() {
         Some(RegistrationType::InitialRegistration) => RequestKind::Initial,
@@ -37,8 +37,8 @@ pub fn read(message: &NasRegistrationRequest) -> Request {
     }
 }
 
-/// Whether the UE comes from EPS: it brings the message that it would have sent there, or says that it is registered there
-/// (5.5.1.3.2; UE status IE, 9.11.3.56).
+/// Returns true if the UE comes from EPS: it sends an EPS NAS message container, or indicates that
+/// it is registered in EPS (5.5.1.3.2; UE status IE, 9.11.3.56).
 fn is_from_eps(message: &NasRegistrationRequest) -> bool {
     let registered_in_eps =
         message.ue_status.as_ref().is_some_and(|status| status.value.first().is_some_and(|octet| octet & 1 == 1));
@@ -50,12 +50,12 @@ fn requested(nssai: &NasNssai) -> Vec<Snssai> {
     all.into_iter().take(limits::ALLOWED_SNSSAIS).map(|s| snssai_of(&s)).collect()
 }
 
-/// The S-NSSAI of an IE's contents.
+/// Returns the S-NSSAI of an IE's contents.
 pub(crate) fn snssai_of(contents: &SNssaiContents) -> Snssai {
     Snssai { sst: contents.sst, sd: contents.sd.map(|[a, b, c]| u32::from_be_bytes([0, a, b, c])) }
 }
 
-/// The request inside a Security Mode Complete; `None` if it is something else.
+/// Reads the request in a Security Mode Complete; `None` if it is another message.
 pub fn read_container(octets: &[u8]) -> Option<Request> {
     match Nas5gsMessage::decode(octets).ok()? {
         Nas5gsMessage::Gmm(_, Nas5gmmMessage::RegistrationRequest(request)) => Some(read(&request)),
@@ -67,7 +67,7 @@ fn nas_snssai(snssai: Snssai) -> NasSNssai {
     NasSNssai::from_sst_sd(snssai.sst, snssai.sd.map(sd_octets))
 }
 
-/// The 5G-GUTI as a mobile identity (TS 24.501 figure 9.11.3.4.1).
+/// Encodes the 5G-GUTI as a mobile identity (TS 24.501 figure 9.11.3.4.1).
 fn mobile_identity(guti: Guti) -> NasFGsMobileIdentity {
     let g = guti.guami;
     let mut octets = vec![0xf2];
@@ -78,7 +78,7 @@ fn mobile_identity(guti: Guti) -> NasFGsMobileIdentity {
     NasFGsMobileIdentity::new(octets)
 }
 
-/// The registration area as TAI list, of one PLMN (TS 24.501 9.11.3.9, type 00).
+/// Encodes the registration area as TAI list of one PLMN (TS 24.501 9.11.3.9, type 00).
 fn tai_list(area: &[Tai]) -> Option<NasFGsTrackingAreaIdentityList> {
     let mut octets = vec![(area.len().checked_sub(1)?) as u8];
     octets.extend_from_slice(&area[0].plmn.nas());
@@ -88,14 +88,16 @@ fn tai_list(area: &[Tai]) -> Option<NasFGsTrackingAreaIdentityList> {
     Some(NasFGsTrackingAreaIdentityList::new(octets))
 }
 
-/// REGISTRATION ACCEPT (8.2.7) of the context as it is, protected. `back`: the sessions whose user plane comes back.
+/// Encodes REGISTRATION ACCEPT (8.2.7) of the context, protected. `back` has the sessions whose
+/// user plane is activated, one bit each.
 pub fn accept(turn: &mut StepContext<'_, '_>, request: &Request, rejected: &[Snssai], back: u16) -> Option<Vec<u8>> {
     let config = turn.env.config;
     let t3512 = config.timers.t3512.as_secs();
     let t3512 = if t3512 == 0 { Ok(NasT3512Value::deactivated()) } else { NasT3512Value::from_seconds(t3512) };
     let mut message =
         NasRegistrationAccept::new(NasFGsRegistrationResult::from_result(RegistrationResult::ThreeGppAccess))
-            // No IMS voice, no emergency services: said, so that a phone does not look for them.
+            // No IMS voice and no emergency services: sent explicitly, so that a phone does not
+            // search for them.
             .with_fgs_network_feature_support(NasFGsNetworkFeatureSupport::new(vec![0, 0]));
     if let Some(areas) = tai_list(&turn.ue.area) {
         message = message.with_tai_list(areas);
@@ -110,7 +112,8 @@ pub fn accept(turn: &mut StepContext<'_, '_>, request: &Request, rejected: &[Sns
     if let Some(rejected) = rejected_nssai(rejected) {
         message = message.with_rejected_nssai(rejected);
     }
-    // A period that the coding does not have exactly is told as the default of the specification (54 minutes).
+    // A period that cannot be encoded exactly is replaced by the default of the specification (54
+    // minutes).
     if let Ok(value) = t3512.or_else(|_| NasT3512Value::from_seconds(54 * 60)) {
         message = message.with_t3512_value(value);
     }
@@ -118,7 +121,8 @@ pub fn accept(turn: &mut StepContext<'_, '_>, request: &Request, rejected: &[Sns
         message = message.with_pdu_session_status(NasPduSessionStatus::new(bitmap_octets(status(turn.ue))));
     }
     if request.uplink_data != 0 {
-        // A bit is set for a session whose user plane was asked for and does not come back (9.11.3.42).
+        // A bit is set for a session whose user plane was requested and is not activated
+        // (9.11.3.42).
         let failed = bitmap_octets(request.uplink_data & !back);
         message = message.with_pdu_session_reactivation_result(NasPduSessionReactivationResult::new(failed));
     }

@@ -1,5 +1,6 @@
-//! UE-triggered service request (TS 24.501 5.6.1, TS 23.502 4.2.3.2): from idle to connected, with the user plane of
-//! the sessions that have data.
+//! UE-triggered service request (TS 24.501 5.6.1, TS 23.502 4.2.3.2).
+//!
+//! The UE changes from idle to connected, and the user plane of sessions with data is activated.
 
 pub mod nr;
 
@@ -12,16 +13,16 @@ use vireo_types::Instant;
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseNas;
 
-/// What a Service Request asks for.
+/// Contents of SERVICE REQUEST.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// Sessions with uplink data, a bit each.
+    /// Sessions with uplink data, one bit each.
     pub uplink_data: u16,
-    /// Sessions that the UE has, a bit each, if it said so.
+    /// Sessions that the UE has, one bit each; `None` if the IE is absent.
     pub session_status: Option<u16>,
 }
 
-/// A service request in progress: accepted, and the RAN has not answered yet.
+/// Accepted service request; the response of the RAN is pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceRequestPending {
     started: Instant,
@@ -29,13 +30,13 @@ pub struct ServiceRequestPending {
 }
 
 impl ServiceRequestPending {
-    /// When it is given up.
+    /// Returns the time at which the service request fails.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 }
 
-/// A Service Request of a registered UE, verified.
+/// Handles a verified SERVICE REQUEST of a registered UE.
 pub fn begin(turn: &mut StepContext<'_, '_>, request: Request) -> Option<ServiceRequestPending> {
     turn.note(Note::Started(Kind::ServiceRequest));
     let started = turn.received_at();
@@ -44,7 +45,8 @@ pub fn begin(turn: &mut StepContext<'_, '_>, request: Request) -> Option<Service
     if let Some(status) = request.session_status {
         user_plane::drop_unknown(turn, status);
     }
-    // What the UE was paged for comes with what it asks for (TS 23.502 4.2.3.2 step 4).
+    // Sessions for which the UE was paged are activated with those that it requests (TS 23.502
+    // 4.2.3.2 step 4).
     let wanted = request.uplink_data | std::mem::take(&mut turn.ue.wanted.sessions);
     let sessions = user_plane::activate(turn, |psi| wanted >> psi & 1 == 1);
     match smf_requests::activate(turn, wanted) {
@@ -55,15 +57,16 @@ pub fn begin(turn: &mut StepContext<'_, '_>, request: Request) -> Option<Service
     Some(ServiceRequestPending { started, deadline })
 }
 
-/// The UE and the RAN get their answers.
+/// Sends SERVICE ACCEPT to the UE and the sessions to the RAN.
 fn accept(turn: &mut StepContext<'_, '_>, request: Request, sessions: Vec<SessionSetup>) {
     let back: u16 = sessions.iter().fold(0, |bits, s| bits | 1 << s.psi);
     let nas = nr::accept(turn, request, back);
     context_setup::set_up(turn, nas, sessions);
 }
 
-/// The SMF has answered for a session whose user plane the UE wants back, with this for the RAN if it comes back (TS 23.502
-/// 4.2.3.2 step 11). Whether that was waited for; the UE is answered when all have.
+/// Handles the SMF's response for a session to be activated, with the transfer for the RAN if it is
+/// (TS 23.502 4.2.3.2 step 11). The UE gets its response after the last SMF. Returns true if the
+/// response was awaited.
 pub fn smf_answered(turn: &mut StepContext<'_, '_>, psi: u8, transfer: Option<Vec<u8>>) -> bool {
     let Some(accepting) = &mut turn.ue.chain.pending_accept else { return false };
     if accepting.waiting >> psi & 1 == 0 {
@@ -75,8 +78,8 @@ pub fn smf_answered(turn: &mut StepContext<'_, '_>, psi: u8, transfer: Option<Ve
     true
 }
 
-/// The UE and the RAN get the answers that have waited for SMFs elsewhere: not while the UE is on its way from one RAN node to
-/// another, as it would not hear the node that it has left.
+/// Sends the service accept that waited for separate SMFs. It is not sent while the UE moves from
+/// one RAN node to another, because the UE does not listen to the old one then.
 pub fn smfs_have_answered(turn: &mut StepContext<'_, '_>) {
     if turn.ue.is_between_nodes() {
         return;
@@ -93,18 +96,18 @@ pub fn smfs_have_answered(turn: &mut StepContext<'_, '_>) {
     }
 }
 
-/// The RAN has set the context up: the UE is served.
+/// Handles the set-up of the UE context in the RAN: the service request succeeds.
 pub fn served(turn: &mut StepContext<'_, '_>, serving: ServiceRequestPending) {
     turn.note(Note::Succeeded(Kind::ServiceRequest, serving.started));
 }
 
-/// The RAN did not, or the connection is gone.
+/// Handles a failed set-up or the loss of the connection.
 pub fn failed(turn: &mut StepContext<'_, '_>) {
     turn.ue.chain.pending_accept = None;
     turn.note(Note::Failed(Kind::ServiceRequest, 0));
 }
 
-/// A Service Request that cannot be served: the cause says what the UE does about it (5.6.1.5).
+/// Rejects a service request. The cause determines the reaction of the UE (5.6.1.5).
 pub fn reject(turn: &mut StepContext<'_, '_>, cause: GmmCause) {
     turn.note(Note::Started(Kind::ServiceRequest));
     turn.note(Note::Failed(Kind::ServiceRequest, cause.as_u8()));

@@ -1,4 +1,4 @@
-//! Service request's messages in NAS-5GS.
+//! NAS messages of the service request.
 
 use super::Request;
 use crate::procedures::common::congestion::back_off;
@@ -6,7 +6,7 @@ use crate::procedures::common::user_plane::{bitmap, bitmap_octets, status};
 use crate::step::StepContext;
 use vireo_wire::nas::*;
 
-/// What a Service Request asks for.
+/// Reads SERVICE REQUEST.
 pub fn read(message: &NasServiceRequest) -> Request {
     Request {
         uplink_data: message.uplink_data_status.as_ref().map_or(0, |s| bitmap(&s.value)),
@@ -14,14 +14,16 @@ pub fn read(message: &NasServiceRequest) -> Request {
     }
 }
 
-/// SERVICE ACCEPT (8.2.17), protected. `back`: the sessions whose user plane comes back.
+/// Encodes SERVICE ACCEPT (8.2.17), protected. `back` has the sessions whose user plane is
+/// activated, one bit each.
 pub fn accept(turn: &mut StepContext<'_, '_>, request: Request, back: u16) -> Option<Vec<u8>> {
     let mut message = NasServiceAccept::new();
     if request.session_status.is_some() {
         message = message.with_pdu_session_status(NasPduSessionStatus::new(bitmap_octets(status(turn.ue))));
     }
     if request.uplink_data != 0 {
-        // A bit is set for a session whose user plane was asked for and does not come back (9.11.3.42).
+        // A bit is set for a session whose user plane was requested and is not activated
+        // (9.11.3.42).
         let failed = request.uplink_data & !back;
         message =
             message.with_pdu_session_reactivation_result(NasPduSessionReactivationResult::new(bitmap_octets(failed)));

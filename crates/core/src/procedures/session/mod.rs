@@ -1,5 +1,7 @@
-//! PDU session procedures on the 5GMM side (TS 23.502 4.3.2 to 4.3.4): choosing slice and data network for a new
-//! session, and carrying messages between UE or RAN and the session part, which decides.
+//! PDU session procedures on the 5GMM side (TS 23.502 4.3.2 to 4.3.4).
+//!
+//! It selects slice and data network of a new session, and passes messages between UE or RAN and
+//! the session logic, which makes the decisions.
 
 pub mod nr;
 
@@ -15,22 +17,21 @@ use std::net::SocketAddr;
 use vireo_types::{Dnn, Snssai, limits};
 use vireo_wire::nas::GmmCause;
 
-/// What UL NAS TRANSPORT says beside the 5GSM message.
+/// Contents of UL NAS TRANSPORT with a 5GSM message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UlNasTransport<'a> {
-    /// PDU session identity.
+    /// PDU session ID, 1 to 15.
     pub psi: u8,
-    /// Whether the UE asks for a new session.
+    /// True if the request type is "initial request".
     pub initial: bool,
-    /// The slice it asks for.
+    /// Requested S-NSSAI, if any.
     pub snssai: Option<Snssai>,
-    /// The data network it asks for.
+    /// Requested DNN, if any.
     pub dnn: Option<Dnn>,
-    /// The 5GSM message.
     pub n1: &'a [u8],
 }
 
-/// A 5GSM message of the UE.
+/// Handles a 5GSM message of the UE.
 pub fn uplink(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     if turn.env.config.smf_elsewhere {
         return uplink_to_smf(turn, transport);
@@ -38,18 +39,19 @@ pub fn uplink(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     let at = turn.ue.sessions.iter().position(|s| s.psi == transport.psi && s.is_live());
     match (at, transport.initial) {
         (Some(at), true) => {
-            // 5.4.5.2.3 a 2: the UE has forgotten the session of this identity: it ends, and the new one begins.
+            // 5.4.5.2.3 a 2: the UE has lost the session with this ID. Release it and create a new
+            // one.
             user_plane::step(turn, at, Input::ReleaseLocally);
             create(turn, transport);
         }
         (None, true) => create(turn, transport),
         (Some(at), false) => user_plane::step(turn, at, Input::N1(transport.n1)),
-        // 5.4.5.2.5 a 2: there is no session to route it to.
+        // 5.4.5.2.5 a 2: there is no session to route the message to.
         (None, false) => nr::send_back(turn, transport.psi, transport.n1, GmmCause::PayloadWasNotForwarded),
     }
 }
 
-/// The same of a session that an SMF elsewhere has, or shall have.
+/// As [`uplink`], for sessions of a separate SMF.
 fn uplink_to_smf(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     if transport.initial {
         let forgotten = turn.ue.chain.sessions.iter().position(|s| s.psi == transport.psi && s.is_live());
@@ -62,7 +64,8 @@ fn uplink_to_smf(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) 
     }
 }
 
-/// The slice and data network of a new session: what is asked for, else the default ones (TS 23.501 5.6.1).
+/// Selects the slice and data network of a new session: the requested ones, else the defaults (TS
+/// 23.501 5.6.1).
 fn choose<'s>(
     subscription: &'s Subscription,
     allowed: &[Snssai],
@@ -93,7 +96,7 @@ fn create(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
         return refuse(turn, GmmCause::PayloadWasNotForwarded);
     };
     let chosen = choose(&subscription, &turn.ue.allowed, transport.snssai, transport.dnn.as_ref());
-    // a UE has one session if that is of a slice of simple devices
+    // A UE with a session in an IoT slice has only that session.
     let is_simple = |slice: Snssai| turn.env.config.profile(slice) == SliceProfile::Iot;
     let here = turn.ue.sessions.iter().filter(|session| session.is_live()).map(|session| session.snssai);
     let remote = turn.ue.chain.sessions.iter().filter(|session| session.is_live()).map(|session| session.snssai);
@@ -112,7 +115,7 @@ fn create(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
             smf_requests::create(turn, supi, (transport.psi, transport.n1), (snssai, dnn));
         }
         Ok((snssai, network)) => {
-            // A position that no session has: the SEID's session part (DESIGN decision 7).
+            // Unused index, which becomes the session part of the SEID (DESIGN decision 7).
             let used = |i: u8| turn.ue.sessions.iter().any(|s| s.index == i);
             let index = (0..=u8::MAX).find(|i| !used(*i)).unwrap_or(u8::MAX);
             let request = Create {
@@ -133,7 +136,7 @@ fn create(turn: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     turn.ue.subscription = Some(subscription);
 }
 
-/// NGAP transfers of the RAN for sessions.
+/// Handles NGAP transfers of the RAN for sessions.
 pub fn transfers(turn: &mut StepContext<'_, '_>, kind: N2Sm, items: SessionItems) {
     for (psi, transfer) in items {
         if turn.env.config.smf_elsewhere {
@@ -149,8 +152,8 @@ pub fn transfers(turn: &mut StepContext<'_, '_>, kind: N2Sm, items: SessionItems
     }
 }
 
-/// The operator wants the UE's sessions at another UPF. What cannot be done now, because the UE is on its way somewhere or
-/// about something else, is refused: a move can be asked for again.
+/// Starts the relocation of the UE's sessions to another UPF, requested by the operator. It fails
+/// if the UE is in a procedure or handover; the operator can request it again.
 pub fn relocate(turn: &mut StepContext<'_, '_>, upf: SocketAddr) {
     let settled = turn.ue.connection.is_none_or(|connection| connection.ran == RanContext::SetUp);
     let busy = turn.ue.procedure.is_some() || turn.ue.handover.is_some() || !turn.ue.is_registered() || !settled;

@@ -5,7 +5,7 @@ use crate::step::StepContext;
 use vireo_types::Snssai;
 use vireo_wire::nas::*;
 
-/// What UL NAS TRANSPORT says; `None` if it carries no 5GSM message or names no session.
+/// Reads UL NAS TRANSPORT; `None` if it has no 5GSM message or no valid PDU session ID.
 pub fn read(message: &NasUlNasTransport) -> Option<UlNasTransport<'_>> {
     if !message.payload_container_type.is_n1_sm() {
         return None;
@@ -15,7 +15,8 @@ pub fn read(message: &NasUlNasTransport) -> Option<UlNasTransport<'_>> {
         return None;
     }
     let request = message.request_type.as_ref();
-    // An "existing session" that is not there is a new one here: there is no other access to move it from.
+    // An "existing PDU session" that does not exist is created: there is no other access to
+    // transfer it from.
     let initial = request.is_some_and(|r| r.is_initial());
     let snssai = message.s_nssai.as_ref().and_then(|s| s.parse());
     Some(UlNasTransport {
@@ -27,7 +28,7 @@ pub fn read(message: &NasUlNasTransport) -> Option<UlNasTransport<'_>> {
     })
 }
 
-/// Gives a 5GSM message back that could not be forwarded, with the cause (5.4.5.3.1 h).
+/// Returns a 5GSM message that could not be forwarded to the UE, with the cause (5.4.5.3.1 h).
 pub fn send_back(turn: &mut StepContext<'_, '_>, psi: u8, n1: &[u8], cause: GmmCause) {
     let message = NasDlNasTransport::new(
         NasPayloadContainerType::from_kind(PayloadContainerKind::N1SmInformation),

@@ -1,4 +1,7 @@
-//! A subscriber registers at one host while another has a context of theirs, and a crash comes in between: at every moment.
+//! Claims under crashes.
+//!
+//! A subscriber registers at one host while another has a context of it, and a crash occurs at
+//! every possible moment.
 
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,11 +12,11 @@ fn supi() -> Supi {
     Supi::from_digits("999700000000001").unwrap()
 }
 
-/// The context that was there, at host 1, and the new one, at host 0. Copies of both are at host 2.
+/// Existing context at host 1, and new context at host 0. Host 2 has copies of both.
 const OLD: Ltmsi = Ltmsi::from_raw(1);
 const NEW: Ltmsi = Ltmsi::from_raw(2);
 
-/// What a host has of the subscriber, as the region has it.
+/// State of one host for the subscriber, as in the state region.
 #[derive(Default)]
 struct Host {
     claims: Claims,
@@ -28,14 +31,14 @@ fn context(ltmsi: Ltmsi) -> UeContext {
 }
 
 impl Host {
-    /// As `node::host::claims` does.
+    /// Same logic as `node::host::claims`.
     fn binds(&mut self, ue: Ltmsi, at: Instant) -> Claim {
         let old = self.bound.replace(ue).filter(|old| *old != ue);
         self.contexts.retain(|ue| Some(*ue) != old);
         self.claims.binds(supi(), ue, at, NOW)
     }
 
-    /// A context comes, whose last commit may have claimed at some time.
+    /// Loads a context whose last commit may have claimed the subscriber at a time.
     fn takes_over(&mut self, ue: Ltmsi, claimed: Option<Instant>) -> Option<Claim> {
         self.contexts.insert(ue);
         let verdict = self.claims.resolve(&context(ue), |claimed| claimed == ue, || claimed);
@@ -75,18 +78,18 @@ impl Host {
     }
 }
 
-/// The hosts that live, and claims on their way to each, all by one balancer.
+/// Live hosts, and claims in transit to each, all through one balancer.
 struct World {
     hosts: BTreeMap<usize, Host>,
     under_way: Vec<(usize, Claim)>,
-    /// Whether the new context is committed, and so copied.
+    /// True if the new context is committed, and so copied.
     committed: bool,
-    /// Host 1 dies before it is committed that its context is superseded, if it has heard of that.
+    /// Host 1 dies before it commits that its context is superseded, if the claim has arrived.
     slow: bool,
 }
 
 impl World {
-    /// `lately`: the old one was claimed so short a time ago that all know of it.
+    /// `lately`: the old context was claimed so recently that all hosts know the claim.
     fn new(slow: bool, lately: bool) -> Self {
         let mut hosts: BTreeMap<usize, Host> = (0..3).map(|n| (n, Host::default())).collect();
         if lately {
@@ -103,7 +106,7 @@ impl World {
         self.under_way.extend(others.into_iter().map(|host| (host, claim)));
     }
 
-    /// Does so many things of what happens; how many were left to do.
+    /// Executes the next `steps` events.
     fn goes_on(&mut self, steps: usize) {
         for _ in 0..steps {
             if !self.committed {
@@ -122,7 +125,7 @@ impl World {
         }
     }
 
-    /// A host dies: host 2 has the copies of its contexts, and what they wanted done.
+    /// Kills a host: host 2 takes over the copies of its contexts and their effects.
     fn dies(&mut self, host: usize) {
         let Some(mut dead) = self.hosts.remove(&host) else { return };
         if self.slow && host == 1 {
@@ -135,7 +138,7 @@ impl World {
         }
     }
 
-    /// The balancer dies with all claims that it was to pass on.
+    /// Kills the balancer with all claims in transit.
     fn balancer_dies(&mut self) {
         self.under_way.clear();
         let again: Vec<(usize, Claim)> =
@@ -143,7 +146,7 @@ impl World {
         again.into_iter().for_each(|(from, claim)| self.tells(from, claim));
     }
 
-    /// In the end there is one context, which the subscriber is found by.
+    /// Checks that one context remains, and that the subscriber leads to it.
     fn ends(mut self, what: &str) {
         self.goes_on(10);
         let contexts: Vec<Ltmsi> = self.hosts.values().flat_map(|host| host.contexts.iter().copied()).collect();
@@ -195,14 +198,14 @@ fn a_claim_that_comes_after_a_later_one_changes_nothing() {
         Err(ClaimResolution::Goes),
         "who takes the older one over"
     );
-    // A host whose clock is behind has a registration after all that.
+    // A host whose clock is behind registers the subscriber after all that.
     let third = claims.binds(supi(), OLD, NOW, NOW);
     assert!(third.at > later);
     let mut other = Claims::default();
     assert!(
         other.on_remote_claim(second, NOW) && other.on_remote_claim(third, NOW) && !other.on_remote_claim(second, NOW)
     );
-    // It is said again as it was, also by who takes over.
+    // The repeated claim is unchanged, also after a takeover.
     assert_eq!(other.repeat_for_takeover((supi(), OLD), |_| false, NOW, NOW), Ok(third));
     assert_eq!(other.own(NOW).collect::<Vec<_>>(), [third]);
     assert!(!other.on_remote_claim(second, NOW));
@@ -223,11 +226,12 @@ fn claims_are_known_for_a_while_and_not_without_bound() {
     assert_eq!(claims.forgotten_early(), 0, "their time was over");
     (5..MOST as u64 + 10).for_each(|n| assert!(claims.on_remote_claim(claim(n), NOW + Duration::from_secs(19))));
     assert_eq!((claims.last.len(), claims.order.len()), (MOST, MOST));
-    // 3 to 9.
+    // Claims 3 to 9 were evicted.
     assert_eq!((claims.forgotten_early(), claims.forgotten_early()), (7, 0));
 }
 
-/// A registration that is never completed is given up after `given_up`, when the subscriber has completed another one meanwhile.
+/// An uncompleted registration ends after `given_up`; the subscriber has completed another one
+/// meanwhile.
 #[test]
 fn a_claim_is_known_until_a_registration_that_began_before_it_is_given_up() {
     let given_up = Duration::from_secs(30);
@@ -235,7 +239,7 @@ fn a_claim_is_known_until_a_registration_that_began_before_it_is_given_up() {
     for (known, expected) in [(given_up, Err(ClaimResolution::Goes)), (Duration::default(), Ok(NEW))] {
         let mut claims = Claims::new(known);
         let (began, completed) = (NOW, NOW + Duration::from_secs(4));
-        // The one that is completed was the subscriber's before, and was claimed then.
+        // The completed registration updates a context that was claimed before.
         claims.on_remote_claim(Claim { supi: supi(), ue: OLD, at: Instant(NOW.0 - 1) }, NOW);
         let claim = claims.binds(supi(), OLD, completed, completed);
         assert_eq!((claim.ue, claim.at), (OLD, completed), "others are told, though they know whose context it is");
@@ -243,18 +247,19 @@ fn a_claim_is_known_until_a_registration_that_began_before_it_is_given_up() {
         claims.binds(other, NEW, ends, ends);
         let claimed = claims.repeat_for_takeover((supi(), NEW), |_| false, began, ends).map(|claim| claim.ue);
         assert_eq!(claimed, expected, "known for {known:?} more");
-        // Said again is only what may not have been heard.
+        // Only claims that may have been lost are repeated.
         assert!(claims.own(ends).all(|claim| claim.supi == other || claim.ue == NEW));
     }
-    // By another number that it had, it is the same one.
+    // A former LTMSI names the same context.
     let mut claims = Claims::default();
     claims.binds(supi(), OLD, NOW + Duration::from_secs(4), NOW);
     let claim = claims.repeat_for_takeover((supi(), NEW), |ue| ue == OLD, NOW, NOW).expect("its own");
     assert_eq!((claim.ue, claim.at), (NEW, NOW + Duration::from_secs(4)));
 }
 
-/// A context registers once more at a host that has joined since it was claimed there, or elsewhere: others know of the claim before,
-/// under the number that the context had then, and would let it go for that when they take it over.
+/// A context registers again at a host that joined since it was claimed, or was claimed elsewhere.
+/// Other hosts know the old claim under the context's former LTMSI, and would drop the context at a
+/// takeover because of it.
 #[test]
 fn a_context_that_registers_again_where_nothing_is_known_of_it_is_claimed_again() {
     let (mut joined, mut other) = (Claims::default(), Claims::default());
@@ -266,7 +271,7 @@ fn a_context_that_registers_again_where_nothing_is_known_of_it_is_claimed_again(
     let claim = joined.binds(supi(), NEW, later, later);
     assert!(other.on_remote_claim(claim, later));
     assert_eq!(gone(&other), ClaimResolution::Stays);
-    // Had it been told when it joined, it would have known so, too.
+    // A host that received the recent claims when it joined knows this one too.
     let recent: Vec<Claim> = other.recent(later).collect();
     assert_eq!(recent, [claim]);
     assert_eq!(other.recent(later + Duration::from_secs(11)).count(), 0);

@@ -1,11 +1,13 @@
-//! Inputs in any order, and octets of any kind: a session never panics, never has two requests outstanding at the UPF,
-//! and is gone for good once both sides have let go of it.
+//! Inputs in any order, and arbitrary octets.
+//!
+//! A session never panics, never has two requests outstanding at the UPF, and is deleted once both
+//! sides have released it.
 
 use super::*;
 use proptest::prelude::*;
 use vireo_wire::pfcp::{Cause, Element, MessageType};
 
-/// What may happen next.
+/// Next event of a test case.
 #[derive(Clone, Debug)]
 enum Event {
     N1(Vec<u8>),
@@ -28,7 +30,7 @@ fn octets() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..40)
 }
 
-/// 5GSM messages that are right but for their timing, also cut short, and any octets.
+/// Valid 5GSM messages at arbitrary times, truncated ones, and arbitrary octets.
 fn n1() -> impl Strategy<Value = Vec<u8>> {
     let known =
         ["2e0501c1ffff91", "2e0507d1", "2e0507d4", "2e0500d4", "2e0508c97a000902000621320101ff02", "2e0500d62b"];
@@ -62,12 +64,12 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A UPF that remembers what it was told.
+/// UPF that stores its requests.
 #[derive(Default)]
 struct Upf {
-    /// The request it has not answered, and what `forwards` is to be once it has.
+    /// Unanswered request, and the value of `forwards` after its answer.
     outstanding: Option<(MessageType, Option<Option<u32>>)>,
-    /// Where it forwards downlink packets of the session, if it has one.
+    /// Tunnel for downlink packets, if the UPF has the session.
     forwards: Option<Option<u32>>,
 }
 
@@ -115,7 +117,7 @@ impl World {
 
     fn answer(&mut self, cause: Cause) {
         if let Some((kind, then)) = self.upf.outstanding.take() {
-            // One that it does not delete it does not have.
+            // A UPF that refuses a deletion does not have the session.
             if cause.is_accepted() || kind == MessageType::SESSION_DELETION_REQUEST {
                 self.upf.forwards = then;
             }
@@ -191,7 +193,7 @@ proptest! {
             }
             world.happen(event);
         }
-        // The dust settles: the UPF answers all, and does then what the session says.
+        // In the end the UPF answers all requests, and then does what the session requires.
         while world.upf.outstanding.is_some() && world.bench.sm.is_some() {
             world.answer(Cause::REQUEST_ACCEPTED);
         }

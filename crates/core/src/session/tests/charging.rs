@@ -18,7 +18,7 @@ fn active() -> Bench {
     bench
 }
 
-/// A message of the UPF with a report of so many octets.
+/// Returns a message of the UPF with a report of so many octets.
 fn message(kind: Kind, seid: Seid, uplink: u64, downlink: u64, trigger: pfcp::UsageReportTrigger) -> Vec<u8> {
     let volume = pfcp::VolumeMeasurement {
         total: Some(uplink + downlink),
@@ -41,7 +41,7 @@ fn message(kind: Kind, seid: Seid, uplink: u64, downlink: u64, trigger: pfcp::Us
     octets
 }
 
-/// What the outputs grant, in a new rule or a changed one.
+/// Returns the quota that the outputs grant, in a new or changed rule.
 fn granted(out: &[Output]) -> Option<u64> {
     let quota = |octets: &Vec<u8>| {
         let message = pfcp::Message::new(octets).expect("a PFCP message");
@@ -112,7 +112,8 @@ fn a_session_that_goes_to_another_upf_divides_what_is_left() {
     let out = bench.step(Input::Pfcp(&answer));
     assert_eq!(brief(&out[1..]), "establishment-request");
     assert_eq!(granted(&out), Some(QUOTA - 201_000 - kept));
-    // the target uses its part up before the source has let go: it waits for what the source leaves
+    // The target uses up its part before the source has released its own: it waits for the rest of
+    // the source.
     let mut octets = Vec::new();
     let mut up = pfcp::Builder::new(&mut octets, Kind::SESSION_ESTABLISHMENT_RESPONSE, Some(seid.0), 1);
     up.put(&Cause::REQUEST_ACCEPTED).put(&pfcp::FSeid::new(9, Ipv4Addr::LOCALHOST.into()));

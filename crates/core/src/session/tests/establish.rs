@@ -37,7 +37,7 @@ fn a_session_of_simple_devices_asks_the_user_plane_for_less() {
 fn the_accept_says_what_the_session_is() {
     let mut bench = Bench::new();
     bench.subscription.ambr.uplink_bps = 50_000_000;
-    // IPv4v6, always-on, DNS and MTU wanted
+    // Requests IPv4v6, always-on, DNS and MTU.
     bench.create("2e0501c1ffff93b17b000a80000d00001000000300");
     let accept = match nas(&bench.established()).remove(0) {
         (5, 1, Nas5gsmMessage::PduSessionEstablishmentAccept(accept)) => accept,
@@ -64,7 +64,7 @@ fn the_accept_says_what_the_session_is() {
     assert!(accept.fgsm_cause.is_none());
 }
 
-/// The octets in `golden` were read by tshark 4.0.17 as what they shall say, value by value and without a complaint.
+/// tshark 4.0.17 decodes the octets in `golden` with the intended values and without a warning.
 #[test]
 fn the_octets_are_those_that_tshark_has_read() {
     let mut bench = Bench::new();
@@ -149,7 +149,7 @@ fn what_cannot_be_had_is_rejected_with_its_cause() {
         assert_eq!(brief(&bench.create(octets)), expected, "{octets}");
         assert_eq!(bench.sm, None, "{octets}");
     }
-    // The UE learns which SSC mode there is; mode 1 itself is given.
+    // The UE learns the supported SSC mode; a request for mode 1 itself is granted.
     let (_, _, reject) = nas(&Bench::new().create("2e0501c1ffff91a3")).remove(0);
     let Nas5gsmMessage::PduSessionEstablishmentReject(reject) = reject else { panic!("{reject:?}") };
     assert!(reject.allowed_ssc_mode.as_ref().is_some_and(|ie| ie.ssc1() && !ie.ssc2() && !ie.ssc3()));
@@ -167,9 +167,9 @@ fn what_is_no_request_gets_the_answer_of_clause_7() {
         ("2e0501c1", "reject/1#96"),
         ("2e0501c1ff", "reject/1#96"),
         ("2e050100", "status/1#97"),
-        // comprehension required of an unknown IE
+        // Comprehension required of an unknown IE.
         ("2e0501c1ffff910301ff", "reject/1#96"),
-        // an unknown IE that may be skipped
+        // Unknown IE that may be skipped.
         ("2e0501c1ffff915a01ff", "establishment-request"),
     ];
     for (octets, expected) in cases {
@@ -184,7 +184,7 @@ fn upfs_are_shared_by_the_ues() {
     let of_another_network = UpfConfig { dnns: vec!["ims".parse().expect("a DNN")], ..another.clone() };
     bench.config.upfs.extend([of_another_network, another]);
     bench.create(REQUEST);
-    // 1234 + 7 << 16 is even
+    // 1234 + 7 << 16 is even.
     assert_eq!(bench.sm().upf, UPF.parse().expect("an address"));
 }
 
@@ -253,7 +253,7 @@ fn a_ue_that_leaves_before_its_answer_leaves_no_session() {
     assert_eq!(bench.step(Input::Deactivate), []);
     assert_eq!(brief(&bench.established()), "deletion-request");
     assert_eq!(brief(&bench.deleted()), "free gone");
-    // The accept was on its way: the session stays, without user plane.
+    // The accept was in transit: the session stays, without user plane.
     let mut bench = Bench::new();
     bench.create(REQUEST);
     bench.established();

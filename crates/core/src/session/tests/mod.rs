@@ -1,4 +1,4 @@
-//! Sessions from end to end with the test in the place of UE, RAN and UPF: no I/O, no clock.
+//! End-to-end tests of sessions: the test replaces UE, RAN and UPF, without I/O or clock.
 
 mod any_order;
 mod charging;
@@ -67,7 +67,7 @@ pub(crate) fn config() -> CoreConfig {
     }
 }
 
-/// Gives 10.45.0.2 and 2001:db8:45:2::/64, or nothing.
+/// Allocates 10.45.0.2 and 2001:db8:45:2::/64, or nothing.
 #[derive(Default)]
 struct Ids {
     used_up: bool,
@@ -89,7 +89,7 @@ impl Identifiers for Ids {
     }
 }
 
-/// The network around one session.
+/// Network around one session.
 pub(crate) struct Bench {
     pub(crate) config: CoreConfig,
     pub(super) subscription: DnnSubscription,
@@ -111,7 +111,7 @@ impl Bench {
         }
     }
 
-    /// A UE's request, as hexadecimal octets.
+    /// Handles the request of a UE, in hexadecimal octets.
     pub(crate) fn create(&mut self, n1: &str) -> Vec<Output> {
         self.create_octets(&hex::decode(n1).expect("hex"))
     }
@@ -141,7 +141,7 @@ impl Bench {
         out
     }
 
-    /// One step. The context goes through its stored form, and is forgotten when it is gone.
+    /// Executes one step. The context is encoded and decoded, and deleted when it is released.
     pub(super) fn step(&mut self, input: Input<'_>) -> Vec<Output> {
         let stored = postcard::to_stdvec(self.sm()).expect("a context encodes");
         let mut sm: SmContext = postcard::from_bytes(&stored).expect("a context decodes");
@@ -171,7 +171,7 @@ impl Bench {
         self.sm.as_ref().expect("there is a session")
     }
 
-    /// The UPF's answer of this kind and cause to the request that is outstanding.
+    /// Handles the UPF's answer of this kind and cause to the outstanding request.
     pub(super) fn upf(&mut self, kind: pfcp::MessageType, cause: pfcp::Cause) -> Vec<Output> {
         let octets = self.upf_message(kind, cause);
         self.step(Input::Pfcp(&octets))
@@ -204,12 +204,12 @@ impl Bench {
         self.upf(pfcp::MessageType::SESSION_DELETION_RESPONSE, pfcp::Cause::REQUEST_ACCEPTED)
     }
 
-    /// The RAN has set the session up at 10.3.0.2 with this TEID.
+    /// Handles the setup response of the RAN at 10.3.0.2 with this TEID.
     pub(super) fn ran_up(&mut self, teid: u32) -> Vec<Output> {
         self.step(Input::N2(N2Sm::SetupResponse, &setup_response(teid)))
     }
 
-    /// A session that the UE has and that forwards.
+    /// Returns an established session that forwards.
     pub(crate) fn active() -> Self {
         let mut bench = Bench::new();
         bench.create(REQUEST);
@@ -219,7 +219,7 @@ impl Bench {
         bench
     }
 
-    /// A session that the UE has and that buffers.
+    /// Returns an established session that buffers.
     pub(super) fn inactive() -> Self {
         let mut bench = Bench::active();
         bench.step(Input::Deactivate);
@@ -241,7 +241,7 @@ pub(super) fn setup_response(teid: u32) -> Vec<u8> {
     encode_open_type(&transfer).expect("a transfer encodes").to_vec()
 }
 
-/// The 5GSM messages among the outputs.
+/// Returns the 5GSM messages among the outputs.
 pub(super) fn nas(out: &[Output]) -> Vec<(u8, u8, Nas5gsmMessage)> {
     let octets = out.iter().filter_map(|o| if let Output::N1(octets) = o { Some(octets) } else { None });
     octets
@@ -252,7 +252,8 @@ pub(super) fn nas(out: &[Output]) -> Vec<(u8, u8, Nas5gsmMessage)> {
         .collect()
 }
 
-/// In short: what 5GSM messages with which PTI and cause, which transfers, which PFCP messages and what else.
+/// Returns a short form of the outputs: 5GSM messages with PTI and cause, transfers, PFCP messages
+/// and others.
 pub(super) fn brief(out: &[Output]) -> String {
     let words = out.iter().map(|o| match o {
         Output::N1(octets) => {

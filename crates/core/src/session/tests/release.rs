@@ -1,6 +1,7 @@
 use super::*;
 
-/// PDU Session Release Request and Complete of PSI 5, PTI 7; Complete to the network's own command (PTI 0).
+/// PDU Session Release Request and Complete of PSI 5, PTI 7; Complete for the network's own command
+/// (PTI 0).
 const RELEASE: &str = "2e0507d1";
 const COMPLETE: &str = "2e0507d4";
 const COMPLETE_OF_NETWORK: &str = "2e0500d4";
@@ -40,7 +41,7 @@ fn a_deregistered_ue_leaves_nothing_and_hears_nothing() {
         assert_eq!(bench.step(Input::ReleaseLocally), []);
         assert_eq!(brief(&bench.deleted()), "free gone");
     }
-    // While the command is out, and when the UPF has answered already
+    // While the command is unanswered, and when the UPF has answered already.
     let mut bench = Bench::active();
     bench.n1(RELEASE);
     bench.deleted();
@@ -68,7 +69,7 @@ fn a_ue_that_asks_again_gets_the_command_again() {
     let mut bench = Bench::active();
     bench.n1(RELEASE);
     assert_eq!(brief(&bench.n1(RELEASE)), "release/7#36");
-    // Both sides at once: the network's release goes on (TS 24.501 6.4.3.6).
+    // Both sides release at once: the network's release continues (TS 24.501 6.4.3.6).
     let mut bench = Bench::active();
     bench.step(Input::Release(26));
     assert_eq!(bench.n1(RELEASE), []);
@@ -84,19 +85,19 @@ fn a_upf_that_is_silent_does_not_hold_up_the_release() {
 
 #[test]
 fn a_release_waits_for_what_is_outstanding_at_the_upf() {
-    // The establishment: nothing can be deleted before the UPF has said its SEID.
+    // Establishment: the session cannot be deleted before the UPF has sent its SEID.
     let mut bench = Bench::new();
     bench.create(REQUEST);
     assert_eq!(brief(&bench.step(Input::Release(38))), "reject/1#38");
     assert_eq!(brief(&bench.established()), "deletion-request");
     assert_eq!(brief(&bench.deleted()), "free gone");
-    // A modification
+    // Modification that is outstanding.
     let mut bench = Bench::active();
     bench.step(Input::Deactivate);
     assert_eq!(bench.step(Input::ReleaseLocally), []);
     assert_eq!(brief(&bench.modified()), "deletion-request");
     assert_eq!(brief(&bench.deleted()), "free gone");
-    // A modification that the UPF does not answer
+    // Modification that the UPF does not answer.
     let mut bench = Bench::active();
     bench.step(Input::Deactivate);
     bench.n1(RELEASE);
@@ -126,17 +127,17 @@ fn what_does_not_fit_the_state_gets_the_answer_of_clause_7() {
         ("2e0500cc", "status/0#47"),
         ("2e0500cd1f", "status/0#47"),
         ("2e0507c6000401020004", "status/7#98"),
-        // another session's identity inside
+        // Inner identity of another session.
         ("2e0607d1", "status/7#43"),
         ("2e0607d65f", ""),
-        // the network's own messages, and an unknown one
+        // Messages of the network's direction, and an unknown one.
         ("2e0507c31a", "status/7#97"),
         ("2e0507d324", "status/7#97"),
         ("2e0507ff", "status/7#97"),
-        // mandatory IEs missing
+        // Missing mandatory IEs.
         ("2e0507d6", "status/7#96"),
         ("2e0500cd", "status/0#96"),
-        // too short, reserved PTI, another protocol
+        // Too short, reserved PTI, another protocol.
         ("2e0507", ""),
         ("2e05ffd1", ""),
         ("7e0041", ""),
@@ -152,12 +153,13 @@ fn what_does_not_fit_the_state_gets_the_answer_of_clause_7() {
 #[test]
 fn a_modification_by_the_ue_is_rejected_with_the_cause_that_fits() {
     let cases = [
-        // 5GSM capability only; a rule that is sound; one with a reserved operation; one that runs past the IE
+        // 5GSM capability only; a valid rule; a rule with a reserved operation; one that exceeds
+        // the IE.
         ("2e0508c9280100", "modification-reject/8#32"),
         ("2e0508c97a000902000621320101ff02", "modification-reject/8#37"),
         ("2e0508c97a0009020006e1320101ff02", "modification-reject/8#84"),
         ("2e0508c97a000902000f21320101ff02", "modification-reject/8#84"),
-        // a flow description with a 5QI
+        // Flow description with a 5QI.
         ("2e0508c9790006022041010101", "modification-reject/8#37"),
     ];
     for (octets, expected) in cases {
@@ -171,25 +173,25 @@ fn a_modification_by_the_ue_is_rejected_with_the_cause_that_fits() {
 
 #[test]
 fn a_status_ends_the_procedure_that_it_is_about() {
-    // To the release command: the UE has no such session.
+    // Status for the release command: the UE has no such session.
     for cause in ["2b", "2f", "51", "60", "61"] {
         let mut bench = Bench::active();
         bench.n1(RELEASE);
         bench.deleted();
         assert_eq!(brief(&bench.n1(&format!("2e0507d6{cause}"))), "free gone", "{cause}");
     }
-    // Of another transaction, or of a cause that says nothing of the session
+    // Status for another transaction, or with a cause that does not concern the session.
     for status in ["2e0508d62f", "2e0507d65f", "2e0507d66f"] {
         let mut bench = Bench::active();
         bench.n1(RELEASE);
         assert_eq!(bench.n1(status), [], "{status}");
         assert!(deadline(bench.sm()).is_some());
     }
-    // To nothing in particular
+    // Status for no particular message.
     assert_eq!(brief(&Bench::active().n1("2e0500d62b")), "ReleaseCommand deletion-request");
     assert_eq!(brief(&Bench::inactive().n1("2e0500d62b")), "deletion-request");
     assert_eq!(Bench::active().n1("2e0501d660"), []);
-    // To the accept, which the UE could not read
+    // Status for the accept, which the UE could not decode.
     let mut bench = Bench::new();
     bench.create(REQUEST);
     bench.established();

@@ -2,7 +2,7 @@ use super::*;
 use vireo_wire::pfcp::{Cause, MessageType as Kind};
 
 const THERE: &str = "127.0.0.6:8805";
-/// The target's SEID, and its TEID at 10.3.0.9.
+/// SEID of the target, and its TEID at 10.3.0.9.
 const THERE_SEID: u64 = 0x77;
 const THERE_TEID: u32 = 0x909;
 
@@ -10,12 +10,12 @@ fn there() -> SocketAddr {
     THERE.parse().expect("an address")
 }
 
-/// Our SEID for the session there.
+/// Returns the SEID at the SMF for the session at the target.
 fn our_seid() -> Seid {
     seid(Ltmsi::new(Bucket::new(7), 1234), 3, 0x222)
 }
 
-/// A message of the other UPF.
+/// Handles a message of the other UPF.
 fn elsewhere(bench: &mut Bench, kind: Kind, cause: Cause) -> Vec<Output> {
     use pfcp::Element;
     let seid = bench.sm().relocation.as_ref().expect("a relocation").cp_seid;
@@ -36,7 +36,7 @@ fn done(bench: &mut Bench, kind: Kind) -> Vec<Output> {
     elsewhere(bench, kind, Cause::REQUEST_ACCEPTED)
 }
 
-/// To whom PFCP messages go, under which SEID, and what they say of downlink packets: 0 = buffer.
+/// Returns receiver, SEID and downlink tunnel (0 = buffer) of the PFCP messages.
 fn pfcp(out: &[Output]) -> Vec<(SocketAddr, u64, Option<u32>)> {
     let read = |upf: &SocketAddr, octets: &[u8]| {
         let message = pfcp::Message::new(octets).expect("a PFCP message");
@@ -52,7 +52,7 @@ fn pfcp(out: &[Output]) -> Vec<(SocketAddr, u64, Option<u32>)> {
         .collect()
 }
 
-/// The pair of tunnel ends that the RAN is told.
+/// Returns the pair of tunnel ends that the RAN receives.
 fn told_ran(out: &[Output]) -> (Tunnel, Tunnel) {
     let transfer = |o: &Output| match o {
         Output::N2(N2Sm::ModifyRequest, octets) => Some(octets.clone()),
@@ -74,7 +74,7 @@ fn on_the_way() -> Duration {
     Duration::from_millis(200)
 }
 
-/// An active session that has been switched to the other UPF; nobody has answered.
+/// Returns an active session that has been switched to the other UPF, with no answers yet.
 fn switched() -> (Bench, Vec<Output>) {
     let mut bench = Bench::active();
     assert_eq!(brief(&bench.step(Input::Relocate(there(), our_seid()))), "establishment-request");
@@ -91,7 +91,7 @@ fn an_active_session_goes_to_another_upf_and_keeps_its_addresses() {
     assert_eq!(pfcp(&out), [(there(), 0, None)]);
     assert_eq!(bench.sm().upf, before, "it is not there yet");
     let out = done(&mut bench, Kind::SESSION_ESTABLISHMENT_RESPONSE);
-    // the source ends the path to where it has sent, and goes on; the target still keeps packets
+    // The source sends the end marker to the RAN and continues; the target still buffers packets.
     assert_eq!(pfcp(&out), [(before, UP_SEID, Some(0x201))]);
     let (uplink, own) = told_ran(&out);
     assert_eq!((uplink.address, uplink.teid), (Ipv4Addr::new(10, 3, 0, 9).into(), Teid(THERE_TEID)));
@@ -104,7 +104,7 @@ fn an_active_session_goes_to_another_upf_and_keeps_its_addresses() {
     assert!(sm.is_at(there(), our_seid()) && sm.is_at(before, old));
     assert!(!sm.is_at(before, our_seid()) && !sm.is_at(there(), old) && !sm.is_at(elsewhere, our_seid()));
     assert_eq!(sm.summary().state, SessionState::Active);
-    // now the target may send
+    // From here on the target may send.
     assert_eq!(pfcp(&done(&mut bench, Kind::SESSION_MODIFICATION_RESPONSE)), [(there(), THERE_SEID, Some(0x201))]);
     bench.modified();
     assert_eq!(bench.step(Input::N2(N2Sm::ModifyResponse, &[])), []);
@@ -115,7 +115,7 @@ fn an_active_session_goes_to_another_upf_and_keeps_its_addresses() {
     let out = done(&mut bench, Kind::SESSION_DELETION_RESPONSE);
     assert_eq!(out, [Output::Relocated(Instant(1_000_000))]);
     assert_eq!((&bench.sm().relocation, deadline(bench.sm())), (&None, None));
-    // and back, like any other session
+    // Relocation back works like any other.
     assert_eq!(
         brief(&bench.step(Input::Relocate(before, seid(Ltmsi::new(Bucket::new(7), 1234), 3, 9)))),
         "establishment-request"
@@ -181,7 +181,7 @@ fn what_is_about_something_else_is_refused() {
 
 #[test]
 fn a_ue_that_becomes_idle_while_its_session_goes_is_found_at_the_target() {
-    // before the target has answered: the switch waits for the source
+    // Before the target has answered: the switch waits for the source.
     let mut bench = Bench::active();
     let before = bench.sm().upf;
     bench.step(Input::Relocate(there(), our_seid()));
@@ -190,7 +190,7 @@ fn a_ue_that_becomes_idle_while_its_session_goes_is_found_at_the_target() {
     assert_eq!(bench.sm().upf, before);
     assert_eq!(bench.modified(), []);
     assert_eq!(bench.sm().upf, there());
-    // after it: the target has a packet that it told of when nobody had to be paged for it
+    // After it: the target has reported a packet when no UE had to be paged for it.
     let (mut bench, _) = switched();
     let mut report = Vec::new();
     {
@@ -242,7 +242,7 @@ fn a_ran_that_does_not_send_to_the_target_has_the_ue_ask_again() {
 
 #[test]
 fn a_session_that_ends_on_its_way_is_let_go_by_both() {
-    // while the target is asked
+    // While the target has not answered.
     let mut bench = Bench::active();
     bench.step(Input::Relocate(there(), our_seid()));
     assert_eq!(brief(&bench.step(Input::ReleaseLocally)), "deletion-request");
@@ -250,7 +250,7 @@ fn a_session_that_ends_on_its_way_is_let_go_by_both() {
     let out = done(&mut bench, Kind::SESSION_ESTABLISHMENT_RESPONSE);
     assert_eq!((brief(&out), pfcp(&out)), ("deletion-request".into(), vec![(there(), THERE_SEID, None)]));
     assert_eq!(brief(&done(&mut bench, Kind::SESSION_DELETION_RESPONSE)), "notrelocated free gone");
-    // after the switch
+    // After the switch.
     let (mut bench, _) = switched();
     assert_eq!(brief(&bench.step(Input::ReleaseLocally)), "deletion-request deletion-request");
     assert_eq!(brief(&done(&mut bench, Kind::SESSION_DELETION_RESPONSE)), "relocated(instant(1000000))");

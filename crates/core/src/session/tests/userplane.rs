@@ -1,7 +1,8 @@
 use super::*;
 use vireo_wire::pfcp::{Cause, MessageType};
 
-/// What the last session modification among the outputs says of downlink packets: the TEID, or 0 = buffer.
+/// Returns the downlink tunnel of the last session modification among the outputs: the TEID, or 0 =
+/// buffer.
 fn told(out: &[Output]) -> Option<u32> {
     let pfcp = |o: &Output| if let Output::Pfcp { message, .. } = o { Some(message.clone()) } else { None };
     let octets = out.iter().filter_map(pfcp).next_back()?;
@@ -96,7 +97,8 @@ fn downlink_data_pages_an_idle_ue_and_is_acknowledged_in_any_case() {
     assert_eq!(brief(&bench.step(Input::Pfcp(&report))), "report-response", "it is on its way back");
 }
 
-/// TS 23.527 5.3.2: the UPF buffers, and the RAN releases what it has of the session (TS 23.502 4.3.7).
+/// TS 23.527 5.3.2: the UPF buffers, and the RAN releases its part of the session (TS 23.502
+/// 4.3.7).
 #[test]
 fn lost_tunnel_is_buffered_and_released() {
     let mut bench = Bench::active();
@@ -117,7 +119,8 @@ fn lost_tunnel_is_buffered_and_released() {
     assert_eq!(bench.modified(), [Output::Activated]);
 }
 
-/// A packet that comes while the RAN releases brings the user plane back when it has, or pages a UE that has left.
+/// A packet that arrives during the release at the RAN reactivates the user plane afterwards, or
+/// pages a UE that has left.
 #[test]
 fn data_in_release_of_lost_tunnel_activates() {
     let lost = || {
@@ -139,7 +142,7 @@ fn data_in_release_of_lost_tunnel_activates() {
     assert_eq!(bench.sm().ran, RanState::Idle);
 }
 
-/// A set-up that runs is finished first: it brings another tunnel.
+/// A setup in progress is completed first: it results in another tunnel.
 #[test]
 fn lost_tunnel_leaves_running_set_up() {
     let mut bench = Bench::active();
@@ -152,7 +155,7 @@ fn lost_tunnel_leaves_running_set_up() {
     assert_eq!(bench.modified(), [Output::Activated]);
 }
 
-/// Of an idle UE nothing goes to the RAN, and a downlink packet pages.
+/// For an idle UE nothing is sent to the RAN, and a downlink packet causes paging.
 #[test]
 fn lost_tunnel_of_idle_ue_changes_nothing() {
     let mut bench = Bench::inactive();
@@ -162,7 +165,7 @@ fn lost_tunnel_of_idle_ue_changes_nothing() {
     assert_eq!(brief(&bench.step(Input::Pfcp(&data))), "report-response downlinkdata");
 }
 
-/// The UE has its new session though the tunnel is lost before the UPF has answered.
+/// The UE has its new session even if the tunnel is lost before the UPF has answered.
 #[test]
 fn lost_tunnel_of_new_session_leaves_session() {
     let mut bench = Bench::new();
@@ -176,7 +179,7 @@ fn lost_tunnel_of_new_session_leaves_session() {
     assert_eq!(bench.step(Input::N2(N2Sm::ReleaseResponse, &[0])), []);
     let data = report(&bench, pfcp::ReportType::DLDR, None);
     assert_eq!(brief(&bench.step(Input::Pfcp(&data))), "report-response downlinkdata");
-    // one that ends is not asked for
+    // A session that is being released causes no paging.
     let mut bench = Bench::active();
     bench.n1("2e0507d1");
     assert_eq!(brief(&bench.step(Input::Pfcp(&this))), "report-response");
@@ -199,12 +202,12 @@ fn report(bench: &Bench, kind: pfcp::ReportType, error: Option<u32>) -> Vec<u8> 
 
 #[test]
 fn a_upf_that_has_restarted_gets_the_session_back() {
-    // Idle UE: nobody but the UPF hears of it.
+    // Idle UE: only the UPF receives a message.
     let mut bench = Bench::inactive();
     assert_eq!(brief(&bench.step(Input::UpfLost)), "establishment-request");
     assert_eq!(bench.established(), []);
     assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
-    // A UE that comes back meanwhile waits for the new tunnel.
+    // A UE that reconnects meanwhile waits for the new tunnel.
     let mut bench = Bench::inactive();
     bench.step(Input::UpfLost);
     assert_eq!(bench.step(Input::Activate), []);
@@ -223,7 +226,7 @@ fn a_upf_that_has_restarted_gets_the_session_back() {
         assert_eq!(told(&bench.ran_up(0x205)), Some(0x205));
         assert_eq!(bench.modified(), [Output::Activated]);
     }
-    // A RAN that does not answer the release is asked for the set-up all the same.
+    // A RAN that does not answer the release receives the setup regardless.
     let mut bench = Bench::active();
     bench.step(Input::UpfLost);
     bench.established();
@@ -237,7 +240,7 @@ fn a_upf_that_is_lost_for_good_costs_the_session() {
     bench.step(Input::UpfLost);
     assert_eq!(brief(&bench.step(Input::PfcpTimeout)), "release/0#39");
     assert_eq!(brief(&bench.n1("2e0500d4")), "free gone");
-    // During the release and before the UE has its answer
+    // During the release and before the UE has its answer.
     let mut bench = Bench::active();
     bench.n1("2e0507d1");
     assert_eq!(bench.step(Input::UpfLost), []);

@@ -1,4 +1,4 @@
-//! Handovers of a UE whose sessions are of SMFs elsewhere.
+//! Handovers in SBA mode.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn a_path_is_switched_when_the_smfs_of_all_sessions_have() {
             other => panic!("{other:?}"),
         });
         assert_eq!(places.collect::<Vec<_>>(), [Tac(1 + n as u32); 2], "where the UE is");
-        // The last one is answered first.
+        // The last request is answered first.
         for (waits, (number, ask)) in asked.into_iter().rev().enumerate() {
             assert_eq!(answers(&lab), (hop, 0), "{waits} of 2");
             smf.answer(&mut lab, number, ask);
@@ -23,7 +23,7 @@ fn a_path_is_switched_when_the_smfs_of_all_sessions_have() {
         is_at(&lab, &smf, n, &[5, 6]);
     }
     assert_eq!((succeeded(&lab, Kind::PathSwitch), succeeded(&lab, Kind::Session)), (3, 2), "{:?}", lab.notes);
-    // The UE is served where it is.
+    // The UE is served at its new gNB.
     lab.ue_does(|ue, _, out| ue.release(6, out).expect("a request"));
     smf.serve(&mut lab);
     lab.idle();
@@ -72,7 +72,8 @@ fn a_session_that_is_not_switched_does_not_hold_up_the_others() {
     }
 }
 
-/// Its SMF has switched it, and the RAN is told to release it before it is told of the path: nothing is left to be switched.
+/// The SMF has switched the session, and the RAN is told to release it before the path switch is
+/// acknowledged: nothing is left to switch.
 #[test]
 fn a_session_that_ends_before_the_others_are_switched_is_not_told_of() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
@@ -104,7 +105,7 @@ fn a_session_that_the_new_gnb_does_not_take_ends() {
 
 #[test]
 fn a_path_of_which_nothing_is_switched_is_refused() {
-    // Nothing of it is there; and no SMF does it.
+    // No session exists, and no SMF switches it.
     let (mut lab, mut smf) = with_sessions(&[5]);
     smf.silent = true;
     lab.xn(ALL, |_| true);
@@ -129,7 +130,7 @@ fn a_path_of_which_nothing_is_switched_is_refused() {
     is_at(&lab, &smf, 1, &[5]);
 }
 
-/// The UE goes on before the SMF has answered: that answer is nobody's any more.
+/// The UE moves again before the SMF has responded: the late response is ignored.
 #[test]
 fn a_path_switch_overtakes_the_one_before() {
     let (mut lab, mut smf) = with_sessions(&[5]);
@@ -144,14 +145,14 @@ fn a_path_switch_overtakes_the_one_before() {
     is_at(&lab, &smf, 0, &[5]);
 }
 
-/// The RAN node that the UE came to releases what it does not name (TS 38.413 8.4.4.2).
+/// The new RAN node has released the sessions that it does not name (TS 38.413 8.4.4.2).
 #[test]
 fn a_session_that_is_not_named_is_idle() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     let ran = lab.ran.expect("a connection");
     let mut handed = lab.gnbs[0].hand_over(ran, ALL).expect("a UE");
     lab.gnbs[0].forget(ran);
-    // That one it names twice.
+    // The session is named twice.
     handed.tunnels.retain(|tunnel| tunnel.psi == 5);
     handed.tunnels.extend(handed.tunnels.clone());
     let mut out = gnb::Outbox::default();

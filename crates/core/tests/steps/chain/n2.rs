@@ -1,12 +1,13 @@
-//! Handovers by N2 of a UE whose sessions are of SMFs elsewhere: when all goes well, when a session, an SMF, the target or the UE is lost,
-//! and when somebody gives up.
+//! N2 handovers in SBA mode.
+//!
+//! Success; loss of a session, an SMF, the target or the UE; cancellation.
 
 use super::*;
 use vireo_core::procedures::service_request::Request;
 use vireo_core::sba::{HandoverStep, PendingServiceAccept};
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
 
-/// What the AMF has asked of a handover by N2: of which session, and how far that is.
+/// Returns the session number and the handover step of each request.
 fn steps(asked: &[(u32, SmfRequest)]) -> Vec<(u32, &'static str)> {
     let step = |(number, ask): &(u32, SmfRequest)| match ask {
         SmfRequest::Update { update: SmfUpdateRequest::Handover(_, step), .. } => {
@@ -24,8 +25,8 @@ fn steps(asked: &[(u32, SmfRequest)]) -> Vec<(u32, &'static str)> {
     asked.iter().map(step).collect()
 }
 
-/// Answers what the AMF asks, which has to be this of each of two sessions, the last one first, and what the AMF has sent before and
-/// after the last answer.
+/// Answers the requests for `step` of both sessions, the last one first. Returns the number of NGAP
+/// messages that the AMF sent before and after the last response.
 fn answer_both(lab: &mut Lab, smf: &mut Smf, step: &'static str) -> [usize; 2] {
     let mut asked = smf.asked(lab);
     asked.sort_by_key(|(number, _)| *number);
@@ -45,8 +46,8 @@ fn a_ue_goes_to_and_fro_by_n2_when_the_smfs_of_all_sessions_have_prepared() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     for (hop, n) in [1, 0, 1].into_iter().enumerate() {
         lab.n2(1 + n as u32);
-        // HANDOVER REQUEST; HANDOVER COMMAND, upon which the bearers' status goes on to the target, and the UE to it; the source is
-        // released.
+        // HANDOVER REQUEST, then HANDOVER COMMAND, after which the RAN status transfer and the UE
+        // go to the target; then the release of the source.
         assert_eq!(answer_both(&mut lab, &mut smf, "prepare"), [0, 1]);
         assert_eq!(answer_both(&mut lab, &mut smf, "prepared"), [0, 2]);
         assert_eq!(lab.gnbs[1 - n].connected(), 1, "the source waits for the UPFs");
@@ -54,7 +55,7 @@ fn a_ue_goes_to_and_fro_by_n2_when_the_smfs_of_all_sessions_have_prepared() {
         assert_eq!((lab.gnbs[1 - n].connected(), succeeded(&lab, Kind::Handover)), (0, hop + 1));
         is_at(&lab, &smf, n, &[5, 6]);
     }
-    // The UE is served where it is.
+    // The UE is served at its new gNB.
     lab.ue_does(|ue, _, out| ue.release(6, out).expect("a request"));
     smf.serve(&mut lab);
     lab.idle();
@@ -68,7 +69,7 @@ fn a_ue_goes_to_and_fro_by_n2_when_the_smfs_of_all_sessions_have_prepared() {
     assert!(!lab.notes.iter().any(|note| matches!(note, Note::Failed(..) | Note::Fault(_))), "{:?}", lab.notes);
 }
 
-/// The sessions whose RAN the UPF sends to, and to which gNB.
+/// Returns the sessions with a downlink tunnel, and the address of its gNB.
 fn towards(smf: &Smf) -> Vec<(u8, std::net::IpAddr)> {
     smf.sessions.iter().filter_map(|(_, sm)| Some((sm.psi, sm.downlink?.address))).collect()
 }
@@ -78,7 +79,7 @@ fn sent(lab: &Lab, kind: NgapPduKind) -> usize {
     lab.sent.iter().filter(is).count()
 }
 
-/// Answers what the AMF asks now.
+/// Answers the AMF's current requests, which must be for `step`.
 fn answer_all(lab: &mut Lab, smf: &mut Smf, step: &'static str) {
     let asked = smf.asked(lab);
     assert!(steps(&asked).iter().all(|(_, asked)| *asked == step), "{step}: {asked:?}");
@@ -88,7 +89,8 @@ fn answer_all(lab: &mut Lab, smf: &mut Smf, step: &'static str) {
     }
 }
 
-/// The UE is where it was, and served; nothing of a handover is left, and the next one works.
+/// Asserts that the UE is still at its gNB and served, that no handover state is left, and that the
+/// next handover works.
 fn stays(lab: &mut Lab, smf: &mut Smf, sessions: &[u8]) {
     lab.settle();
     smf.serve(lab);
@@ -102,7 +104,7 @@ fn stays(lab: &mut Lab, smf: &mut Smf, sessions: &[u8]) {
     is_at(lab, smf, 1, sessions);
 }
 
-/// What a test has in common that fails somewhere: it is at that point, where the SMFs have this many questions.
+/// Starts an N2 handover and stops where the SMFs have the requests for `step`.
 fn until(step: &'static str) -> (Lab, Smf) {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     lab.arrives = false;
@@ -132,7 +134,7 @@ fn a_target_that_is_not_there_or_refuses_leaves_the_ue_where_it_is() {
     stays(&mut lab, &mut smf, &[5]);
 }
 
-/// HANDOVER CANCEL, and a target that is lost, at each point.
+/// HANDOVER CANCEL, and the loss of the target, at each step.
 #[test]
 fn a_handover_that_is_given_up_leaves_the_ue_where_it_is() {
     for step in ["prepare", "prepared", "on its way"] {
@@ -147,12 +149,12 @@ fn a_handover_that_is_given_up_leaves_the_ue_where_it_is() {
             let failed = usize::from(!cancels && step != "on its way");
             assert_eq!(sent(&lab, NgapPduKind::Unsuccessful_HandoverPreparation), failed, "{step}");
             assert_eq!(sent(&lab, NgapPduKind::Successful_HandoverCancel), usize::from(cancels), "{step}");
-            // One that was never asked is told nothing.
+            // A target without a request is sent nothing.
             let told = sent(&lab, NgapPduKind::Initiating_UEContextRelease);
             assert_eq!(told, usize::from(step != "prepare"), "{step}");
             let cancelled = smf.asked(&lab);
             assert_eq!(steps(&cancelled), [(0, "cancel"), (1, "cancel")], "{step}");
-            // What was asked before is answered late, and is nobody's.
+            // Late responses to earlier requests are ignored.
             asked.extend(cancelled);
             for (number, ask) in asked {
                 smf.answer(&mut lab, number, ask);
@@ -166,7 +168,7 @@ fn a_handover_that_is_given_up_leaves_the_ue_where_it_is() {
     }
 }
 
-/// Nobody answers: the SMFs, the target, the SMFs again, the UE.
+/// No response: of the SMFs, of the target, of the SMFs again, and no arrival of the UE.
 #[test]
 fn who_does_not_answer_is_waited_for_ten_seconds() {
     for step in ["prepare", "target", "prepared", "on its way"] {
@@ -199,7 +201,8 @@ fn who_does_not_answer_is_waited_for_ten_seconds() {
     }
 }
 
-/// A session whose SMF does not have it, does not answer, or has no user plane for it stays behind, and ends; the other one goes on.
+/// A session is not handed over, and ends, if its SMF does not have it, does not respond, or has no
+/// user plane for it. The other session is handed over.
 #[test]
 fn a_session_that_is_not_prepared_does_not_stop_the_others() {
     type Change = fn(&mut Lab, &mut Smf);
@@ -249,7 +252,7 @@ fn a_session_that_is_not_prepared_does_not_stop_the_others() {
     }
 }
 
-/// Nothing is prepared: the source hears that, and no target is asked.
+/// No session is prepared: the source is informed, and no target is requested.
 #[test]
 fn a_handover_of_which_nothing_is_prepared_fails() {
     let (mut lab, mut smf) = until("prepare");
@@ -267,7 +270,8 @@ fn a_handover_of_which_nothing_is_prepared_fails() {
     stays(&mut lab, &mut smf, &[5, 6]);
 }
 
-/// The target takes one of two sessions: the source hears why from the SMF, and the other one ends.
+/// The target admits one of two sessions: the source gets the cause from the SMF, and the other
+/// session ends.
 #[test]
 fn a_session_that_the_target_does_not_take_ends() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
@@ -286,7 +290,7 @@ fn a_session_that_the_target_does_not_take_ends() {
     assert_eq!((smf.sessions.len(), stages(&lab).len()), (1, 1));
 }
 
-/// Whether packets reach the UE nobody knows: it is idle, and comes back where it is.
+/// It is unknown whether packets reach the UE: it becomes idle and reconnects where it is.
 #[test]
 fn an_smf_that_does_not_hear_that_the_ue_is_there_has_it_come_back() {
     let (mut lab, mut smf) = until("complete");
@@ -301,7 +305,8 @@ fn an_smf_that_does_not_hear_that_the_ue_is_there_has_it_come_back() {
     is_at(&lab, &smf, 1, &[5, 6]);
 }
 
-/// Whoever follows a worker that has died may hear twice what was asked once, whatever the second answer is.
+/// After the crash of a worker, its successor may receive two responses to one request; any second
+/// response is ignored.
 #[test]
 fn an_answer_that_comes_once_more_changes_nothing() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
@@ -320,7 +325,8 @@ fn an_answer_that_comes_once_more_changes_nothing() {
     assert_eq!(lab.gnbs[0].connected(), 0);
 }
 
-/// At that point the SMF of the second session does not answer, and that of the first one does.
+/// Stops at `step`, where the SMF of the second session does not respond and that of the first one
+/// does.
 fn one_is_silent(step: &'static str) -> (Lab, Smf) {
     let (mut lab, mut smf) = until(step);
     let mut asked = smf.asked(&lab);
@@ -332,7 +338,8 @@ fn one_is_silent(step: &'static str) -> (Lab, Smf) {
     (lab, smf)
 }
 
-/// An SMF that has not answered whether it has prepared a session hears that it is not handed over, before it hears that the UE is there.
+/// An SMF that did not respond whether it has prepared a session is sent a cancellation before the
+/// completion.
 #[test]
 fn an_smf_that_is_silent_about_a_target_hears_that_it_is_not_taken() {
     let (mut lab, mut smf) = one_is_silent("prepared");
@@ -341,7 +348,8 @@ fn an_smf_that_is_silent_about_a_target_hears_that_it_is_not_taken() {
     assert_eq!(steps(&smf.asked(&lab)), [(0, "complete"), (1, "complete")]);
 }
 
-/// The UE releases a session before it goes; and the SMF releases one while it is on its way, of which it hears where it arrives.
+/// The UE releases a session before it moves; and the SMF releases one while the UE moves, of which
+/// the UE learns at the target.
 #[test]
 fn a_session_that_ends_amid_a_handover_ends() {
     let (mut lab, mut smf) = until("prepared");
@@ -355,7 +363,7 @@ fn a_session_that_ends_amid_a_handover_ends() {
     lab.settle();
     lab.arrive();
     smf.serve(&mut lab);
-    // What the target has set up of it, it keeps: it is nobody's.
+    // The target keeps its resources of that session, which belong to no session of the core.
     let to = std::net::IpAddr::from([127, 0, 0, 3]);
     assert_eq!((towards(&smf), stages(&lab)), (vec![(5, to)], vec![(RemoteStage::Established, true)]));
     assert_eq!((lab.at, succeeded(&lab, Kind::Handover)), (1, 1));
@@ -373,14 +381,16 @@ fn a_session_that_ends_amid_a_handover_ends() {
     is_at(&lab, &smf, 1, &[5]);
 }
 
-/// An SMF that did not say whether it has prepared a session hears that it is not handed over, as soon as the others have answered.
+/// An SMF that did not respond to the preparation is sent a cancellation once the others have
+/// responded.
 #[test]
 fn an_smf_that_is_silent_about_a_preparation_hears_that_it_is_not_wanted() {
     let (lab, mut smf) = one_is_silent("prepare");
     assert_eq!(steps(&smf.asked(&lab)), [(1, "cancel"), (0, "prepared")]);
 }
 
-/// What is too large to wait in the context is not waited with: each gNB hears of it, and the UE stays where it is.
+/// A container too large for the context is refused: each gNB is informed, and the UE stays at the
+/// source.
 #[test]
 fn a_container_that_is_too_large_is_refused() {
     let required = |lab: &mut Lab, octets: usize| {
@@ -396,7 +406,7 @@ fn a_container_that_is_too_large_is_refused() {
     assert_eq!(smf.asked(&lab), []);
     assert_eq!(sent(&lab, NgapPduKind::Unsuccessful_HandoverPreparation), 1);
     assert!(lab.notes.contains(&Note::fault("limit")));
-    // The target's answer.
+    // Container of the target's response.
     lab.gnbs[1].set_container(16 * 1024 + 1);
     required(&mut lab, 16 * 1024);
     answer_all(&mut lab, &mut smf, "prepare");
@@ -406,8 +416,8 @@ fn a_container_that_is_too_large_is_refused() {
     stays(&mut lab, &mut smf, &[5]);
 }
 
-/// The UE has asked for the user plane of another session, and its SMF answers when the UE is on its way: it is set up where the UE
-/// arrives, and nothing goes to the node that it has left.
+/// The UE requests the user plane of another session, and its SMF responds while the UE moves. The
+/// session is set up at the target, and nothing is sent to the source.
 #[test]
 fn who_is_served_amid_a_handover_is_served_where_it_arrives() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
@@ -429,7 +439,7 @@ fn who_is_served_amid_a_handover_is_served_where_it_arrives() {
     smf.answer(&mut lab, 1, activates);
     lab.settle();
     assert_eq!(lab.sent.len(), before, "the UE does not hear the source any more");
-    // The emulator's UE has not asked, and would call it a violation.
+    // The emulator's UE has not requested it, and would report a violation.
     lab.reachable = false;
     lab.arrive();
     assert_eq!(sent(&lab, NgapPduKind::Initiating_PDUSessionResourceSetup), before_setups + 1);

@@ -1,4 +1,6 @@
-//! What carries an AMF's questions to an SMF, and that: the core's own session part, with a UPF that answers at once.
+//! Test SMF with the transport of the AMF's requests.
+//!
+//! It is the core's own session logic, with a UPF that responds at once.
 
 use crate::lab::{ASSOC, Ids, Lab, upf_answer};
 use vireo_core::Env;
@@ -13,19 +15,20 @@ use vireo_core::subscription::DnnSubscription;
 use vireo_emulator::gnb;
 use vireo_types::*;
 
-/// An SMF, and how many of the AMF's questions it has seen.
+/// SMF, with the number of AMF effects that it has seen.
 #[derive(Default)]
 pub(crate) struct Smf {
     pub(crate) sessions: Vec<(String, SmContext)>,
     pub(crate) ids: Ids,
     pub(crate) seen: usize,
-    /// It does not answer.
+    /// It does not respond.
     pub(crate) silent: bool,
     pub(crate) token: u64,
 }
 
 impl Smf {
-    /// A step and all that the UPF answers: what UE and RAN are told, and whether the session is gone.
+    /// Runs a step with all responses of the UPF. Returns the N1N2 content and whether the session
+    /// is released.
     pub(crate) fn run(&mut self, lab: &Lab, sm: &mut SmContext, input: Input<'_>) -> (N1N2Content, bool) {
         let mut random = |octets: &mut [u8]| octets.fill(0x11);
         let env = Env {
@@ -90,7 +93,8 @@ impl Smf {
         (reference, told)
     }
 
-    /// The session of a reference; whether it is gone by the input, and what is told.
+    /// Runs a step of the session with this reference. Returns the N1N2 content and whether the
+    /// session is released.
     pub(crate) fn update(&mut self, lab: &Lab, reference: &str, input: Input<'_>) -> Option<(N1N2Content, bool)> {
         let at = self.sessions.iter().position(|(name, _)| name == reference)?;
         let (name, mut sm) = self.sessions.remove(at);
@@ -101,7 +105,7 @@ impl Smf {
         Some((told, gone))
     }
 
-    /// What the RAN is told of a session that is handed over, or is not, unless that is what it is told.
+    /// Returns the transfer that the RAN needs about a session in a handover, unless `told` has it.
     pub(crate) fn needs(
         &mut self,
         lab: &Lab,
@@ -121,7 +125,7 @@ impl Smf {
         (!is_told).then_some((N2Sm::HandoverPreparationUnsuccessful, refusal))
     }
 
-    /// The questions that the AMF has asked since.
+    /// Returns the new requests of the AMF.
     pub(crate) fn asked(&mut self, lab: &Lab) -> Vec<(u32, SmfRequest)> {
         let new = lab.effects[self.seen..].to_vec();
         self.seen = lab.effects.len();
@@ -132,7 +136,7 @@ impl Smf {
         .collect()
     }
 
-    /// Answers all that the AMF asks until it asks no more.
+    /// Answers the AMF's requests until there are none.
     pub(crate) fn serve(&mut self, lab: &mut Lab) {
         loop {
             let asked = self.asked(lab);
@@ -172,7 +176,8 @@ impl Smf {
                 };
                 match self.update(lab, reference, input) {
                     Some((mut told, gone)) => {
-                        // What the RAN needs is in the answer; what else there is for it goes by itself.
+                        // The response has the transfer that the RAN needs; other N2 content is
+                        // sent in a transfer.
                         let needs = self.needs(lab, reference, update, &told);
                         let other = needs.and_then(|needs| told.n2.replace(needs));
                         let psi = self.sessions.iter().find(|(name, _)| name == reference).map(|(_, sm)| sm.psi);
@@ -211,7 +216,7 @@ impl Smf {
         N1N2Transfer { token: self.token, psi, told, unreached, carried: None, created: None, wants: None }
     }
 
-    /// A packet for an idle UE's session; what becomes of it.
+    /// Reports a packet for an idle UE's session. Returns the result of the transfer.
     pub(crate) fn downlink_packet(&mut self, lab: &mut Lab, psi: u8) -> Option<N1N2TransferResult> {
         let n2 = Some((N2Sm::SetupRequest, vec![0]));
         let transfer = self.transfer(psi, N1N2Content { n1: None, n2 });
@@ -220,7 +225,7 @@ impl Smf {
     }
 }
 
-/// What became of the last transfer.
+/// Returns the result of the last transfer.
 pub(crate) fn transferred(lab: &Lab) -> Option<N1N2TransferResult> {
     lab.effects
         .iter()
@@ -258,7 +263,7 @@ pub(crate) fn stages(lab: &Lab) -> Vec<(RemoteStage, bool)> {
     lab.context().expect("a context").chain.sessions.iter().map(|s| (s.stage, s.up)).collect()
 }
 
-/// A UE with these sessions.
+/// Returns a UE with these sessions.
 pub(crate) fn with_sessions(sessions: &[u8]) -> (Lab, Smf) {
     let (mut lab, mut smf) = (amf(), Smf::default());
     for psi in sessions {
@@ -268,7 +273,7 @@ pub(crate) fn with_sessions(sessions: &[u8]) -> (Lab, Smf) {
     (lab, smf)
 }
 
-/// What the RAN has of the UE's sessions is what the SMF knows.
+/// Asserts that the sessions of the UE at gNB `n` are those that the SMF has.
 pub(crate) fn is_at(lab: &Lab, smf: &Smf, n: usize, sessions: &[u8]) {
     let context = lab.context().expect("a context");
     let connection = context.connection.expect("it is connected");
@@ -289,7 +294,7 @@ pub(crate) fn is_at(lab: &Lab, smf: &Smf, n: usize, sessions: &[u8]) {
 
 pub(crate) const ALL: (u8, u8) = (0xf0, 0x70);
 
-/// How often the RAN was told that a path is switched, and that none is.
+/// Returns how many path switches were acknowledged and how many failed.
 pub(crate) fn answers(lab: &Lab) -> (usize, usize) {
     let count = |f: fn(&gnb::Event) -> bool| lab.gnb_events.iter().filter(|event| f(event)).count();
     (

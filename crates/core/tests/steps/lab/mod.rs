@@ -1,5 +1,7 @@
-//! A network in a test: the real steps of the core on one side, the emulator's gNBs and UE on the other, a home network
-//! and a UPF that answer at once, and a clock that the test moves. No I/O.
+//! Test network: steps of the core against the emulator's gNBs and UE.
+//!
+//! The subscriber service and the UPF respond at once, and the test moves the clock. There is no
+//! I/O.
 
 pub(crate) mod nas;
 
@@ -32,8 +34,8 @@ pub(crate) const ASSOC: AssocId = AssocId(7);
 const OWNER: u32 = 1;
 pub(crate) const SLICE: Snssai = Snssai { sst: 1, sd: None };
 
-/// A context as a database has it that an operator reads; how its keys are had is beside it there. Any other field that is not among
-/// its own has to be put there, too.
+/// Returns the context after a round trip through the JSON form of databases. `derives_keys` is
+/// stored separately there; any other skipped field must be added here.
 fn through_json(ue: &UeContext) -> UeContext {
     let text = serde_json::to_string(ue).expect("it is written");
     let mut there: UeContext = serde_json::from_str(&text).expect("it is read");
@@ -80,12 +82,12 @@ fn config() -> CoreConfig {
     }
 }
 
-/// The UPF at 127.0.0.`n`.
+/// Returns the UPF at 127.0.0.`n`.
 pub(crate) fn upf(n: u8) -> UpfConfig {
     UpfConfig { name: format!("upf-{n}"), n4: SocketAddr::from(([127, 0, 0, n], 8805)), dnns: Vec::new() }
 }
 
-/// Identifiers in order; the home slice's LTMSIs have bucket 2.
+/// Allocator of consecutive identifiers. The home slice's LTMSIs have bucket 2.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     next: u32,
@@ -112,7 +114,7 @@ impl Identifiers for Ids {
     }
 }
 
-/// What the core knows of the RAN.
+/// RAN nodes that the core knows.
 #[derive(Default)]
 pub(crate) struct Nodes(Vec<(AssocId, Option<RanNode>)>);
 
@@ -127,7 +129,7 @@ impl RanNodes for Nodes {
     }
 }
 
-/// An event that a context had.
+/// Recorded event of a context.
 #[derive(Clone, Debug)]
 pub(crate) enum Happened {
     Initial { assoc: AssocId, message: n2::InitialUeMessage },
@@ -157,64 +159,64 @@ impl Happened {
     }
 }
 
-/// The network.
+/// Network of one UE and its gNBs.
 pub(crate) struct Lab {
     pub(crate) config: CoreConfig,
     pub(crate) now: Instant,
-    /// How long events wait for their steps.
+    /// Time between the arrival of an event and its step, in microseconds.
     pub(crate) waits_us: u64,
-    /// Every random octet.
+    /// Value of every random byte.
     pub(crate) random: u8,
     pub(crate) ids: Ids,
-    /// The UE's context, in its stored form: every step loads and stores it.
+    /// Context of the UE in its stored form; every step loads and stores it.
     stored: Option<Vec<u8>>,
-    /// Contexts that the UE had before and that the core still keeps.
+    /// Earlier contexts of the UE that the core still stores.
     pub(crate) others: Vec<UeContext>,
     nodes: Nodes,
-    /// The gNBs; number `n` has association `ASSOC + n` and tracking area 1 + `n`.
+    /// gNBs; gNB `n` has association `ASSOC + n` and tracking area 1 + `n`.
     pub(crate) gnbs: Vec<Gnb>,
-    /// The gNB that the UE is at.
+    /// Index of the gNB of the UE.
     pub(crate) at: usize,
     pub(crate) ue: Ue,
     pub(crate) profile: Profile,
     pub(crate) ran: Option<RanUeNgapId>,
     sqn: u64,
     pub(crate) subscription: Subscription,
-    /// The home network's next answer, if it is not to be the right one.
+    /// Next response of the subscriber service, if it is to be an error.
     pub(crate) home_says: Option<AuthenticationError>,
     pub(crate) upf_answers: bool,
-    /// What the UPF has not answered.
+    /// PFCP requests without a response so far.
     unanswered: Vec<(Vec<u8>, SocketAddr, SessionIndex)>,
-    /// Whether new UEs are turned away.
+    /// True if new UEs are rejected for congestion.
     pub(crate) congested: bool,
-    /// Whether the UE and its gNB receive what is sent.
+    /// True if the UE and its gNB receive messages.
     pub(crate) reachable: bool,
-    /// Whether the UE arrives at the gNB that it is handed over to.
+    /// True if the UE arrives at the target of a handover.
     pub(crate) arrives: bool,
-    /// Whether the UE answers to paging.
+    /// True if the UE responds to paging.
     pub(crate) hears_paging: bool,
     pub(crate) events: Vec<ue::Event>,
     pub(crate) gnb_events: Vec<gnb::Event>,
     pub(crate) notes: Vec<Note>,
     pub(crate) effects: Vec<Effect>,
-    /// NGAP PDUs to gNBs that have not been read.
+    /// NGAP PDUs to gNBs that are in transit.
     downlink: VecDeque<(usize, Vec<u8>)>,
-    /// Every PDU that was ever sent to a gNB.
+    /// All NGAP PDUs sent to gNBs.
     pub(crate) sent: Vec<Vec<u8>>,
-    /// Every context before an event, and the event.
+    /// All events, with the context before each.
     pub(crate) history: Vec<(UeContext, Happened)>,
-    /// Every PDU that a gNB ever sent.
+    /// All NGAP PDUs sent by gNBs.
     pub(crate) received: Vec<Vec<u8>>,
-    /// PDUs of this kind stay on their way from the gNBs to the core.
+    /// Kind of NGAP PDU from gNBs that is withheld from the core.
     pub(crate) slow: Option<NgapPduKind>,
-    /// Such ones, and the gNB that has sent them.
+    /// Withheld PDUs, with the index of their gNB.
     pub(crate) late: Vec<(usize, Vec<u8>)>,
-    /// Every PFCP message that was ever sent to the UPF.
+    /// All PFCP messages sent to the UPF.
     pub(crate) pfcp: Vec<Vec<u8>>,
 }
 
 impl Lab {
-    /// A network whose gNBs have set NG up.
+    /// Returns a network whose gNBs have completed NG Setup.
     pub(crate) fn new() -> Self {
         let plmn: Plmn = "99970".parse().expect("a PLMN");
         let gnb = |n: u32| GnbConfig {
@@ -271,29 +273,30 @@ impl Lab {
         lab
     }
 
-    /// The UE's context.
+    /// Returns the UE's context.
     pub(crate) fn context(&self) -> Option<UeContext> {
         self.stored.as_ref().map(|octets| context::decode(octets).expect("it decodes"))
     }
 
-    /// Puts a context in its stored form in the place of the UE's.
+    /// Replaces the UE's context with a stored form.
     pub(crate) fn store(&mut self, octets: Vec<u8>) {
         self.stored = Some(octets);
     }
 
-    /// The UE's context in its stored form.
+    /// Returns the UE's context in its stored form.
     pub(crate) fn octets(&self) -> &[u8] {
         self.stored.as_deref().expect("a context")
     }
 
-    /// Changes the stored context past all steps.
+    /// Changes the stored context without a step.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut UeContext)) {
         let mut context = self.context().expect("a context");
         change(&mut context);
         self.stored = Some(context::encode(&context, Vec::new()).expect("it encodes"));
     }
 
-    /// Sends what the UE has to say, as the first message of a connection if it has none, and lets all answer.
+    /// Sends the UE's messages, the first one in an Initial UE Message if it is not connected, and
+    /// delivers all responses.
     pub(crate) fn ue_does(&mut self, act: impl FnOnce(&mut Ue, &Profile, &mut UeOutput)) {
         let mut out = UeOutput::default();
         act(&mut self.ue, &self.profile, &mut out);
@@ -301,19 +304,19 @@ impl Lab {
         self.settle();
     }
 
-    /// The UE forgets everything but its USIM, and keeps its connection.
+    /// Resets the UE to its USIM; its connection stays.
     pub(crate) fn forget_ue(&mut self) {
         let supi = "999700000000001".parse().expect("a SUPI");
         self.ue = Ue::new(Usim::new(supi, KEYS));
     }
 
-    /// A NAS message as it is, past the UE.
+    /// Sends a NAS message in place of the UE.
     pub(crate) fn inject(&mut self, nas: &[u8]) {
         self.uplink_nas(nas);
         self.settle();
     }
 
-    /// The same, and then only the next `left` messages reach the UE.
+    /// As [`Lab::inject`]; only the next `left` messages reach the UE.
     pub(crate) fn inject_until(&mut self, nas: &[u8], left: &mut u32) {
         self.uplink_nas(nas);
         while let Some((n, pdu)) = self.downlink.pop_front() {
@@ -327,12 +330,12 @@ impl Lab {
         }
     }
 
-    /// The UE and its gNB lost each other without anybody telling the core.
+    /// Ends the connection of UE and gNB without informing the core.
     pub(crate) fn forget_connection(&mut self) {
         self.ran = None;
     }
 
-    /// The gNB does something of its own about the UE.
+    /// Runs an action of the UE's gNB.
     pub(crate) fn gnb_does(&mut self, act: impl FnOnce(&mut Gnb, RanUeNgapId, &mut Outbox)) {
         let mut out = Outbox::default();
         act(&mut self.gnbs[self.at], self.ran.expect("a connection"), &mut out);
@@ -340,26 +343,26 @@ impl Lab {
         self.settle();
     }
 
-    /// Registers the UE, which must work.
+    /// Registers the UE, and asserts success.
     pub(crate) fn register(&mut self) {
         self.ue_does(|ue, p, out| ue.register(p, ue::Registration::Initial, out).expect("a request"));
         assert_eq!(self.ue.mm(), ue::MmState::Registered, "{:?} {:?}", self.events, self.notes);
     }
 
-    /// Establishes a session, which must work.
+    /// Establishes a session, and asserts success.
     pub(crate) fn session(&mut self, psi: u8) {
         self.ue_does(|ue, p, out| ue.establish(p, psi, PduSessionType::Ipv4, out).expect("a request"));
         assert!(self.ue.active_sessions().any(|s| s == psi), "{:?} {:?}", self.events, self.notes);
     }
 
-    /// The gNB releases the idle UE.
+    /// Has the gNB release the UE for inactivity.
     pub(crate) fn idle(&mut self) {
         let cause = Cause::radioNetwork(CauseRadioNetwork::user_inactivity);
         self.gnb_does(|gnb, ran, out| gnb.request_release(ran, cause, out).expect("a request"));
         assert!(self.ran.is_none(), "the connection is gone");
     }
 
-    /// Lets time pass, deadline by deadline.
+    /// Advances the clock, running each deadline on the way.
     pub(crate) fn wait(&mut self, span: Duration) {
         let end = self.now + span;
         while let Some(deadline) = self.context().and_then(|c| c.deadline()).filter(|d| *d <= end) {
@@ -370,13 +373,13 @@ impl Lab {
         self.now = end;
     }
 
-    /// One event for the UE's context.
+    /// Runs one event of the UE's context.
     pub(crate) fn event(&mut self, event: Event<'_>) {
         let Some(mut ue) = self.context() else { return };
         self.step(&mut ue, event);
     }
 
-    /// One step over a context, of which nothing is kept.
+    /// Runs one step of a context without storing the result.
     pub(crate) fn try_step(&mut self, ue: &mut UeContext, event: Event<'_>) -> vireo_core::step::StepOutput {
         let fill = self.random;
         let mut random = |octets: &mut [u8]| octets.fill(fill);
@@ -433,12 +436,12 @@ impl Lab {
         }
     }
 
-    /// NGAP PDUs to gNBs that have not been read.
+    /// Returns the number of NGAP PDUs in transit to gNBs.
     pub(crate) fn downlink_waits(&self) -> usize {
         self.downlink.len()
     }
 
-    /// Delivers what is on its way until nothing is.
+    /// Delivers messages until none is in transit.
     pub(crate) fn settle(&mut self) {
         while let Some((n, pdu)) = self.downlink.pop_front() {
             if self.reachable {
@@ -463,7 +466,7 @@ impl Lab {
                     self.ue.check_access_key(key, &mut out);
                     self.uplink(out);
                 }
-                // Not of an earlier connection of the UE.
+                // Ignores the release of an earlier connection of the UE.
                 gnb::Event::Released { .. }
                     if n == self.at && self.ran.is_none_or(|ran| self.gnbs[n].owner(ran).is_none()) =>
                 {
@@ -492,7 +495,7 @@ impl Lab {
         }
     }
 
-    /// Whether the UE is idle and answers to a page of this 5G-TMSI.
+    /// Returns true if the UE is idle and responds to paging with this 5G-TMSI.
     fn hears(&self, tmsi: Tmsi) -> bool {
         let named = self.ue.guti().is_some_and(|guti| guti.tmsi == tmsi);
         named && self.hears_paging && self.ran.is_none() && self.ue.mm() == ue::MmState::Registered
@@ -534,7 +537,7 @@ impl Lab {
         }
     }
 
-    /// A PDU from gNB `n`, as the balancer and the host would take it.
+    /// Processes a PDU from gNB `n` as the balancer and the host do.
     pub(crate) fn take_from_gnb(&mut self, n: usize, pdu: &[u8]) {
         self.received.push(pdu.to_vec());
         let assoc = AssocId(ASSOC.0 + n as u32);
@@ -551,7 +554,7 @@ impl Lab {
         }
     }
 
-    /// The first message of a connection, which is the known UE's whatever it says.
+    /// Processes the first message of a connection as that of the known UE, whatever its identity.
     pub(crate) fn as_known(&mut self, n: usize, pdu: &[u8]) {
         let Ok((_, UeMessage::Initial(message))) = n2::ue_message(pdu) else { panic!("an Initial UE Message") };
         self.event(Event::Initial { assoc: AssocId(ASSOC.0 + n as u32), message });
@@ -602,7 +605,7 @@ impl Lab {
         })
     }
 
-    /// The UPF answers all that it has not.
+    /// Has the UPF respond to all pending requests.
     pub(crate) fn upf_catches_up(&mut self) {
         self.upf_answers = true;
         for (message, upf, session) in std::mem::take(&mut self.unanswered) {
@@ -611,7 +614,7 @@ impl Lab {
         self.settle();
     }
 
-    /// The UE goes to the other gNB by Xn; `accept` says which sessions that one takes.
+    /// Moves the UE to the other gNB by Xn; `accept` selects the sessions that this gNB sets up.
     pub(crate) fn xn(&mut self, capability: (u8, u8), accept: impl Fn(u8) -> bool) {
         let (from, to) = (self.at, 1 - self.at);
         let ran = self.ran.expect("a connection");
@@ -624,14 +627,14 @@ impl Lab {
         self.settle();
     }
 
-    /// The UE's gNB asks for its handover to the gNB of this number.
+    /// Has the UE's gNB request a handover to the gNB with this number.
     pub(crate) fn n2(&mut self, target: u32) {
         let id = GnbId { id: target, ..self.gnbs[0].config().id };
         let area = self.gnbs[1 - self.at].config().tai;
         self.gnb_does(|gnb, ran, out| gnb.require_handover(ran, id, area, out).expect("a request"));
     }
 
-    /// The UE arrives at the gNB that it was commanded to go to.
+    /// Has the UE arrive at the target of HANDOVER COMMAND.
     pub(crate) fn arrive(&mut self) {
         let target = |event: &gnb::Event| match event {
             gnb::Event::HandoverCommand { target, .. } => Some(*target),
@@ -645,7 +648,7 @@ impl Lab {
         self.settle();
     }
 
-    /// A UPF that does what it is asked.
+    /// Runs a UPF that executes the request.
     fn upf(&mut self, request: &[u8], upf: SocketAddr, session: SessionIndex) {
         let seid = self.context().and_then(|c| c.sessions.iter().find(|s| s.index == session).map(|s| s.seid_at(upf)));
         if let Some(seid) = seid
@@ -656,7 +659,7 @@ impl Lab {
     }
 }
 
-/// A Session Report Request of this kind for a session.
+/// Encodes a Session Report Request of this kind for a session.
 pub(crate) fn pfcp_report(seid: Seid, kind: pfcp::ReportType, with: impl FnOnce(&mut pfcp::Builder<'_>)) -> Vec<u8> {
     let mut octets = Vec::new();
     let mut report = pfcp::Builder::new(&mut octets, pfcp::MessageType::SESSION_REPORT_REQUEST, Some(seid.0), 7);
@@ -665,7 +668,7 @@ pub(crate) fn pfcp_report(seid: Seid, kind: pfcp::ReportType, with: impl FnOnce(
     octets
 }
 
-/// What a UPF answers that does what it is asked, for the session of this SEID.
+/// Returns the response of a UPF that executes the request, for the session with this SEID.
 pub(crate) fn upf_answer(request: &[u8], upf: SocketAddr, seid: Seid) -> Option<Vec<u8>> {
     let message = pfcp::Message::new(request).expect("a PFCP message");
     let kind = match message.message_type() {
@@ -689,7 +692,7 @@ pub(crate) fn upf_answer(request: &[u8], upf: SocketAddr, seid: Seid) -> Option<
     Some(octets)
 }
 
-/// UPLINK NAS TRANSPORT with identifiers of one's choice.
+/// Encodes UPLINK NAS TRANSPORT with any identifiers.
 pub(crate) fn uplink_nas(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, nas: &[u8]) -> Vec<u8> {
     use vireo_wire::ngap::*;
     let pdu = build_ngap!(
@@ -703,18 +706,18 @@ pub(crate) fn uplink_nas(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, nas: &[u8]) -
     pdu.and_then(|pdu| pdu.encode()).expect("it encodes")
 }
 
-/// Networks in 2026, so that times have as many octets as in a running core, with a UE that is registered and has a
-/// session, idle and connected, and with one in the middle of its registration.
+/// Returns networks with a registered UE with one session, idle and connected, and with a UE during
+/// registration. The clock is in 2026, so that times have as many octets as in a running core.
 pub(crate) fn in_each_state() -> [(&'static str, Lab); 3] {
     ["idle", "connected", "registering"].map(|state| (state, in_state(state, SliceProfile::Full)))
 }
 
-/// One of them, in a slice of this profile.
+/// Returns one of these networks, with a slice of this profile.
 pub(crate) fn in_state(state: &str, profile: SliceProfile) -> Lab {
     let mut lab = Lab::new();
     lab.config.slices[0].profile = profile;
     lab.now = Instant(1_795_000_000_000_000);
-    // The first connection has generation 1, as the stored contexts of layout 4 have it.
+    // The first connection has generation 1, as in the stored contexts of layout 4.
     let random = std::mem::take(&mut lab.random);
     if state == "registering" {
         lab.reachable = false;

@@ -1,4 +1,4 @@
-//! NAS messages by hand, under the keys that the network has.
+//! NAS messages built by hand under the keys of the network.
 
 use vireo_core::context::NasSecurity;
 use vireo_wire::ngap::{NGAP_PDU, ie};
@@ -15,7 +15,7 @@ fn cipher(security: &NasSecurity, count: NasCount, direction: Direction, octets:
     nas_cipher(&KNasEnc::new(&security.knas_enc), count, NasConnection::ThreeGpp, direction, octets, nea);
 }
 
-/// An uplink message under a security context, with the COUNT that the network expects.
+/// Protects an uplink message under a security context, with the COUNT that the network expects.
 pub(crate) fn protected(security: &NasSecurity, header: u8, plain: &[u8]) -> Vec<u8> {
     let count = NasCount::new(security.uplink).expect("a COUNT");
     let nia = IntegrityAlgorithm::try_from(security.integrity).expect("an algorithm");
@@ -30,12 +30,12 @@ pub(crate) fn protected(security: &NasSecurity, header: u8, plain: &[u8]) -> Vec
     out
 }
 
-/// A message of header type 1 with any MAC.
+/// Returns a message with header type 1 and an arbitrary MAC.
 pub(crate) fn unverified(plain: &[u8]) -> Vec<u8> {
     [&[0x7e, INTEGRITY, 0xde, 0xad, 0xbe, 0xef, 0][..], plain].concat()
 }
 
-/// The NAS message of a Downlink NAS Transport, without its protection.
+/// Returns the NAS message of a Downlink NAS Transport without its protection.
 pub(crate) fn downlink(security: &NasSecurity, pdu: &[u8]) -> Option<Vec<u8>> {
     let nas = NGAP_PDU::decode(pdu).ok()?.ie::<ie::NAS_PDU>()?.ok()?.0.to_vec();
     if nas.get(1) != Some(&CIPHERED) {

@@ -1,4 +1,4 @@
-//! Where UEs may not send to and where G-PDUs may come from, in the program and through every driver.
+//! Tests of the access checks, in the program and through every driver.
 
 use super::drivers::{Rig, frames, interfaces};
 use super::packets::{packet, with_checksum};
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant as Wall};
 const SCTP: u8 = 132;
 const ICMP: u8 = 1;
 
-/// A RAN node that no session has a tunnel to.
+/// A RAN node without a tunnel of any session.
 pub(super) const STRANGER: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 77)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 0x77))];
 
-/// The name of a driver, and how it is configured.
+/// Name and configuration of a driver.
 type Driver = (&'static str, fn(&mut SocketsConfig));
 
-/// Every way from the RAN to the data network.
+/// All drivers from the RAN to the data network.
 const DRIVERS: [Driver; 5] = [
     ("sockets", |_| {}),
     ("xdp", |config| config.xdp = Some(XdpConfig { interfaces: interfaces(), ..XdpConfig::default() })),
@@ -36,7 +36,8 @@ fn from_ue(n: u8, to: IpAddr, protocol: u8) -> Vec<u8> {
     packet(from, to, protocol, 64, &[0, 0, 0x84, 0x84, 1, 2, 3, 4])
 }
 
-/// Packets of UEs to where they may not send. The machine's addresses are those of the namespace.
+/// Returns packets of UEs to protected destinations. The machine's addresses are those of the
+/// namespace.
 pub(super) fn to_protected(t: &[Teid]) -> Vec<(&'static str, Vec<u8>, Done)> {
     let dropped = Done::Dropped(DropReason::Protected);
     let to = |address: &str, protocol| g_pdu(t[0], FLOW, &from_ue(0, address.parse().expect("an address"), protocol));
@@ -94,7 +95,7 @@ fn protected_addresses_in_the_program() {
     });
 }
 
-/// The same packet of the session whose rules are a list.
+/// Returns the same packet for the session with flow rules.
 fn of_framed(t: &[Teid], datagram: &[u8]) -> Vec<u8> {
     let mut inner = datagram[16..].to_vec();
     match inner[0] >> 4 {
@@ -115,7 +116,7 @@ fn protection_holds_with_address_translation() {
             let datagram = g_pdu(b.teids[0], FLOW, &from_ue(0, to, UDP));
             b.run(&frame(mac(3, 9), mac(3, 1), &tunnelled(GNB[0], UPF[0], &datagram))).0
         };
-        // to the stack of the kernel, which would deliver them here
+        // Redirected to the kernel's stack, which would deliver them locally.
         let results = [UPF[0], UPF[1], GNB[0], GNB[1], "198.51.100.1".parse().expect("one")].map(|to| run(&mut b, to));
         assert_eq!((results, run(&mut b, SERVER[0])), ([1; 5], 2));
         assert_eq!(b.counted().dropped(DropReason::Protected), 5);
@@ -148,7 +149,7 @@ fn configured_prefixes_are_protected_and_accepted() {
     });
 }
 
-/// With each tunnel bound to its own peer, other RAN nodes' packets wait at user space.
+/// With tunnels bound to their peers, packets of other RAN nodes are left to user space.
 #[test]
 fn tunnels_bound_to_their_peers() {
     in_namespace(|| {
@@ -169,7 +170,7 @@ fn tunnels_bound_to_their_peers() {
         b.change(|tables| tables.set_access(Access { ran: ran.clone(), ..Access::default() }));
         b.change(|tables| tables.bind_uplink(t[0], Some(of)));
         assert_eq!(b.receive_n3(STRANGER[1], &up0, 0), Done::Left, "a prefix counts for every tunnel");
-        // the binding outlasts a change of the rule, and ends with the tunnel
+        // The binding survives a change of the rule, and ends with the tunnel.
         b.change(|tables| tables.set_uplink(t[0], uplink_rule(0)));
         assert_eq!(b.receive_n3(GNB[1], &up0, 0), Done::Left);
     });
@@ -204,7 +205,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Where UEs are kept apart, packets between them do not get as far as the kernel.
+/// With isolated UEs, packets between them do not reach the kernel.
 #[test]
 fn ues_kept_apart_by_every_driver() {
     for (name, change) in DRIVERS {
@@ -221,14 +222,15 @@ fn ues_kept_apart_by_every_driver() {
     }
 }
 
-/// A packet of a UE to another.
+/// Sends a packet of one UE to another.
 fn send_between_ues(rig: &Rig) {
     let to = packet(ue(0).ipv4.expect("one").into(), ue(3).ipv4.expect("one").into(), UDP, 64, b"hello");
     let datagram = g_pdu(rig.teids[0], FLOW, &to);
     rig.ran.send(&frame(mac(3, 9), mac(3, 1), &tunnelled(GNB[0], UPF[0], &datagram)));
 }
 
-/// After a handover by Xn the target sends before N4 names it: its packets wait, and leave in order before later ones.
+/// After an Xn handover the target sends before N4 names it. Its packets are held, and leave in
+/// order before later ones.
 #[test]
 fn packets_of_an_unknown_ran_node_wait_for_its_path_switch() {
     for (name, change) in DRIVERS {
@@ -243,7 +245,7 @@ fn packets_of_an_unknown_ran_node_wait_for_its_path_switch() {
             let held = || rig.driver.view().look(|tables| tables.held.lock().expect("whole").packets());
             wait_for(name, || held() == 5);
             assert_eq!(rig.dn.receive(mac(6, 7)), None, "{name}");
-            // the path switch
+            // The path switch.
             let tunnel = Some(Tunnel { teid: Teid(0x77), address: STRANGER[0] });
             let rule = DownlinkRule { tunnel, ..downlink_rule(0) };
             let id = rig.driver.view().look(|tables| tables.find_downlink_of(ue(0))).expect("there");
@@ -256,10 +258,10 @@ fn packets_of_an_unknown_ran_node_wait_for_its_path_switch() {
             });
             assert_eq!(came, (0..8).collect::<Vec<u8>>(), "{name}: in order, each once");
             assert_eq!(held(), 0);
-            // and what goes down goes there
+            // Downlink packets use the new tunnel.
             rig.dn.send(&frame(mac(6, 7), mac(6, 1), &down(0, b"x")));
             wait_for(name, || rig.ran.receive(mac(3, 9)).is_some_and(|frame| frame[30..34] == [192, 0, 2, 77]));
-            // by default UEs reach each other, through the kernel and back
+            // By default UEs reach each other, through the kernel and back.
             let downlink = || rig.driver.view().stats().downlink.packets;
             wait_for(name, || downlink() == 1);
             send_between_ues(&rig);
@@ -268,7 +270,7 @@ fn packets_of_an_unknown_ran_node_wait_for_its_path_switch() {
     }
 }
 
-/// One that is never named is refused.
+/// Packets from an address that is never named are dropped.
 #[test]
 fn packets_of_an_unknown_address_are_dropped_in_the_end() {
     in_namespace(|| {

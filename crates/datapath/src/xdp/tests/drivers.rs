@@ -1,5 +1,7 @@
-//! The table of packets through every driver, on interfaces: what is put into the far end of a link comes out of another
-//! as the reference says, and is counted once.
+//! The table of packets through every driver, on interfaces.
+//!
+//! A packet sent at the far end of one link must leave another as in the reference, and must be
+//! counted once.
 
 use super::packets::{Expected, Side, forwarded, frame, tunnelled, with_udp_checksum};
 use super::table::{from_the_data_network, from_the_ran, rules};
@@ -10,7 +12,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant as Wall};
 
-/// What the kernel's part has a say in: ICMP errors, fragments, and the way back to another UE.
+/// Packets whose result depends on the kernel: ICMP errors, fragments, and the way back to another
+/// UE.
 const KERNELS: [&str; 14] = [
     "the last hop",
     "options",
@@ -28,7 +31,7 @@ const KERNELS: [&str; 14] = [
     "behind the UE, not there",
 ];
 
-/// The far end of a link.
+/// Far end of a link.
 pub(super) struct Far(Link);
 
 impl Far {
@@ -42,11 +45,11 @@ impl Far {
         &self.0
     }
 
-    /// Sends a frame, once there is room for it: what was sent before may wait for a processor.
+    /// Sends a frame as soon as there is room: earlier frames may wait for a processor.
     pub(super) fn send(&self, frame: &[u8]) {
         let end = Wall::now() + Duration::from_secs(10);
         loop {
-            // SAFETY: the frame is readable for its length
+            // SAFETY: the frame is readable for its length.
             let sent = unsafe { libc::send(self.0.as_fd().as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
             let error = std::io::Error::last_os_error();
             if sent < 0 && error.kind() == std::io::ErrorKind::WouldBlock && Wall::now() < end {
@@ -58,11 +61,11 @@ impl Far {
         }
     }
 
-    /// A frame that came, to this address.
+    /// Returns a received frame to this address.
     pub(super) fn receive(&self, to: [u8; 6]) -> Option<Vec<u8>> {
         let mut frame = vec![0; 4096];
         loop {
-            // SAFETY: the frame is writable for its length
+            // SAFETY: the frame is writable for its length.
             let length = unsafe { libc::recv(self.0.as_fd().as_raw_fd(), frame.as_mut_ptr().cast(), frame.len(), 0) };
             let length = usize::try_from(length).ok()?;
             if frame.starts_with(&to) {
@@ -73,7 +76,8 @@ impl Far {
     }
 }
 
-/// The frame without what the kernel's sockets may choose: the checksum of UDP in IPv4, and the flow label of IPv6.
+/// Clears the fields that the kernel's sockets may choose: the UDP checksum in IPv4 and the flow
+/// label in IPv6.
 fn plain(mut frame: Vec<u8>) -> Vec<u8> {
     match frame.get(12..14) {
         Some([8, 0]) if frame.get(23) == Some(&17) && frame.get(36..38) == Some(&[8, 0x68]) => frame[40..42].fill(0),
@@ -83,7 +87,7 @@ fn plain(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-/// A driver at work, and the reference with the same sessions.
+/// A running driver, and the reference with the same sessions.
 pub(super) struct Rig {
     pub(super) driver: Sockets,
     reference: Memory,
@@ -95,7 +99,7 @@ pub(super) struct Rig {
 impl Rig {
     pub(super) fn new(change: &dyn Fn(&mut SocketsConfig)) -> Self {
         offloads();
-        // for packets as long as N6 allows, in a tunnel
+        // The MTU fits packets of the maximum length on N6 in a tunnel.
         for name in ["ran", "n3"] {
             ip(&format!("link set {name} mtu 1600"));
         }
@@ -132,13 +136,13 @@ impl Rig {
         reference.tables.set_local_addresses(&local);
         assert_eq!(reference.change(add), teids);
         let rig = Rig { driver, reference, teids, ran: Far::open("ran"), dn: Far::open("dn") };
-        // the advertisements of the prefixes
+        // Discards the router advertisements.
         std::thread::sleep(Duration::from_millis(20));
         while rig.ran.receive(mac(3, 9)).is_some() {}
         rig
     }
 
-    /// One packet through both.
+    /// Sends one packet through driver and reference.
     pub(super) fn run(&mut self, name: &str, side: &Side<'_>, padding: usize, done: Done) {
         let before = self.driver.view().stats();
         let at_reference = self.reference.stats;
@@ -166,7 +170,7 @@ impl Rig {
         }
         loop {
             let mut found = difference(&self.driver.view().stats(), &before);
-            // the kernel asks for neighbours and routers on the TUN device
+            // The kernel solicits neighbours and routers on the TUN device.
             let noise = &mut found.drops[DropReason::LinkLocal as usize];
             *noise = (*noise).min(expected.dropped(DropReason::LinkLocal));
             if found == expected {
@@ -194,13 +198,13 @@ impl Rig {
         }
     }
 
-    /// The whole table, and afterwards the counts of all sessions.
+    /// Runs the complete table, and then compares the counters of all sessions.
     pub(super) fn table(&mut self) {
         self.packets();
         self.counts();
     }
 
-    /// The whole table.
+    /// Runs the complete table.
     pub(super) fn packets(&mut self) {
         let teids = self.teids.clone();
         let of_flows = super::flows::from_the_ran(&teids).into_iter().chain(super::access::to_protected(&teids));
@@ -218,7 +222,7 @@ impl Rig {
     }
 
     fn counts(&self) {
-        // a packet that the kernel handles too would be counted by now
+        // By then, a packet that the kernel handles too would be counted.
         std::thread::sleep(Duration::from_millis(30));
         let stats = self.driver.view().stats();
         let expected = self.reference.stats;
@@ -226,7 +230,7 @@ impl Rig {
     }
 }
 
-/// Makes the far ends what XDP needs: whole checksums, and a receive path that takes redirected frames.
+/// Sets the far ends up for XDP: complete checksums, and a receive path for redirected frames.
 fn offloads() {
     const ETHTOOL_STXCSUM: u32 = 0x17;
     const ETHTOOL_SGRO: u32 = 0x2c;
@@ -236,13 +240,13 @@ fn offloads() {
         .flat_map(|name| [[ETHTOOL_SGRO, 1], [ETHTOOL_STXCSUM, 0]].map(|command| (*name, command)))
     {
         let mut value = [command, value];
-        // SAFETY: an ifreq is plain data for which zeros are valid
+        // SAFETY: an ifreq is plain data for which zeros are valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = from as libc::c_char;
         }
         request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
-        // SAFETY: both structures hold what these commands read and outlive the call
+        // SAFETY: both structures hold what these commands read and outlive the call.
         assert_eq!(unsafe { libc::ioctl(socket.as_raw_fd(), 0x8946, &mut request) }, 0, "{name}");
     }
 }
@@ -252,7 +256,7 @@ pub(super) fn ip(arguments: &str) {
     assert!(status.success(), "ip {arguments}");
 }
 
-/// A user plane on one address by one worker, by sockets alone.
+/// Returns the configuration of a user plane with one address and one worker on sockets.
 pub(super) fn one_socket() -> SocketsConfig {
     SocketsConfig {
         n3: vec![UPF[0]],
@@ -270,15 +274,15 @@ pub(super) fn one_socket() -> SocketsConfig {
     }
 }
 
-/// Why the user plane of `one_socket`, changed so, does not start.
+/// Returns the start error of a user plane with a changed `one_socket` configuration.
 pub(super) fn refusal(change: impl Fn(&mut SocketsConfig)) -> String {
     let mut config = one_socket();
     change(&mut config);
     Sockets::start(config, Arc::new(|_| true)).expect_err("refused").to_string()
 }
 
-/// An interface that goes down and comes up again loses its neighbours, not its driver; and the kernel gets all frames
-/// again when the driver ends.
+/// An interface that goes down and up again loses its neighbours, not its driver. The kernel gets
+/// all frames again when the driver ends.
 fn down_and_up(change: impl Fn(&mut SocketsConfig) + Sync) {
     in_namespace(|| {
         let mut rig = Rig::new(&change);
@@ -341,7 +345,7 @@ fn frames_survive_their_interfaces() {
     }
 }
 
-/// What is missing is said, and nothing else is done instead.
+/// A missing prerequisite is reported, and no other driver replaces the configured one.
 #[test]
 fn what_frames_need_is_said() {
     let started = |change: fn(&mut SocketsConfig)| {
@@ -390,8 +394,8 @@ fn through_af_xdp() {
     }
 }
 
-/// Does what is possible at once, or when a child that another test has just forked has run its program: until then that has
-/// copies of what was closed here.
+/// Retries `act`, because a child that another test has just forked holds copies of closed
+/// descriptors until it executes its program.
 fn soon<T, E: std::fmt::Debug>(mut act: impl FnMut() -> Result<T, E>) -> T {
     let tried = std::iter::repeat_with(|| act().inspect_err(|_| std::thread::sleep(Duration::from_millis(20))));
     tried.take(100).find(Result::is_ok).expect("free again").expect("ok")

@@ -1,4 +1,4 @@
-//! Sessions with rules of their own: what the table has of them, and what is special to them.
+//! Sessions with flow rules: their part of the table, and their special cases.
 
 use super::packets::{packet, with_checksum};
 use super::table::{FLOW, UDP, down, g_pdu, host, rules, up};
@@ -7,7 +7,8 @@ use crate::filter::{Filter, Network};
 use crate::{Event, FlowPackets, FlowRule, FlowSessions, Quota, SessionFlows, Source, Target};
 use vireo_wire::gtpu::PduSession;
 
-/// Of [`rules`], the session with all kinds of filters, and one with a network behind its UE.
+/// Numbers in [`rules`] of the session with all kinds of filters, and of the one with a framed
+/// route.
 pub(super) const FILTERED: u8 = 7;
 pub(super) const FRAMED: u8 = 8;
 
@@ -35,15 +36,15 @@ fn remote(address: IpAddr, length: u8) -> Option<Network> {
     Some(Network { address, length })
 }
 
-/// UDP to or from these ports of the data network.
+/// Returns a filter for UDP with these ports in the data network.
 fn ports(ports: &[std::ops::RangeInclusive<u16>]) -> Filter {
     Filter { remote_ports: ports.to_vec(), ..protocol(UDP) }
 }
 
-/// The rules of [`FILTERED`] and [`FRAMED`].
+/// Returns the flow rules of [`FILTERED`] and [`FRAMED`].
 pub(super) fn flows(t: &[Teid]) -> [(u8, SessionFlows); 2] {
     let from = Source::Tunnel(t[usize::from(FILTERED)]);
-    // the server is the other one of two
+    // The server is the other one of two.
     let of_server = |address: &str, length| {
         let address = address.parse().expect("an address");
         Filter { remote: remote(address, length), ..ports(&[53..=53]) }
@@ -102,7 +103,7 @@ fn behind(family: usize) -> IpAddr {
     [Ipv4Addr::new(10, 99, 1, 5).into(), Ipv6Addr::new(0x2001, 0xdb8, 0x99, 5, 0, 0, 0, 1).into()][family]
 }
 
-/// A packet of the session between these ports.
+/// Returns an uplink packet of the session between these ports.
 fn up_from(protocol: u8, [local, remote]: [u16; 2]) -> Vec<u8> {
     let payload = [local.to_be_bytes(), remote.to_be_bytes(), *b"ab"].concat();
     packet(ue(FILTERED).ipv4.expect("one").into(), SERVER[0], protocol, 64, &payload)
@@ -121,7 +122,7 @@ fn with(mut packet: Vec<u8>, changes: &[(usize, u8)]) -> Vec<u8> {
     packet
 }
 
-/// Datagrams from the RAN to these sessions.
+/// Returns datagrams from the RAN to these sessions.
 pub(super) fn from_the_ran(t: &[Teid]) -> Vec<(&'static str, Vec<u8>, Done)> {
     let teid = t[usize::from(FILTERED)];
     let by = |inner: &[u8]| g_pdu(teid, FLOW, inner);
@@ -191,7 +192,7 @@ pub(super) fn from_the_ran(t: &[Teid]) -> Vec<(&'static str, Vec<u8>, Done)> {
     ]
 }
 
-/// Packets from the data network to these sessions.
+/// Returns packets from the data network to these sessions.
 pub(super) fn from_the_data_network() -> Vec<(&'static str, Vec<u8>, Done)> {
     let dns = down_from(UDP, 53);
     vec![
@@ -230,7 +231,7 @@ fn bench() -> Bench {
 }
 
 impl Bench {
-    /// Gives a session these rules, or takes its rules away.
+    /// Sets or removes the flow rules of a session.
     pub(super) fn set_flows(&mut self, n: u8, flows: Option<&SessionFlows>) {
         let (teid, id) = (self.teids[usize::from(n)], self.downlinks[usize::from(n)]);
         for memory in self.memories() {
@@ -277,7 +278,7 @@ fn a_quota_is_told_once_and_then_holds_in_the_kernel() {
             let spent = Done::Dropped(DropReason::QuotaSpent);
             assert_eq!((b.receive_n3(GNB[0], &dns, 0), b.receive_n6(&answer, 0)), (spent, spent));
         }
-        // of one direction
+        // Quota of one direction.
         flows.meters[0].1 = Quota { downlink: Some(78), ..Quota::default() };
         b.set_flows(n, Some(&flows));
         assert_eq!((b.receive_n6(&answer, 0), b.receive_n6(&answer, 0)), (Done::Left, Done::Passed));
@@ -293,7 +294,7 @@ fn watched_meters_send_their_packet_to_user_space() {
         let teid = b.teids[usize::from(FILTERED)];
         b.change(|tables| tables.watch_meters(FILTERED.into(), 7));
         let dns = g_pdu(teid, FLOW, &up_from(UDP, [4000, 53]));
-        // 26 octets each: the fifth passes 128, the tenth 256
+        // Packets of 26 octets each: the fifth passes 128, the tenth 256.
         for n in 1..=10 {
             let expected = if n % 5 == 0 { Done::Passed } else { Done::Left };
             assert_eq!(b.receive_n3(GNB[0], &dns, 0), expected, "{n}");
@@ -335,7 +336,7 @@ fn rules_that_found_no_room_are_taken_up_later() {
         let teids = b.teids.clone();
         let [(n, flows), _] = super::flows::flows(&teids);
         let dns = g_pdu(teids[usize::from(n)], FLOW, &up_from(UDP, [4000, 53]));
-        // each of other rules, by which cells are given back and rest
+        // A new rule list each time, so that cells are freed and not yet reusable.
         let mut changed = flows.clone();
         for pdr in 0..100 {
             changed.rules[0].pdr = pdr;
@@ -348,7 +349,7 @@ fn rules_that_found_no_room_are_taken_up_later() {
         b.change(Tables::turn_cells);
         assert_eq!(b.behind.tables.flow_sessions().in_kernel, 2);
         assert_eq!(b.receive_n3(GNB[0], &dns, 0), Done::Left);
-        // and without rules of its own the session has records again
+        // Without flow rules, the session uses its entries again.
         b.set_flows(n, None);
         assert_eq!(b.receive_n3(GNB[0], &dns, 0), Done::Left);
         assert_eq!(b.behind.tables.flow_sessions(), FlowSessions { all: 1, in_kernel: 1 });
@@ -369,7 +370,8 @@ fn a_rate_of_rules_is_one_word_with_user_space() {
             let datagram = g_pdu(teids[usize::from(n)], FLOW, &up_from(UDP, [4000, port]));
             super::frame(mac(3, 9), mac(3, 1), &packets::tunnelled(GNB[0], UPF[0], &datagram))
         };
-        // 26 octets at 8 kbit/s take 26 ms, and the tolerance is 3 s: two rules share it, and user space does
+        // 26 octets at 8 kbit/s take 26 ms, and the tolerance is 3 s: two rules share it, and user
+        // space does too.
         let start = crate::sys::monotonic_ns();
         let kernel = |b: &mut Bench, port| (0..60).filter(|_| b.run(&frame(port)).0 == 4).count();
         let (first, second) = (kernel(&mut b, 53), kernel(&mut b, 6000));
@@ -404,7 +406,8 @@ fn a_network_leads_to_its_ue_as_long_as_the_kernel_says_so() {
         assert_eq!(b.receive_n6(&down, 0), Done::Passed, "it is not for us");
         ip("route del 10.99.1.0/24 dev n6");
         assert_eq!(b.receive_n6(&down, 0), Done::Left);
-        // one that two have is the first one's, then the other's; a longer one goes before
+        // If two UEs have a route, the first one gets its packets, then the other. A longer prefix
+        // precedes.
         rules.framed = vec![Network { address: behind(0), length: 24 }];
         b.set_flows(other, Some(&rules));
         assert_eq!(b.receive_n6(&down, 0), Done::Left);
@@ -420,7 +423,8 @@ fn a_network_leads_to_its_ue_as_long_as_the_kernel_says_so() {
     });
 }
 
-/// As in [`super::life`]: what the program does is of one list or of the other, though their cells are used again at once.
+/// As in [`super::life`]: the program applies one list or the other, though their cells are reused
+/// at once.
 #[test]
 fn a_packet_meets_one_list() {
     in_namespace(|| {

@@ -1,11 +1,11 @@
-//! The program on interfaces, its needs, and the routes it goes by.
+//! Tests of the attached program, its prerequisites and its routes.
 
 use super::packets::packet;
 use super::table::{FLOW, UDP, down, g_pdu, host, rules, up};
 use super::*;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What `ip` says of an interface.
+/// Returns the output of `ip` for an interface.
 fn link(name: &str) -> String {
     let output = Command::new("ip").args(["-details", "link", "show", name]).output().expect("ip, of iproute2");
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -33,7 +33,7 @@ fn the_program_is_on_its_interfaces_as_long_as_it_is_held() {
     });
 }
 
-/// As a child has them that was forked and does not run its program yet.
+/// Copies of the links, as a forked child has before it executes its program.
 #[test]
 fn the_program_is_off_though_somebody_has_copies_of_its_links() {
     in_namespace(|| {
@@ -62,7 +62,7 @@ fn what_xdp_needs_is_said() {
         };
         said(load(&[], pools()), "XDP has no interface to run on");
         said(load(&["nowhere"], pools()), "there is no interface nowhere for XDP");
-        // the loopback has no driver
+        // The loopback interface has no network driver.
         said(load(&["lo"], pools()), "the driver of lo cannot run XDP natively: choose the generic mode");
         said(load(&["n3"], (0..9).flat_map(|_| pools()).collect()), "XDP takes at most 8 pools of a family");
     });
@@ -80,7 +80,7 @@ fn gateways_are_not_taken_for_the_ends_of_tunnels() {
         rules[0].1.tunnel = Some(Tunnel { teid: Teid(1), address: FAR_GNB[0] });
         rules[3].1.tunnel = Some(Tunnel { teid: Teid(2), address: FAR_GNB[1] });
         let mut b = Bench::new(&rules).expect("loaded");
-        // by the kernel's routes first, then as they were found
+        // First by the kernel's routes, then by the cached next hops.
         for _ in 0..2 {
             assert_eq!(b.receive_n6(&down(0, b"x"), 0), Done::Left);
             assert_eq!(b.receive_n6(&down(3, b"x"), 0), Done::Left);
@@ -97,7 +97,8 @@ fn a_route_is_believed_for_a_moment_and_for_its_size() {
     in_namespace(|| {
         let forget = || std::thread::sleep(std::time::Duration::from_millis(1_100));
         let mut b = Bench::new(&rules()).expect("loaded");
-        // The moment is short: on a machine that is busy it has passed before the packet is there, so it is tried again.
+        // The cache lifetime is short. On a busy machine it may expire before the packet arrives,
+        // so the check is repeated.
         let believed = (0..20).any(|_| {
             ip("link set n3 mtu 1500");
             forget();
@@ -164,7 +165,7 @@ fn with_address_translation_uplink_packets_go_to_the_stack() {
 
         let mut b = Bench::with(&rules(), &[], true).expect("loaded");
         let v6 = packet(host(0), NOBODY[1], UDP, 64, b"x");
-        // nobody need know yet how they go on
+        // The kernel's stack resolves their next hops later.
         let cases = [
             (up(0, b"x"), 0),
             (up(0, &[7; 300]), 9),
@@ -182,7 +183,7 @@ fn with_address_translation_uplink_packets_go_to_the_stack() {
                 (n as u64 + 1, n as u64 + 1)
             );
         }
-        // what is refused is refused as ever
+        // Packets are refused as without address translation.
         let spoofed =
             frame(mac(3, 9), mac(3, 1), &packets::tunnelled(GNB[0], UPF[0], &g_pdu(b.teids[0], FLOW, &up(1, b"x"))));
         assert_eq!(b.run(&spoofed).0, 1);
@@ -190,7 +191,7 @@ fn with_address_translation_uplink_packets_go_to_the_stack() {
     });
 }
 
-/// Ends another thread's work when it is dropped, also by a panic.
+/// Ends the work of another thread when it is dropped, also by a panic.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -199,8 +200,9 @@ impl Drop for End<'_> {
     }
 }
 
-/// Runs the program over a downlink frame while `change` gives its session one rule after the other, each of which has
-/// the QoS flow of its number and a TEID of four such octets: what leaves is of one rule.
+/// Runs the program over a downlink frame while `change` sets one rule after another for its
+/// session. Rule `n` has QoS flow `n` and a TEID of four octets `n`. Each sent frame must match one
+/// rule.
 pub(super) fn meets_one(b: &mut Bench, frame: &[u8], mut change: impl FnMut(&mut Tables, u8) + Send) {
     const RUNS: u32 = 20_000;
     let mut tables = std::mem::replace(&mut b.behind.tables, Tables::new(vec![], Limits::default()));
@@ -235,7 +237,7 @@ pub(super) fn meets_one(b: &mut Bench, frame: &[u8], mut change: impl FnMut(&mut
     assert!(left > 0 && left + passed == RUNS);
 }
 
-/// What the program writes is of one rule or of the other, never of both, however fast they follow each other.
+/// A frame is written by one rule or another, never by both, regardless of the rate of changes.
 #[test]
 fn a_packet_meets_one_rule() {
     in_namespace(|| {

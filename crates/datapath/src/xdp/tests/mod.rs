@@ -1,5 +1,7 @@
-//! The kernel's program against the reference: the same packets through both, by BPF_PROG_TEST_RUN, in a network
-//! namespace that has routes and neighbours and no traffic.
+//! Tests of the kernel program against the reference.
+//!
+//! The same packets go through both, by BPF_PROG_TEST_RUN, in a network namespace with routes and
+//! neighbours and without traffic.
 
 mod access;
 mod drivers;
@@ -31,41 +33,42 @@ const GNB: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 9))];
 const SERVER: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 7))];
-/// Where nobody answers.
+/// Addresses without a host.
 const NOBODY: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(198, 51, 100, 99)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 99))];
-/// Behind a gateway: the gNB above, and the server above.
+/// Addresses behind a gateway, which is the gNB or the server above.
 const FAR_GNB: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(203, 0, 113, 5)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0x33, 0, 0, 0, 0, 5))];
 const FAR_SERVER: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(203, 0, 114, 5)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0x66, 0, 0, 0, 0, 5))];
-/// The session whose TEID was chosen by somebody else.
+/// Session with a foreign TEID.
 const CHOSEN: usize = 6;
 const FOREIGN: Teid = Teid(0xdead_beef);
 
-/// A MAC address of the namespace: of interface 3 or 6, ours (1) or a neighbour's.
+/// Returns a MAC address of the namespace, on interface 3 or 6. Host 1 is the user plane, the
+/// others are neighbours.
 const fn mac(interface: u8, host: u8) -> [u8; 6] {
     [2, 0, 0, 0, interface, host]
 }
 
-/// What became of a packet, in the kernel's program and in the reference alike.
+/// Result of a packet, equal in the kernel program and the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Done {
-    /// It left, with the octets that the reference says.
+    /// Sent, with the same octets as in the reference.
     Left,
-    /// It was dropped, for the reason that the reference says.
+    /// Dropped, for the same reason as in the reference.
     Dropped(DropReason),
-    /// It is left to user space, untouched and uncounted.
+    /// Passed to user space, unchanged and uncounted.
     Passed,
 }
 
 struct Bench {
     xdp: Xdp,
-    /// User space over the kernel's tables, for what the program passes.
+    /// User space on the kernel's tables, for packets that the program passes.
     behind: Memory,
-    /// By the locked tables alone.
+    /// Reference that uses only the locked tables.
     reference: Memory,
-    /// The ways beside that: without a lock, and with one for each record.
+    /// References with other locking: without a lock, and with one lock for each entry.
     others: [Memory; 2],
     teids: Vec<Teid>,
     downlinks: Vec<DownlinkId>,
@@ -168,7 +171,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Drops what is held everywhere.
+    /// Drops all held packets in all tables.
     fn forget_held(&mut self) {
         for memory in self.memories() {
             memory.tables.expire_held(Instant(u64::MAX));
@@ -193,7 +196,7 @@ impl Bench {
         stats
     }
 
-    /// Runs the kernel's program over a frame: what it returns, and the frame then.
+    /// Runs the kernel program over a frame. Returns the action and the resulting frame.
     fn run(&mut self, frame: &[u8]) -> (u32, Vec<u8>) {
         let mut out = vec![0; frame.len() + 256];
         let program: &mut Program = super::program(&mut self.xdp.bpf, "upf").expect("a program");
@@ -203,7 +206,7 @@ impl Bench {
         (result.return_value, out)
     }
 
-    /// A datagram comes from N3, in a frame with some padding.
+    /// Processes a datagram from N3 in a frame with `padding` octets of padding.
     fn receive_n3(&mut self, from: IpAddr, datagram: &[u8], padding: usize) -> Done {
         let to = UPF[usize::from(from.is_ipv6())];
         let mut frame = frame(mac(3, 9), mac(3, 1), &tunnelled(from, to, datagram));
@@ -212,14 +215,14 @@ impl Bench {
         self.compare(&frame, &side)
     }
 
-    /// A packet comes from N6.
+    /// Processes a packet from N6.
     fn receive_n6(&mut self, packet: &[u8], padding: usize) -> Done {
         let mut packet = packet.to_vec();
         packet.extend(std::iter::repeat_n(0, padding));
         self.compare(&frame(mac(6, 7), mac(6, 1), &packet), &Side::N6 { packet: &packet })
     }
 
-    /// The frame through the program and, as `side`, through the reference.
+    /// Processes the frame by the program and, as `side`, by the reference.
     fn compare(&mut self, frame: &[u8], side: &Side<'_>) -> Done {
         const DROP: u32 = 1;
         const PASS: u32 = 2;
@@ -228,7 +231,7 @@ impl Bench {
         let stats = self.reference.stats;
         self.forget();
         let (action, out) = self.run(frame);
-        // rates are shared with the program, which goes by the clock
+        // The reference shares rates with the program, which uses the clock.
         let now = Instant(crate::sys::monotonic_ns() / 1_000);
         side.put_into(&mut self.reference, now);
         for other in &mut self.others {
@@ -324,18 +327,19 @@ const NETWORK: &str = "
     route add 2001:db8:33::/48 via 2001:db8:3::9
     route add 2001:db8:66::/48 via 2001:db8:6::7";
 
-/// Runs `test` in a namespace of its own, which ends with it. Where there is no root there is no test. One at a time:
-/// while one starts `ip`, its child holds what the others have just closed, and some of them watch the clock.
+/// Runs `test` in a network namespace that ends with it. Skips the test without root privileges.
+/// Only one test runs at a time: the children that start `ip` hold descriptors that other tests
+/// have closed, and some tests measure time.
 fn in_namespace(test: impl FnOnce() + Send) {
     static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    // SAFETY: takes no pointers
+    // SAFETY: takes no pointers.
     if unsafe { libc::geteuid() } != 0 {
         eprintln!("skipped: BPF programs are loaded by root alone");
         return;
     }
     let inside = || {
-        // SAFETY: takes no pointers; the thread is our own
+        // SAFETY: takes no pointers; the thread is our own.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "{}", std::io::Error::last_os_error());
         for file in ["/proc/sys/net/ipv4/conf/all/forwarding", "/proc/sys/net/ipv6/conf/all/forwarding"] {
             std::fs::write(file, "1").expect(file);

@@ -1,11 +1,11 @@
-//! Packets, written and judged independently of the program.
+//! Packets, built and checked independently of the program.
 
 use super::{FAR_GNB, GNB, UPF, mac};
 use crate::Memory;
 use std::net::{IpAddr, SocketAddr};
 use vireo_types::Instant;
 
-/// Where a packet comes from, as the reference takes it.
+/// Input of the reference, by interface.
 #[derive(Debug)]
 pub(super) enum Side<'a> {
     N3 { from: SocketAddr, datagram: &'a [u8] },
@@ -48,7 +48,7 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// An IP packet.
+/// Returns an IP packet.
 pub(super) fn packet(from: IpAddr, to: IpAddr, protocol: u8, hops: u8, payload: &[u8]) -> Vec<u8> {
     let length = payload.len() as u16;
     let mut packet = match from {
@@ -70,7 +70,7 @@ pub(super) fn packet(from: IpAddr, to: IpAddr, protocol: u8, hops: u8, payload: 
     packet
 }
 
-/// UDP from and to port 2152, without a checksum as nobody looks at it.
+/// Returns UDP from and to port 2152. The IPv4 checksum is absent, because no receiver checks it.
 pub(super) fn tunnelled(from: IpAddr, to: IpAddr, datagram: &[u8]) -> Vec<u8> {
     let mut udp = vec![0x08, 0x68, 0x08, 0x68];
     udp.extend((datagram.len() as u16 + 8).to_be_bytes());
@@ -79,7 +79,7 @@ pub(super) fn tunnelled(from: IpAddr, to: IpAddr, datagram: &[u8]) -> Vec<u8> {
     packet(from, to, 17, 64, &udp)
 }
 
-/// Sets the checksum of UDP in IPv6, which must have one.
+/// Sets the UDP checksum in IPv6, which is mandatory.
 pub(super) fn with_udp_checksum(packet: &mut [u8]) {
     let pseudo = sum(&packet[8..40]) + 17 + (packet.len() as u32 - 40);
     let checksum = match !fold(pseudo + sum(&packet[40..])) {
@@ -98,11 +98,11 @@ pub(super) fn frame(from: [u8; 6], to: [u8; 6], packet: &[u8]) -> Vec<u8> {
 #[derive(Debug)]
 pub(super) struct Expected {
     frame: Vec<u8>,
-    /// Whether the tunnel's IPv4 identification and checksum are the program's choice.
+    /// True if the program chooses the identification and checksum of the outer IPv4 header.
     outer_v4: bool,
 }
 
-/// One hop less.
+/// Decrements the hop limit.
 fn hop(packet: &mut [u8]) {
     if packet[0] >> 4 == 4 {
         packet[8] -= 1;
@@ -112,7 +112,7 @@ fn hop(packet: &mut [u8]) {
     }
 }
 
-/// What a router makes of the one packet that the reference lets go.
+/// Returns the forwarded form of the only packet that the reference has sent.
 pub(super) fn forwarded(memory: &Memory, side: &Side<'_>) -> Expected {
     match (&memory.n3[..], &memory.n6[..]) {
         ([], [packet]) => {
@@ -124,7 +124,7 @@ pub(super) fn forwarded(memory: &Memory, side: &Side<'_>) -> Expected {
             assert!([GNB, FAR_GNB].as_flattened().contains(&to.ip()) && to.port() == 2152);
             let mut datagram = datagram.clone();
             let header = if datagram[0] & 4 != 0 { 16 } else { 8 };
-            // from tunnel to tunnel is no hop of the packet's
+            // Forwarding from tunnel to tunnel does not decrement the hop limit of the packet.
             if matches!(side, Side::N6 { .. }) {
                 hop(&mut datagram[header..]);
             }
@@ -144,7 +144,7 @@ impl Expected {
         if !self.outer_v4 {
             return self.frame == frame;
         }
-        // identification and checksum are the program's
+        // The program chooses identification and checksum.
         let parts =
             |frame: &[u8]| Some((frame.get(..18)?.to_vec(), frame.get(20..24)?.to_vec(), frame.get(26..)?.to_vec()));
         parts(frame) == parts(&self.frame) && frame.get(14..34).is_some_and(|header| fold(sum(header)) == 0xffff)

@@ -1,4 +1,5 @@
-//! Data workers as processes: the table goes through them, and what one that is killed or stopped leaves is taken over.
+//! Tests of data worker processes: the table of packets, and takeover from killed and stopped
+//! processes.
 
 use super::drivers::{Far, Rig, frames, refusal};
 use super::packets::{frame, tunnelled};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant as Wall};
 
-/// Processes of this test's program.
+/// Spawns processes of this test's executable.
 #[derive(Debug)]
 pub(super) struct Tests;
 
@@ -35,10 +36,11 @@ impl ProcessSpawner for Tests {
 }
 
 impl Process {
-    /// Whether it is stopped: one that is silent may only wait for a busy machine to give it a turn.
+    /// Returns true if the process is stopped. A silent process may only lack processor time on a
+    /// busy machine.
     fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        // Its state follows its name (proc(5)).
+        // The state follows the name of the process (proc(5)).
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
     }
 }
@@ -95,7 +97,7 @@ fn the_whole_table_goes_through_processes() {
     }
 }
 
-/// The process of the first worker.
+/// Returns the process of the first worker.
 fn worker(driver: &Sockets) -> Pid {
     let seats = Arc::clone(&driver.view().tables.arrays().quiet.seats);
     let end = Wall::now() + Duration::from_secs(5);
@@ -108,7 +110,7 @@ fn worker(driver: &Sockets) -> Pid {
     }
 }
 
-/// Counts the packets that come to the far end of N6, until it is told to end and nothing comes any more.
+/// Counts the packets received at the far end of N6, until `end` is set and no more packets arrive.
 fn count(dn: &Far, end: &AtomicBool, came: &AtomicU64) {
     let mut quiet = Wall::now();
     while !end.load(Relaxed) || quiet.elapsed() < Duration::from_millis(100) {
@@ -122,15 +124,15 @@ fn count(dn: &Far, end: &AtomicBool, came: &AtomicU64) {
     }
 }
 
-/// Sends uplink packets of two sessions, of which one is known by a TEID that is no index, and signals the worker again and
-/// again.
+/// Sends uplink packets of two sessions, one of them with a foreign TEID, and signals the worker
+/// repeatedly.
 fn under_load(name: &str, change: Change, signal: Signal, signals: u64) {
     let mut rig = Rig::new(&|config: &mut SocketsConfig| {
         change(config);
         config.workers = 1;
     });
     let room: libc::c_int = 32 << 20;
-    // SAFETY: the option takes an int, which outlives the call
+    // SAFETY: the option takes an int, which outlives the call.
     unsafe {
         let (fd, length) = (rig.dn.link().as_fd().as_raw_fd(), size_of::<libc::c_int>() as u32);
         libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, (&raw const room).cast(), length);
@@ -152,7 +154,7 @@ fn under_load(name: &str, change: Change, signal: Signal, signals: u64) {
                 sent[n] += 1;
             }
             if round % 8 == 0 {
-                // waits for whoever is in a batch, dead or alive
+                // Waits for every worker that is in a batch, dead or alive.
                 rig.driver.change(|tables, _| tables.hold_packets(&[rig.teids[1]], []));
                 std::thread::sleep(Duration::from_micros(300));
             }
@@ -170,7 +172,7 @@ fn under_load(name: &str, change: Change, signal: Signal, signals: u64) {
     let takeovers = rig.driver.view().takeovers();
     assert_eq!(takeovers.count, signals, "{name}");
     let (all, came) = (sent.iter().sum::<u64>(), came.into_inner());
-    // what a ring had no room for meanwhile, the kernel tells
+    // The kernel reports the drops of a full ring.
     rig.driver.upkeep();
     let no_room = rig.driver.view().stats().dropped(DropReason::RingFull);
     let lost = all - came - no_room;
@@ -179,12 +181,12 @@ fn under_load(name: &str, change: Change, signal: Signal, signals: u64) {
         lost <= takeovers.lost_at_most && takeovers.lost_at_most <= 32 * signals,
         "{name}: {lost} of {takeovers:?}"
     );
-    // each packet is counted to its session once, but for those that died in a worker's hands
+    // Each packet is counted to its session once, except those that a dead worker held.
     let counted: u64 = volumes(&rig).iter().zip(before).map(|(now, before)| now.packets - before.packets).sum();
     assert!((came..=all).contains(&counted), "{name}: {counted} of {all} are counted, and {came} came");
     assert_eq!(rig.driver.view().stats().dropped(DropReason::WorkerDied), takeovers.lost_at_most);
     assert!(!rig.driver.has_failed());
-    // and every session is as it was
+    // Every session is unchanged.
     rig.packets();
 }
 

@@ -1,11 +1,11 @@
-//! Packets that nobody thought of.
+//! Random packets through the program and the reference.
 
 use super::packets::{packet, with_checksum};
 use super::*;
 use crate::{Filter, FlowPackets, FlowRule, Network, Quota, SessionFlows, Source, Target};
 use vireo_wire::gtpu::{self, PduSession};
 
-/// SplitMix64: small, and the same everywhere.
+/// SplitMix64: small, and the same on every platform.
 struct Random(u64);
 
 impl Random {
@@ -56,7 +56,7 @@ fn rules(r: &mut Random) -> Vec<(UplinkRule, DownlinkRule)> {
     rules.collect()
 }
 
-/// A filter that some of the packets below match.
+/// Returns a filter that some of the packets below match.
 fn filter(r: &mut Random) -> Filter {
     let mut filter = Filter::default();
     let length = r.of(&[0, 8, 24, 31, 32, 60, 64, 100, 127, 128]);
@@ -115,10 +115,10 @@ fn flow_rule(r: &mut Random, n: usize, teid: Teid) -> FlowRule {
     }
 }
 
-/// Rules of a session's own.
+/// Returns flow rules of a session.
 fn flows(r: &mut Random, teid: Teid) -> SessionFlows {
     let mut rules: Vec<_> = (0..2 + r.below(9)).map(|n| flow_rule(r, n, teid)).collect();
-    // for what nothing else is for, mostly
+    // In most cases, a last rule for packets that match no other rule.
     for by_tunnel in [false, true] {
         let last = rules.iter().rev().find(|rule| (rule.source == Source::DataNetwork) != by_tunnel).cloned();
         if let (Some(last), false) = (last, r.one_in(3)) {
@@ -140,7 +140,7 @@ fn flows(r: &mut Random, teid: Teid) -> SessionFlows {
     SessionFlows { rules, meters, framed: if r.one_in(3) { behind.to_vec() } else { vec![] } }
 }
 
-/// An inner packet between a UE and somebody, sound more often than not.
+/// Returns an inner packet between a UE and a host, usually a valid one.
 fn inner(r: &mut Random, uplink: bool) -> Vec<u8> {
     let v6 = usize::from(r.one_in(2));
     let n = r.below(usize::from(SESSIONS) + 1) as u8;
@@ -196,7 +196,7 @@ fn datagram(r: &mut Random, teids: &[Teid]) -> Vec<u8> {
         2 => Teid(r.below(4) as u32),
         _ => r.of(teids),
     };
-    // the packet of the tunnel's own session, mostly
+    // Usually a packet of the tunnel's session.
     let mut inner = inner(r, true);
     if let (Some(n), false) = (teids.iter().position(|t| *t == teid), r.one_in(8)) {
         let n = n as u8 + 2;
@@ -247,7 +247,8 @@ fn datagram(r: &mut Random, teids: &[Teid]) -> Vec<u8> {
 #[test]
 fn random_packets_fare_the_same_in_the_kernel() {
     in_namespace(|| {
-        // another seed every day would find more and be another test every day
+        // A constant seed: another one every day would find more, but would be another test every
+        // day.
         let mut r = Random(20_241_001);
         let (mut left, mut dropped, mut passed) = (0, 0, 0);
         let mut by_rules = [0; 2];
@@ -265,7 +266,7 @@ fn random_packets_fare_the_same_in_the_kernel() {
                 });
             }
             for n in 0..650 {
-                // rules of their own for some, changed and taken away while packets come
+                // Some sessions get flow rules, which change and disappear during the run.
                 if n % 50 == 0 {
                     let session = 2 * r.below(usize::from(SESSIONS) / 2) as u8;
                     let teid = teids[usize::from(session)];
@@ -283,7 +284,8 @@ fn random_packets_fare_the_same_in_the_kernel() {
                     b.receive_n3(from, &datagram, padding)
                 } else {
                     let packet = inner(&mut r, false);
-                    // of what is no sound IP packet for a UE the program and the reference see different things
+                    // The program and the reference receive different input unless this is a valid
+                    // IP packet for a UE.
                     if !is_for_a_ue(&packet) {
                         continue;
                     }
@@ -304,7 +306,7 @@ fn random_packets_fare_the_same_in_the_kernel() {
     });
 }
 
-/// Whether a router would send it to a UE.
+/// Returns true if a router would send the packet to a UE.
 fn is_for_a_ue(packet: &[u8]) -> bool {
     match packet.first().map(|first| first >> 4) {
         Some(4) => [Some(&[10, 45][..]), Some(&[10, 99])].contains(&packet.get(16..18)),

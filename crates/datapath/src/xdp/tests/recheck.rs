@@ -1,6 +1,8 @@
-//! Between the first program and the one that it goes on to, a record and its list may change: what the first one found
-//! out counts only while the record's sequence word is the same. Here the second one is run by itself, with what the
-//! first one had handed over at an earlier moment.
+//! Tests of changes between the first program and its tail-call target.
+//!
+//! An entry and its list may change in between. The findings of the first program are valid only
+//! while the sequence word of the entry is the same. These tests run the second program alone, with
+//! findings that the first one passed on at an earlier time.
 
 use super::packets::packet;
 use super::table::{FLOW, UDP, g_pdu, rules};
@@ -16,11 +18,12 @@ const LIST: usize = 2;
 
 const PASS: u32 = 2;
 const REDIRECT: u32 = 4;
-/// Two sessions with rules of their own.
+/// Two sessions with flow rules.
 const FIRST: u8 = 0;
 const SECOND: u8 = 1;
 
-/// One rule for each direction, without filters: uplink outward, downlink into this tunnel.
+/// Returns one rule without filters for each direction: uplink to the data network, downlink into
+/// this tunnel.
 fn flows(n: u8, from: Teid, tunnel: u32) -> SessionFlows {
     let rule = |pdr, source, target| FlowRule {
         pdr,
@@ -50,7 +53,7 @@ fn downlink_frame(n: u8) -> Vec<u8> {
 }
 
 impl Bench {
-    /// What the first program hands over with this frame, which is let through.
+    /// Returns the findings that the first program passes on for this frame, which is forwarded.
     fn handed(&mut self, frame: &[u8]) -> Handed {
         self.hand([0; 6]);
         assert_eq!(self.run(frame).0, REDIRECT);
@@ -68,7 +71,7 @@ impl Bench {
         self.handing().set(0, values, 0).expect("written");
     }
 
-    /// Runs the second program over a frame, as if the first one had handed this over.
+    /// Runs the second program over a frame with these findings of the first one.
     fn go_on(&mut self, program: &str, handed: Handed, frame: &[u8]) -> (u32, Vec<u8>) {
         self.hand(handed);
         let mut out = vec![0; frame.len() + 256];
@@ -79,7 +82,8 @@ impl Bench {
         (result.return_value, out)
     }
 
-    /// It is left to user space: untouched, counted as such and as nothing else.
+    /// Checks that the frame is passed to user space: unchanged, counted as such and in no other
+    /// counter.
     fn is_left(&mut self, program: &str, handed: Handed, frame: &[u8], why: &str) {
         let counted = |b: &Bench| {
             let metered = [FIRST, SECOND].map(|n| b.behind.tables.metered(n.into(), 1));
@@ -90,7 +94,7 @@ impl Bench {
         assert_eq!((counted(self), self.xdp.counters().flow_packets().left), (before.0, before.1 + 1), "{why}");
     }
 
-    /// New rules of a session in the program's tables, which are not settled.
+    /// Sets rules of a session in the program's tables, without settling them.
     fn rewrite(&mut self, n: u8, flows: Option<SessionFlows>) {
         let (teid, id) = (self.teids[usize::from(n)], self.downlinks[usize::from(n)]);
         self.behind.tables.set_flows(n.into(), flows, &[teid], &[id], &mut Default::default());
@@ -124,7 +128,7 @@ fn a_record_that_changed_on_the_way_is_left_to_user_space() {
             let (action, out) = b.go_on(program, late, frame);
             assert_eq!(action, REDIRECT);
             assert!(*program == "upf_uplink" || out[46..50] == [0, 0, 0, 0xa2], "{out:02x?}");
-            // no rules of its own any more
+            // The session has no flow rules.
             b.rewrite(FIRST, None);
             b.behind.tables.settle();
             b.is_left(program, late, frame, "it stands alone");
@@ -143,7 +147,7 @@ fn a_list_that_is_another_s_by_now_decides_nothing() {
         let early = b.handed(&frame);
         b.rewrite(FIRST, None);
         b.behind.tables.settle();
-        // its cells rest, then another session has them
+        // The cells are freed, and another session then uses them.
         let taken = (0..100).any(|_| {
             b.behind.tables.turn_cells();
             b.rewrite(SECOND, None);
@@ -154,7 +158,8 @@ fn a_list_that_is_another_s_by_now_decides_nothing() {
         });
         assert!(taken, "cells are used again");
         b.is_left("upf_downlink", early, &frame, "the list is another's");
-        // and only the sequence word says so: with the one of now, the packet would go where the other's go
+        // Only the sequence word protects: with the current one, the packet would go to the other
+        // session's tunnel.
         b.rewrite(FIRST, Some(flows(FIRST, first, 0xa1)));
         b.behind.tables.settle();
         let mut mixed = b.handed(&frame);

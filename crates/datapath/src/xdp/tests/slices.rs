@@ -1,4 +1,5 @@
-//! Slices: the kernel hands each packet to the worker that its user's words name, and users move while packets flow.
+//! Tests of slices: the kernel steers each packet to the worker of its user, and users migrate
+//! under load.
 
 use super::drivers::{Rig, frames, interfaces, refusal};
 use super::packets::{Side, frame, packet, tunnelled};
@@ -10,12 +11,12 @@ use std::time::{Duration, Instant as Wall};
 
 type Change = fn(&mut SocketsConfig);
 
-/// Two slices, of one worker and of two.
+/// Configures two slices, with one worker and with two.
 fn sliced(config: &mut SocketsConfig) {
     config.slices = [1, 2].map(|workers| SliceWorkers { workers, cores: vec![] }).to_vec();
 }
 
-/// The drivers that hand packets to the workers of slices.
+/// Drivers that steer packets to the workers of slices.
 const DRIVERS: [(&str, Change); 4] = [
     ("af-packet", |config| {
         sliced(config);
@@ -26,7 +27,7 @@ const DRIVERS: [(&str, Change); 4] = [
     ("xdp, generic", |config| on_processors(config, XdpMode::Generic)),
 ];
 
-/// Two slices with a processor each.
+/// Configures two slices with one processor each.
 fn on_processors(config: &mut SocketsConfig, mode: XdpMode) {
     let processors = std::thread::available_parallelism().map_or(1, usize::from).min(2);
     config.slices = (0..processors).map(|core| SliceWorkers { workers: 1, cores: vec![core] }).collect();
@@ -34,18 +35,18 @@ fn on_processors(config: &mut SocketsConfig, mode: XdpMode) {
     config.xdp = Some(XdpConfig { interfaces: interfaces(), mode, ..XdpConfig::default() });
 }
 
-/// How many workers there are.
+/// Returns the number of workers.
 fn workers(rig: &Rig) -> u8 {
     rig.driver.view().loads().len() as u8
 }
 
-/// Hands the user of a session to a worker.
+/// Assigns the user of a session to a worker.
 fn give(rig: &Rig, n: u8, worker: u8) {
     let teid = rig.teids[usize::from(n)];
     rig.driver.view().look(|tables| tables.owners().give(&[teid], [ue(n)].into_iter(), worker));
 }
 
-/// A packet of each direction and family for a session's user.
+/// Sends a packet of each direction and family for a session's user.
 fn run_all(rig: &mut Rig, n: u8) {
     let teid = rig.teids[usize::from(n)];
     let datagrams =
@@ -60,7 +61,7 @@ fn run_all(rig: &mut Rig, n: u8) {
     }
 }
 
-/// How many packets of each direction each worker has forwarded since.
+/// Returns the packets of each direction that each worker has forwarded since `before`.
 fn since(rig: &Rig, before: &[WorkerLoad]) -> Vec<[u64; 2]> {
     let now = rig.driver.view().loads();
     let packets = |load: &WorkerLoad| [load.uplink.packets, load.downlink.packets];
@@ -99,7 +100,7 @@ fn packets_come_to_the_worker_of_their_user() {
     }
 }
 
-/// Packets sent in one go, well below what a ring or a socket holds.
+/// Packets sent at once, well below the capacity of a ring or a socket.
 const WINDOW: usize = 64;
 const PACKETS: usize = 20_000;
 
@@ -165,7 +166,7 @@ fn a_flood_is_the_affair_of_its_users_worker_alone() {
             let last = workers(&rig) - 1;
             give(&rig, 0, 0);
             give(&rig, 3, last);
-            // by links of their own, so that nothing is lost before it is divided
+            // Separate links, so that no packet is lost before it is distributed.
             let flood = frame(mac(6, 7), mac(6, 1), &down(0, b"flood"));
             let datagram = g_pdu(rig.teids[3], FLOW, &up(3, b"hello"));
             let looped = frame(mac(3, 9), mac(3, 1), &tunnelled(GNB[0], UPF[0], &datagram));

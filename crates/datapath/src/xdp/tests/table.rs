@@ -1,4 +1,4 @@
-//! One table of packets, each with what becomes of it.
+//! Table of packets with their expected results.
 
 use super::packets::{packet, with_checksum};
 use super::*;
@@ -6,7 +6,7 @@ use vireo_wire::gtpu::{self, PduSession};
 
 pub(super) const UDP: u8 = 17;
 
-/// A G-PDU to a tunnel.
+/// Returns a G-PDU to a tunnel.
 pub(super) fn g_pdu(teid: Teid, flow: Option<PduSession>, inner: &[u8]) -> Vec<u8> {
     let mut datagram = vec![0; gtpu::G_PDU_HEADER];
     datagram.extend(inner);
@@ -29,8 +29,15 @@ pub(super) fn down(n: u8, payload: &[u8]) -> Vec<u8> {
     packet(SERVER[0], ue(n).ipv4.expect("one").into(), UDP, 64, payload)
 }
 
-/// Sessions: 0 usual, 1 with the gate closed, 2 that drops, 3 with one flow, without container and by IPv6,
-/// 4 that buffers and whose rate is 0, 5 without a tunnel, 6 whose TEID is not ours; 7 and 8 for [`super::flows`].
+/// Returns the rules of the sessions:
+/// - 0: plain forwarding
+/// - 1: closed gates
+/// - 2: drops
+/// - 3: one QoS flow, no PDU Session Container, tunnel over IPv6
+/// - 4: buffers, with rate 0
+/// - 5: no tunnel
+/// - 6: foreign TEID
+/// - 7 and 8: for [`super::flows`]
 pub(super) fn rules() -> Vec<(UplinkRule, DownlinkRule)> {
     let mut rules: Vec<_> = (0..9).map(|n| (uplink_rule(n), downlink_rule(n))).collect();
     (rules[1].0.gate_open, rules[1].1.gate_open) = (false, false);
@@ -47,7 +54,7 @@ pub(super) fn rules() -> Vec<(UplinkRule, DownlinkRule)> {
 }
 
 impl Bench {
-    /// Each datagram from both gNBs, with and without padding in its frame.
+    /// Sends each datagram from both gNBs, with and without padding in its frame.
     pub(super) fn check_n3(&mut self, cases: &[(&str, Vec<u8>, Done)]) {
         for (name, datagram, expected) in cases {
             for (from, padding) in [(GNB[0], 0), (GNB[0], 5), (GNB[1], 0), (GNB[1], 5)] {
@@ -57,7 +64,7 @@ impl Bench {
     }
 }
 
-/// Datagrams from the RAN to the tunnels `t` of [`rules`].
+/// Returns datagrams from the RAN to the tunnels `t` of [`rules`].
 pub(super) fn from_the_ran(t: &[Teid]) -> Vec<(&'static str, Vec<u8>, Done)> {
     let usual = up(0, b"hello");
     let good = g_pdu(t[0], FLOW, &usual);
@@ -142,7 +149,7 @@ pub(super) fn from_the_ran(t: &[Teid]) -> Vec<(&'static str, Vec<u8>, Done)> {
     ]
 }
 
-/// Packets from the data network.
+/// Returns packets from the data network.
 pub(super) fn from_the_data_network() -> Vec<(&'static str, Vec<u8>, Done)> {
     let usual = down(0, b"hello");
     let to = |n: u8| packet(SERVER[1], host(n), UDP, 64, b"six");
@@ -196,7 +203,7 @@ fn packets_from_the_data_network() {
                 assert_eq!(b.receive_n6(packet, padding), *expected, "{name}");
             }
         }
-        // not for a UE, and not for us to judge
+        // Not for a UE, so the program passes them.
         let other = frame(mac(6, 7), mac(6, 1), &packet(SERVER[0], UPF[0], 6, 64, b"tcp"));
         assert_eq!(b.run(&other), (2, other.clone()));
         let arp = [&[0xff; 12][..], &[8, 6], &[0; 28]].concat();
@@ -249,7 +256,8 @@ fn records_that_change_are_left_to_user_space() {
             let expected = if marked { Done::Passed } else { Done::Left };
             assert_eq!((b.receive_n3(GNB[0], &up, 0), b.receive_n6(&down, 0)), (expected, expected), "{marked}");
         }
-        // a record that is gone is nobody's, and the next one's packets are not the last one's
+        // A removed entry has no session, and the next session does not get packets of the last
+        // one.
         for memory in b.memories() {
             memory.change(|tables, released| {
                 tables.remove_uplink(teid);
@@ -273,7 +281,7 @@ fn the_rate_is_one_word_with_user_space() {
             frame(mac(3, 9), mac(3, 1), &tunnelled(GNB[0], UPF[0], &g_pdu(teid, FLOW, &inner))),
             frame(mac(6, 7), mac(6, 1), &down),
         ];
-        // 508 octets at 8 Mbit/s
+        // 508 octets at 8 Mbit/s.
         let octets = inner.len() as u64;
         assert_eq!((octets, down.len() as u64), (500, 500));
         let span = 500_000;
@@ -293,7 +301,7 @@ fn the_rate_is_one_word_with_user_space() {
             let near = crate::sys::monotonic_ns() + 20_000_000;
             set(&b, near);
             assert_eq!(b.run(frame).0, 4, "a little ahead of it");
-            // unless the machine stood still in between
+            // Unless the machine paused in between.
             if crate::sys::monotonic_ns() < near {
                 assert_eq!(word(&b), near + span);
             }
@@ -338,15 +346,15 @@ fn the_verifier_has_headroom() {
                 let program = super::super::program(&mut xdp.bpf, name).expect("a program");
                 let instructions = program.info().expect("loaded").verified_instruction_count().expect("Linux 5.16");
                 eprintln!("{what}: the verifier processed {instructions} instructions of {name}");
-                // its limit is a million
+                // The limit of the verifier is a million.
                 assert!((100..100_000).contains(&instructions), "{what}, {name}: {instructions}");
             }
         }
     });
 }
 
-/// The configuration with the largest tables that the program can have, as the verifier knows them: it follows each
-/// entry of what does not change. With it, the N3 addresses.
+/// Returns the configuration with the largest constant tables of the program, because the verifier
+/// follows each of their elements. Also returns the N3 addresses.
 fn largest() -> (XdpConfig, Vec<IpAddr>) {
     let mut interfaces = vec!["n3".to_owned(), "n6".to_owned()];
     for pair in 0..7 {
@@ -375,7 +383,8 @@ fn the_packet_that_a_watched_count_waits_for_goes_to_user_space() {
         let mut b = Bench::new(&rules()).expect("loaded");
         let (teid, id) = (b.teids[0], b.downlinks[0]);
         b.change(|tables| tables.watch(&[teid], std::iter::once(id), crate::watch_for(1_024, 1)));
-        // 28 + 300 octets, twice below 1,024 and then across; once more for the next 1,024
+        // Packets of 28 + 300 octets: two below 1,024, then one across it; the same for the next
+        // 1,024.
         for round in [Done::Left, Done::Left, Done::Left, Done::Passed, Done::Left, Done::Left, Done::Passed] {
             assert_eq!(b.receive_n3(GNB[0], &g_pdu(teid, FLOW, &up(0, &[7; 308])), 0), round);
             let told = b.reference.events == [crate::Event::Volume { session: 0 }];

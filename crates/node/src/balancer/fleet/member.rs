@@ -1,4 +1,4 @@
-//! One connection of the fabric, as a balancer sees it: a host, or somebody who has not said yet.
+//! Fabric connection of a balancer: a host, or a peer not yet identified.
 
 use crate::balancer::Command;
 use crate::clock::clock;
@@ -12,55 +12,58 @@ use vireo_core::balance::HostId;
 use vireo_core::replica::{Claim, EffectDedup, InflightInputs, RecentEffects};
 use vireo_types::{Dnn, Instant, SessionAddress};
 
-/// Pieces that are read of one host before others are.
+/// Maximum number of reads of one connection before other connections are read.
 const PIECES: usize = 16;
 
-/// How far a host is.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum State {
-    /// It has not said who it is, or is in no map that this balancer knows yet.
+    /// The peer has not sent its host ID, or no known map contains the host.
     Stranger,
-    /// It is a host of the map.
+    /// The peer is a host of the map.
     Serving,
-    /// It is a host's heartbeat.
+    /// The connection carries only a host's heartbeats.
     Pulse,
-    /// It is none, or no longer, and is told so: what else it says is passed over, and it ends the connection. Ended here, that
-    /// would take along what it has not received, and who has not heard that it is over takes this balancer for dead.
+    /// The peer is not a host of the cluster, or has been removed from the map, and has been
+    /// notified. The balancer drops its further messages. The peer closes the connection. Closing
+    /// it here would discard unreceived data, and a peer that misses the notification would take
+    /// this balancer for dead.
     Refused,
 }
 
-/// One connection.
+/// A fabric connection and the state of its host.
 #[derive(Debug)]
 pub(super) struct HostConnection {
     pub(super) stream: Stream,
     pub(super) host: Option<HostId>,
     pub(super) state: State,
-    /// Since when there is the connection.
+    /// Start of the connection, or for heartbeat connections the time of the last check.
     pub(super) since: Instant,
     pub(super) flying: InflightInputs<Input>,
     pub(super) emitted: RecentEffects,
-    /// NGAP PDUs that it has given, and how many of them it was told are sent.
+    /// `given` = NGAP PDUs received from the host; `told` = how many of them the balancer has
+    /// acknowledged as sent.
     pub(super) given: u64,
     pub(super) told: u64,
 }
 
-/// What a host has said, beside what it wants sent.
+/// Result of one read of a connection, besides commands.
 #[derive(Debug, Default)]
 pub(super) struct HostReport {
     pub(super) host: Option<HostId>,
-    /// This connection is the heartbeat of a host.
+    /// The connection has identified itself as this host's heartbeat connection.
     pub(super) pulse: Option<HostId>,
-    /// What follows is said by this map; nothing more was read.
+    /// A newer map: the messages that follow apply to it. Reading stopped at this message.
     pub(super) map: Option<Box<ClusterMap>>,
     pub(super) report: Option<(f32, Vec<PoolLoad>)>,
     pub(super) claims: Vec<Claim>,
-    /// Inputs for other hosts.
+    /// Inputs to redeliver to other hosts.
     pub(super) back: Vec<(u64, Input)>,
-    /// Addresses that it has no more use for, and whose part they are of.
+    /// Returned UE addresses, each with the owner of its pool partition.
     pub(super) returns: Vec<(HostId, Dnn, SessionAddress)>,
-    /// Associations that are of nodes which have set NG up on others.
+    /// Associations of RAN nodes that have done NG Setup on another association.
     pub(super) nodes: Vec<AssociationOwner>,
-    /// Effects that another host has had sent already.
+    /// Effects dropped because another host has already had them sent.
     pub(super) repeats: u64,
 }
 
@@ -78,7 +81,7 @@ impl HostConnection {
         }
     }
 
-    /// Reads what is there, some of it: as far as the next map that is newer than this epoch's.
+    /// Reads some pending messages, at most up to the next map that is newer than `epoch`.
     pub(super) fn read(
         &mut self,
         said: &mut HostReport,
@@ -92,7 +95,7 @@ impl HostConnection {
             let serving = self.state == State::Serving;
             while let Some(octets) = self.stream.frame()? {
                 if self.state == State::Refused {
-                    // One that has left in good order waits to hear that all is done which it had said before.
+                    // A drained host waits until all its earlier commands are executed.
                     if let (Ok(ToBalancer::Sync { number }), Some(host)) = (frame::decode(octets), self.host) {
                         commands.push_back(Command::Barrier { host, number });
                     }
@@ -117,7 +120,7 @@ impl HostConnection {
                     ToBalancer::Map(map) => {
                         return Err(FrameError::Refused(format!("its map is of epoch {}", map.epoch())));
                     }
-                    // Only who serves has something to say of UEs.
+                    // Messages about UEs are accepted only from hosts of the map.
                     _ if !serving => return Err(FrameError::Message),
                     ToBalancer::Ngap { assoc, ue, key, pdu } => {
                         self.given += 1;
@@ -155,7 +158,7 @@ impl HostConnection {
                         said.nodes.push(of);
                         continue;
                     }
-                    // Answered in its order.
+                    // Executed in order with the other commands.
                     ToBalancer::Sync { number } => {
                         let Some(host) = self.host else { return Err(FrameError::Message) };
                         (0, Command::Barrier { host, number })

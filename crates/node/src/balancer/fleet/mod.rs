@@ -1,7 +1,9 @@
-//! The hosts of a cluster, as a balancer sees them: who they are, which has which bucket (by the controller's map, see
-//! [`vireo_core::cluster`]), what was given to each and is not known to be carried out, and what becomes of that when one is
-//! in the map no longer. A balancer is all that emits towards RAN and UPFs; a host that a map is without is listened to no
-//! longer, and says nothing to anybody any more.
+//! The hosts of a cluster, from a balancer's point of view.
+//!
+//! The fleet knows the connection of each host, the cluster map of the controller
+//! ([`vireo_core::cluster`]), and the inputs in flight to each host. When a new map lacks a host,
+//! its unfinished inputs are redelivered to the new owners. Only balancers emit messages to RAN and
+//! UPFs. So a host that the map lacks is fenced: the balancers drop its messages.
 
 mod member;
 mod setup;
@@ -39,105 +41,107 @@ use vireo_core::config::CoreConfig;
 use vireo_core::replica::{Claim, Claims, EffectDedup, InflightInputs, RecentEffects};
 use vireo_types::{AssocId, Duration, Instant};
 
-/// Octets that may wait for a host that does not read; beyond, the RAN is held back.
+/// Maximum of unsent bytes of a host that does not read. Beyond it, the balancer stops reading from
+/// the RAN.
 const UNSENT: usize = 8 << 20;
-/// Connections whose other ends are no hosts of the map, and how long each may be that.
+/// Maximum of connections from peers that are no hosts of the map, and the maximum lifetime of
+/// each.
 const STRANGERS: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The silences after which a host is missed, times this: so long one of a new map may take to connect.
+/// Factor of the heartbeat timeout for a host of a new map that has not connected yet.
 const CONNECTS: u32 = 5;
-/// NG Setup and configuration updates that are kept of a RAN node, for hosts that join later.
+/// Maximum of NG Setup Request and RAN Configuration Updates stored per RAN node, for hosts that
+/// join later.
 const SAID: usize = 32;
-/// Those of a host: what it says, and its heartbeat.
+/// Connections of one host: data and heartbeat.
 const CONNECTIONS: usize = 2;
 const LISTENER: u64 = 0;
 const CONTROLLER: u64 = 1;
 
-/// What is known of a RAN node: enough to tell a host that joins.
+/// State of a RAN node that hosts need when they join.
 #[derive(Debug)]
 struct KnownRanNode {
     peer: SocketAddr,
-    /// Its NG Setup Request, and the configuration updates since.
+    /// The NG Setup Request and the RAN Configuration Updates since.
     said: VecDeque<Vec<u8>>,
-    /// If it has set NG up elsewhere: what hosts know of it by that.
+    /// Set if the node has done NG Setup on another association: the owner of this association.
     of: Option<AssociationOwner>,
 }
 
-/// What is seen of a fleet from other threads.
+/// Status of a fleet, shared with other threads.
 pub(crate) type FleetView = Arc<Mutex<FleetStatus>>;
 
-/// What that is.
+/// The content of a [`FleetView`].
 #[derive(Debug, Default)]
 pub(crate) struct FleetStatus {
-    /// The hosts.
     pub(crate) hosts: Vec<HostStatus>,
-    /// The balancers.
     pub(crate) balancers: Vec<BalancerStatus>,
-    /// The UPFs, and whether each is associated.
+    /// UPFs, each with the state of its PFCP association.
     pub(crate) upfs: Vec<(SocketAddr, bool)>,
 }
 
-/// The hosts.
+/// The hosts of a cluster and the state of their connections.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     seat: BalancerAssignment,
     caller: ControllerClient,
-    /// Its own heartbeat, as long as it takes turns; `None` when it ends.
+    /// Heartbeat thread of this balancer, which beats while `turns` advances; `None` during
+    /// shutdown.
     pulse: Option<HeartbeatHandle>,
     turns: ProgressCounter,
     security: Security,
-    /// Why the cluster goes on without this balancer, if it does.
+    /// The reason why the cluster has removed this balancer, if it has.
     ended: Option<LinkError>,
     slices: usize,
-    /// Whether there may be other balancers.
+    /// True if the cluster may have other balancers.
     several: bool,
-    /// Where RAN nodes' associations with this balancer end, as far as that is configured.
+    /// Configured local addresses of the N2 endpoint, without unspecified ones.
     endpoints: Vec<IpAddr>,
     listener: TcpListener,
     epoll: OwnedFd,
-    /// By the tokens of their connections.
+    /// Keyed by the epoll token of the connection.
     members: BTreeMap<u64, HostConnection>,
-    /// Those of another process that this one has not read since.
+    /// Connections of a hot restart's predecessor that have not been read yet.
     unread: Vec<u64>,
-    /// The connection of each host of the map that has one.
+    /// Token of each connected host of the map.
     serving: FxHashMap<HostId, u64>,
-    /// Hosts of the map whose connection has ended: they do not come back to this balancer.
+    /// Hosts of the map whose connection has ended. They are not accepted again.
     lost: FxHashMap<HostId, (InflightInputs<Input>, RecentEffects)>,
-    /// Looks in a row at which a host of the map had said nothing, of those of which that is so.
+    /// Number of consecutive checks without a message, for each silent host of the map.
     misses: FxHashMap<HostId, u32>,
-    /// Whether the controller was told lately that hosts are not heard.
+    /// True if the last report to the controller contained silent hosts.
     complained: bool,
     cut_off: bool,
     next_token: u64,
     map: Option<ClusterMap>,
     steering: Steering,
     nodes: FxHashMap<AssocId, KnownRanNode>,
-    /// NG Setups that are not answered.
+    /// Unanswered NG Setup Requests.
     setups: FxHashMap<AssocId, Setup>,
     upfs: FxHashMap<SocketAddr, bool>,
-    /// The number of the last input.
+    /// Number of the last input.
     number: u64,
-    /// Inputs of hosts that died, which go before all others.
+    /// Inputs to redeliver, which precede all new inputs.
     again: VecDeque<(u64, Input)>,
     repeats: EffectDedup,
-    /// What hosts have claimed lately, of all if this balancer passes claims on: for those that join.
+    /// Recent claims, of all hosts if this balancer distributes them, for hosts that join.
     claims: Claims,
     forgotten: EvictedClaims,
-    /// What hosts want sent, until the balancer takes it.
+    /// Commands of hosts that the balancer has not executed yet.
     commands: VecDeque<Command>,
-    /// When it was last looked who has said nothing.
+    /// Time of the last check for silent hosts.
     looked: Instant,
     metrics: Arc<Metrics>,
     view: FleetView,
 }
 
 impl Fleet {
-    /// Takes hosts at an address, and joins the cluster whose controller the configuration names. RAN nodes have their
-    /// associations with `endpoints`.
+    /// Joins the cluster of the configured controller and accepts hosts at an address. `endpoints`
+    /// are the N2 addresses.
     ///
     /// # Errors
     ///
-    /// When there is none, or it does not want this balancer.
+    /// Returns an error if there is no controller or it refuses this balancer.
     pub(crate) fn join(
         listener: TcpListener,
         (config, security, endpoints): (&ClusterConfig, &Security, &[IpAddr]),
@@ -153,7 +157,7 @@ impl Fleet {
         Fleet::new(listener, (caller, seat), (config, security, endpoints), core, slices, metrics)
     }
 
-    /// One without hosts and without a map.
+    /// Creates a fleet without hosts and without a map.
     fn new(
         listener: TcpListener,
         (caller, seat): (ControllerClient, BalancerAssignment),
@@ -193,7 +197,7 @@ impl Fleet {
             nodes: FxHashMap::default(),
             setups: FxHashMap::default(),
             upfs: core.upfs.iter().map(|upf| (upf.n4, false)).collect(),
-            // Beyond those of a life before, which hosts may know to be carried out.
+            // Larger than the numbers of an earlier process, which hosts may have seen.
             number: now.as_micros(),
             again: VecDeque::new(),
             repeats: EffectDedup::default(),
@@ -209,60 +213,63 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// There is no other balancer, and never will be: hosts have no use for what they might have to send by another.
+    /// Declares that the cluster never has another balancer. Hosts then need no acknowledgements
+    /// for a resend by another one.
     pub(crate) fn is_only_balancer(&mut self) {
         self.several = false;
     }
 
-    /// What it was told when it joined.
+    /// Returns the controller's reply to the join.
     pub(crate) fn assignment(&self) -> &BalancerAssignment {
         &self.seat
     }
 
-    /// Its number.
+    /// Returns the ID of this balancer.
     pub(crate) fn balancer(&self) -> BalancerId {
         self.seat.balancer
     }
 
-    /// Whether it is this balancer that talks to the UPFs.
+    /// Returns true if this balancer is the active N4 balancer.
     pub(crate) fn holds_n4(&self) -> bool {
         self.map.as_ref().and_then(ClusterMap::holder) == Some(self.seat.balancer)
     }
 
-    /// Whether nobody has talked to them before in the cluster's life.
+    /// Returns true if no balancer has been active on N4 before in the cluster's lifetime.
     pub(crate) fn is_first_map(&self) -> bool {
         self.map.as_ref().is_none_or(|map| map.is_first())
     }
 
-    /// Another balancer talks to them from now on, and tells hosts of them.
+    /// Marks all UPFs as not associated, because another balancer takes over N4 and reports their
+    /// state to hosts.
     pub(crate) fn forget_upfs(&mut self) {
         self.upfs.values_mut().for_each(|up| *up = false);
         self.show_upfs();
     }
 
-    /// The thread takes a turn, however long it is at one thing.
+    /// Returns the progress counter of this thread, for use during long operations.
     pub(crate) fn turns(&self) -> ProgressCounter {
         self.turns.clone()
     }
 
-    /// Whether there is no other that would.
+    /// Returns true if the map has no other balancer.
     pub(crate) fn is_alone(&self) -> bool {
         self.map.as_ref().is_none_or(|map| map.balancers.len() <= 1)
     }
 
-    /// Why the cluster goes on without this balancer, if it does.
+    /// Takes the reason why the cluster has removed this balancer, if it has.
     pub(crate) fn take_exit_reason(&mut self) -> Option<LinkError> {
         self.ended.take()
     }
 
-    /// Whether nothing has come for as long as makes others take it for dead, from hosts or the controller, not even from
-    /// their machines that they are not there. Then others have gone on without it, or will: what RAN nodes say to it is lost.
-    /// Without another balancer it stays where it is.
+    /// Returns true if this balancer is isolated: hosts and controller have been silent for the
+    /// failure timeout, and their machines do not refuse connections either. Other balancers then
+    /// take over, and messages of RAN nodes to this balancer are lost. An only balancer is never
+    /// isolated.
     pub(crate) fn is_isolated(&self) -> bool {
         self.cut_off
     }
 
-    /// Whether that is so by now.
+    /// Returns true if the condition of [`Fleet::is_isolated`] holds at present.
     fn seems_isolated(&self) -> bool {
         let Some(map) = self.map.as_ref().filter(|_| !self.is_alone()) else { return false };
         let most = self.seat.heartbeat.1.max(1);
@@ -273,32 +280,32 @@ impl Fleet {
         map.hosts.iter().all(|(host, _)| silent(host)) && self.caller.is_silent(std::time::Instant::now(), silence)
     }
 
-    /// It is about to end: nothing is said in its name any more.
+    /// Stops the heartbeats, before the balancer ends.
     pub(crate) fn stop_heartbeats(&mut self) {
         self.pulse = None;
     }
 
-    /// What becomes readable when there is something for [`Fleet::pump`].
+    /// Returns the descriptor that becomes readable when [`Fleet::pump`] has work.
     pub(crate) fn fd(&self) -> RawFd {
         self.epoll.as_raw_fd()
     }
 
-    /// What is seen of it from other threads.
+    /// Returns the status that is shared with other threads.
     pub(crate) fn view(&self) -> FleetView {
         Arc::clone(&self.view)
     }
 
-    /// How often it has to be called at the least.
+    /// Returns the maximum interval between two calls of [`Fleet::pump`].
     pub(crate) fn heartbeat(&self) -> std::time::Duration {
         self.caller.heartbeat()
     }
 
-    /// Until when [`Fleet::pump`] need not be called.
+    /// Returns the latest time of the next call of [`Fleet::pump`].
     pub(crate) fn due(&self) -> Instant {
         self.looked + Duration::from(self.caller.heartbeat())
     }
 
-    /// All that hosts have given has left: they are told.
+    /// Acknowledges all NGAP PDUs of hosts as sent.
     pub(crate) fn acknowledge_sent(&mut self) {
         let told = |member: &&mut HostConnection| self.several && member.given > member.told;
         for member in self.members.values_mut().filter(told) {
@@ -307,12 +314,12 @@ impl Fleet {
         }
     }
 
-    /// What hosts want sent, one after the other.
+    /// Returns the next command of a host.
     pub(crate) fn next_command(&mut self) -> Option<Command> {
         self.commands.pop_front()
     }
 
-    /// Takes what hosts and the controller have said, sends what waits for them, and looks who has said nothing.
+    /// Processes messages of hosts and controller, sends pending data, and checks for silent hosts.
     pub(crate) fn pump(&mut self) {
         self.turns.turn();
         let mut events =
@@ -354,9 +361,9 @@ impl Fleet {
         self.flush();
     }
 
-    /// Hears the controller, if there is one.
+    /// Processes messages of the controller.
     fn controller(&mut self) {
-        // Here it is heard; before, it only started.
+        // The fleet handles messages from here on; before, the client only joined.
         self.caller.ready();
         let mut maps = Vec::new();
         let heard = self.caller.poll(std::time::Instant::now(), &mut |message| {
@@ -369,7 +376,7 @@ impl Fleet {
             && let Err(error) =
                 epoll::add(&self.epoll, fd, epoll::EventData::new_u64(CONTROLLER), epoll::EventFlags::IN)
         {
-            // It is heard at each heartbeat, then.
+            // Without epoll, the connection is still read at each heartbeat.
             tracing::warn!(%error, "the connection to the controller");
         }
         if let Some(pulse) = &self.pulse {
@@ -403,7 +410,7 @@ impl Fleet {
         }
     }
 
-    /// Takes what one host has said.
+    /// Processes messages of one connection.
     fn read(&mut self, token: u64) {
         loop {
             let epoch = self.map.as_ref().map_or(0, ClusterMap::epoch);
@@ -435,44 +442,46 @@ impl Fleet {
             match (said.host, said.pulse, said.map) {
                 (Some(host), ..) => self.on_host_hello(token, host),
                 (None, Some(host), _) => self.on_heartbeat_connection(token, host),
-                // What follows is said by it: whoever is not in it has said all that it has to say.
+                // The following messages apply to the new map. If it lacks the host, they are
+                // dropped.
                 (None, None, Some(map)) => self.adopt(*map),
                 (None, None, None) => return,
             }
         }
     }
 
-    /// An association is of a node that hosts know: one that joins later may never hear of that node's NG Setup.
+    /// Stores the RAN node of an additional association. A host that joins later may not receive
+    /// that node's NG Setup.
     fn bound(&mut self, of: AssociationOwner) {
         if let Some(node) = self.nodes.get_mut(&of.assoc) {
             node.of = Some(of);
         }
     }
 
-    /// Somebody says which host it is.
+    /// Handles the host ID that a new connection sends.
     fn on_host_hello(&mut self, token: u64, host: HostId) {
         let Some(member) = self.members.get_mut(&token).filter(|member| member.host.is_none()) else { return };
         if self.lost.contains_key(&host) || self.serving.contains_key(&host) {
-            // What was given by the other connection is not known to have arrived.
+            // Inputs of the other connection may not have arrived.
             member.stream.put(&ToHost::Refused("it was connected before: the controller decides who goes".into()));
             member.state = State::Refused;
             return;
         }
         member.host = Some(host);
-        // One that is in none that is known here says by which map it comes.
+        // A host that no known map contains waits until it or the controller sends a newer map.
         if self.map.as_ref().is_some_and(|map| map.has_host(host)) {
             self.welcome_host(token);
         }
     }
 
-    /// Somebody says that this is the heartbeat of a host.
+    /// Marks a connection as a host's heartbeat connection.
     fn on_heartbeat_connection(&mut self, token: u64, host: HostId) {
         if let Some(member) = self.members.get_mut(&token).filter(|member| member.host.is_none()) {
             (member.host, member.state) = (Some(host), State::Pulse);
         }
     }
 
-    /// A host of the map has connected: it is told what there is.
+    /// Starts to serve a host of the map: sends the map, RAN nodes, UPFs and recent claims.
     fn welcome_host(&mut self, token: u64) {
         let Some(member) = self.members.get_mut(&token).filter(|member| member.state == State::Stranger) else {
             return;
@@ -495,7 +504,7 @@ impl Fleet {
                 member.stream.put(&ToHost::Ngap { number: 0, assoc: *assoc, answers: false, bucket: None, view, pdu });
             }
         }
-        // Who does not talk to them knows of none.
+        // A balancer that is not active on N4 has no associated UPFs.
         for (upf, _) in self.upfs.iter().filter(|(_, up)| **up) {
             member.stream.put(&ToHost::Upf { upf: *upf, up: true });
         }
@@ -507,8 +516,8 @@ impl Fleet {
         tracing::info!(host = host.0, hosts = self.serving.len(), "a host is connected");
     }
 
-    /// A connection is over. If it was a host's, the controller is told; until its map says who has the host's buckets,
-    /// nobody has.
+    /// Removes a connection. If it was a host's, reports it to the controller; the host's buckets
+    /// have no owner until the next map.
     fn on_disconnect(&mut self, token: u64, why: &FrameError) {
         let Some(member) = self.members.remove(&token) else { return };
         let _ = epoll::delete(&self.epoll, member.stream.fd());
@@ -521,15 +530,15 @@ impl Fleet {
         self.report_silent_hosts();
     }
 
-    /// The next epoch. Hosts that are not in it are cut off for good; what they had sent is known, and what they were not
-    /// done with goes to others.
+    /// Adopts the map of a new epoch. Fences hosts that it lacks, and queues their unfinished
+    /// inputs for redelivery.
     fn adopt(&mut self, map: ClusterMap) {
         let old = self.map.as_ref();
         if !map.buckets.is_complete() || old.is_some_and(|old| old.epoch() >= map.epoch()) {
             return;
         }
         if !map.has_balancer(self.seat.balancer) {
-            // Until it is in one, maps are not its affair.
+            // Maps are ignored until one contains this balancer.
             if old.is_some() {
                 self.ended = Some(LinkError::Fenced(map.epoch()));
             }
@@ -539,7 +548,7 @@ impl Fleet {
         let gone: Vec<HostId> =
             old.iter().flat_map(|old| &old.hosts).map(|(host, _)| *host).filter(|host| !map.has_host(*host)).collect();
         let mut unfinished = Vec::new();
-        // One that has left in good order has ended all that it was given and had UEs for.
+        // A drained host has finished all inputs of its UEs.
         let owned = |host: HostId| old.is_some_and(|old| old.buckets.buckets_owned_by(host).next().is_some());
         let owned: Vec<bool> = gone.iter().map(|host| owned(*host)).collect();
         for (host, owned) in gone.iter().zip(owned) {
@@ -553,7 +562,7 @@ impl Fleet {
         self.show(&map);
         self.caller.knows(&map);
         tracing::info!(epoch, hosts = map.hosts.len(), gone = gone.len(), again = unfinished.len(), "a new epoch");
-        // What follows is given by it.
+        // The messages that follow apply to the new map.
         let message = ToHost::Map(Box::new(map));
         self.everyone_but(None, &message);
         if let ToHost::Map(map) = message {
@@ -565,7 +574,7 @@ impl Fleet {
         };
         let new: Vec<u64> = self.members.iter().filter(|(_, member)| new(member)).map(|(token, _)| *token).collect();
         new.into_iter().for_each(|token| self.welcome_host(token));
-        // What they were given before what comes now.
+        // Unfinished inputs precede all later ones.
         for again in unfinished.into_iter().rev() {
             self.again.push_front(again);
         }
@@ -573,15 +582,18 @@ impl Fleet {
         self.replay_inputs();
     }
 
-    /// UEs that are not known go to those that stay, if there are some.
+    /// Steers new UEs to the hosts that are not being drained; to all if there are no others.
     fn steer_by(&mut self, map: &ClusterMap) {
         let (leave, stay): (Vec<_>, Vec<_>) =
             map.hosts.iter().map(|(host, _)| *host).partition(|host| map.leaving.contains(host));
         self.steering.hosts(if stay.is_empty() { leave } else { stay });
     }
 
-    /// A host that is not in the next map has said all that it has to say; what it had. It may be alive, and others take its
-    /// copies until they have that map too: it must not believe that this balancer is gone, and end what its UEs do.
+    /// Fences a host that the next map lacks. Returns its inputs in flight and its recent effects.
+    ///
+    /// The host may be alive. Until other hosts have the map, they accept its copies. So its
+    /// connection stays open: otherwise the host would take this balancer for dead and end its UEs'
+    /// procedures.
     fn cut_off(&mut self, host: HostId, map: &ClusterMap) -> (InflightInputs<Input>, RecentEffects) {
         self.misses.remove(&host);
         let before = self.lost.remove(&host);
@@ -589,7 +601,7 @@ impl Fleet {
         let Some(member) = token.and_then(|token| self.members.get_mut(&token)) else {
             return before.unwrap_or_default();
         };
-        // One that lives learns by it that it is over.
+        // A live host learns from the map that it has been removed.
         member.stream.put(&ToHost::Map(Box::new(map.clone())));
         (member.state, member.since) = (State::Refused, clock());
         (std::mem::take(&mut member.flying), std::mem::take(&mut member.emitted))
@@ -597,7 +609,7 @@ impl Fleet {
 
     fn show(&self, map: &ClusterMap) {
         let (hosts, balancers) = told(map);
-        // Poisoned by nobody: what is done under the lock does not panic.
+        // The lock is never poisoned: no code under it panics.
         if let Ok(mut view) = self.view.lock() {
             (view.hosts, view.balancers) = (hosts, balancers);
         }
@@ -609,8 +621,10 @@ impl Fleet {
         }
     }
 
-    /// Which hosts of the map have said nothing since this was asked last. A balancer that was held up itself asks once, after
-    /// it has heard all, so that nobody pays for it.
+    /// Counts missed heartbeats of hosts and closes overdue unidentified connections.
+    ///
+    /// A balancer that was itself delayed calls it once, after it has read all messages, so that
+    /// its delay counts against no host.
     fn check_silent_hosts(&mut self, now: Instant) {
         let mut late = Vec::new();
         let pulses = self.members.values_mut().filter(|member| member.state == State::Pulse);
@@ -642,10 +656,12 @@ impl Fleet {
         self.report_silent_hosts();
     }
 
-    /// Tells the controller which hosts of the map are not heard, and that all are again.
+    /// Reports the silent hosts of the map to the controller. Sends an empty report once after a
+    /// non-empty one.
     fn report_silent_hosts(&mut self) {
         let most = self.seat.heartbeat.1.max(1);
-        // One that has only just come into the map, or whose heartbeat is to come, may need longer to connect.
+        // A host that is new in the map, or whose heartbeat connection is missing, may need longer
+        // to connect.
         let pulses = self.members.values().filter(|member| member.state == State::Pulse);
         let beating: BTreeSet<HostId> = pulses.filter_map(|member| member.host).collect();
         let is_there = |host: &HostId| self.serving.contains_key(host) && beating.contains(host);
@@ -661,12 +677,12 @@ impl Fleet {
         }
     }
 
-    /// Tells whoever has asked that all that it had said before is done.
+    /// Confirms a barrier to a host: all its preceding commands are executed.
     pub(crate) fn synced(&mut self, host: HostId, number: u64) {
         if self.serving.contains_key(&host) {
             return self.tell(host, &ToHost::BarrierReply { number });
         }
-        // One that has left in good order since, which ends by that.
+        // A drained host that has left the map since, and exits after the confirmation.
         let has_left = |member: &&mut HostConnection| member.host == Some(host) && member.state == State::Refused;
         if let Some(member) = self.members.values_mut().find(has_left) {
             member.stream.put(&ToHost::BarrierReply { number });
@@ -687,7 +703,7 @@ impl Fleet {
         }
     }
 
-    /// Sends what waits for hosts.
+    /// Sends pending data to hosts.
     pub(crate) fn flush(&mut self) {
         let mut gone = Vec::new();
         for (token, member) in &mut self.members {
@@ -704,7 +720,8 @@ impl Fleet {
 #[cfg(test)]
 pub(super) mod tests;
 
-/// Pools that hosts report: each slice's, and that of UEs whose slice is not known, for each kind of procedure.
+/// Returns the number of pools in a host's report: one per kind of procedure, for each slice and
+/// for UEs of unknown slice.
 pub(crate) const fn pools(slices: usize) -> usize {
     (slices + 1) * NF_KINDS
 }

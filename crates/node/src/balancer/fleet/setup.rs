@@ -1,5 +1,7 @@
-//! NG Setup in a cluster: one host decides on it. The others, and those that join later, hear of it when that one has it
-//! answered by NG Setup Response, before the response leaves.
+//! NG Setup in a cluster.
+//!
+//! One host decides. The balancer sends the request to the other hosts only when the first host
+//! accepts it, before the NG Setup Response leaves. Hosts that join later receive it, too.
 
 use super::steer::{NG_SETUP, put};
 use super::{Fleet, UNSENT};
@@ -15,7 +17,7 @@ use vireo_types::AssocId;
 /// NG SETUP RESPONSE (TS 38.413 9.4.7).
 const NG_SETUP_RESPONSE: [u8; 2] = [0x20, 21];
 
-/// An NG Setup that is not answered.
+/// An unanswered NG Setup.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Setup {
     host: HostId,
@@ -25,7 +27,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// As the next input, by its number.
+    /// Converts to a numbered input for redelivery.
     fn again(self, assoc: AssocId) -> (u64, Input) {
         let Setup { number, pdu, .. } = self;
         (number, Input::Ngap { assoc, view: n2::peek(&pdu), pdu, at: clock(), number, answers: true, bucket: None })
@@ -39,11 +41,11 @@ pub(super) fn is_setup(input: &Input) -> bool {
 }
 
 impl Fleet {
-    /// Gives an NG Setup to the host that answers.
+    /// Sends an NG Setup to the responder host.
     ///
     /// # Errors
     ///
-    /// Gives it back when it has to wait.
+    /// Returns the input if it must wait.
     pub(super) fn give_setup(&mut self, number: u64, input: Input) -> Result<(), Input> {
         let Some(host) = self.responder_host() else { return Err(input) };
         let Some(member) = self.serving.get(&host).and_then(|token| self.members.get_mut(token)) else {
@@ -59,7 +61,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// A host has a message sent that is about no UE.
+    /// Handles a host's message that does not concern a UE: distributes an accepted NG Setup to the
+    /// other hosts.
     pub(in crate::balancer) fn sends(&mut self, assoc: AssocId, pdu: &[u8]) {
         if pdu.starts_with(&SETUP_FAILED) {
             self.setups.remove(&assoc);
@@ -77,13 +80,13 @@ impl Fleet {
         }
     }
 
-    /// An association is to end: a host that joins hears nothing of it.
+    /// Removes an association that is about to end, so that hosts that join do not receive it.
     pub(in crate::balancer) fn ends(&mut self, assoc: AssocId) {
         self.nodes.remove(&assoc);
         self.setups.remove(&assoc);
     }
 
-    /// What hosts that are gone were to decide goes to the one that answers now.
+    /// Queues NG Setups of removed hosts for the present responder host.
     pub(super) fn setups_again(&mut self) {
         let gone = |setup: &Setup| self.map.as_ref().is_none_or(|map| !map.has_host(setup.host));
         let again: Vec<_> = self.setups.extract_if(|_, setup| gone(setup)).collect();

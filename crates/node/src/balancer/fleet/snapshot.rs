@@ -1,5 +1,8 @@
-//! What another process needs to go on with a balancer's hosts: their connections with what is in them, what each was given
-//! and has had sent, and what hosts that join later have to know. Hosts and the controller notice nothing.
+//! Hot-restart snapshot of a balancer's fleet.
+//!
+//! It has the connections of hosts with their buffered data, the inputs in flight, the recent
+//! effects, and the state for hosts that join later. Hosts and the controller do not notice a hot
+//! restart.
 
 use super::member::{HostConnection, State};
 use super::setup::Setup;
@@ -27,7 +30,7 @@ use vireo_core::config::CoreConfig;
 use vireo_core::replica::{Claim, EffectDedup, InflightInputs, RecentEffects};
 use vireo_types::{AssocId, Instant, Ltmsi, Supi};
 
-/// A balancer's hosts.
+/// Snapshot of a [`Fleet`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::balancer) struct FleetSnapshot {
     seat: BalancerAssignment,
@@ -65,7 +68,7 @@ struct RanNodeSnapshot {
     of: Option<AssociationOwner>,
 }
 
-/// An input, as a host would be told it, with its number and when it was given.
+/// An input encoded as a message to a host, with its number and the time it was sent.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::balancer) struct InputSnapshot {
     number: u64,
@@ -75,20 +78,20 @@ pub(in crate::balancer) struct InputSnapshot {
 }
 
 impl InputSnapshot {
-    /// `None` for what neither RAN nor UPFs have said.
+    /// Encodes an input; `None` if it did not come from RAN or UPFs.
     pub(in crate::balancer) fn new(number: u64, at: Instant, input: &Input) -> Option<Self> {
         let message = postcard::to_stdvec(&message(number, input, true)?).ok()?;
         Some(InputSnapshot { number, at, message })
     }
 
-    /// `None` for what is none.
+    /// Decodes the input; `None` if the content is invalid.
     pub(in crate::balancer) fn input(&self) -> Option<Input> {
         input(decode::<ToHost<'_>>(&self.message).ok()?)
     }
 }
 
 impl FleetSnapshot {
-    /// The recovery time stamp of the cluster's N4.
+    /// Returns the recovery time stamp of the cluster's N4.
     pub(in crate::balancer) fn recovery(&self) -> u32 {
         self.seat.recovery
     }
@@ -98,7 +101,8 @@ fn carried(flying: &InflightInputs<Input>) -> Vec<InputSnapshot> {
     flying.iter().filter_map(|(number, at, input)| InputSnapshot::new(number, at, input)).collect()
 }
 
-/// As what it counts among what is under way is not carried: hosts say so anew, many times a second.
+/// The snapshot lacks the load share of the inputs, because hosts report their load several times a
+/// second.
 fn resumed(inputs: &[InputSnapshot]) -> InflightInputs<Input> {
     let mut flying = InflightInputs::default();
     for carried in inputs {
@@ -110,14 +114,15 @@ fn resumed(inputs: &[InputSnapshot]) -> InflightInputs<Input> {
 }
 
 impl Fleet {
-    /// What its controller has to know to go on, whose last map may be newer.
+    /// Returns the durable state for the embedded controller of the next process. `map` replaces
+    /// its last map.
     pub(in crate::balancer) fn record(&self, map: Option<ClusterMap>) -> Option<DurableState> {
         let DurableState { secrets, map: own } = self.caller.record()?.clone();
         Some(DurableState { secrets, map: map.or(own) })
     }
 
-    /// What another process needs to go on, with the sockets in the order in which [`Fleet::resume`] wants them; `None` if a
-    /// connection is another process's affair in no way.
+    /// Returns a snapshot, and the sockets in the order that [`Fleet::resume`] expects. Returns
+    /// `None` if a connection cannot be transferred, because it uses TLS.
     pub(in crate::balancer) fn snapshot(&self) -> Option<(FleetSnapshot, Vec<BorrowedFd<'_>>)> {
         let caller = self.caller.hand_over(self.several)?;
         let mut sockets = vec![self.listener.as_fd()];
@@ -125,7 +130,8 @@ impl Fleet {
             sockets.extend(self.caller.fd());
         }
         let mut members = Vec::new();
-        // A stranger that was refused has been told so, and ends its connection; a host that was given up may not have heard yet.
+        // A refused peer that is no host closes its connection itself. A removed host may not have
+        // read the notification yet.
         let stays = |member: &&HostConnection| member.state != State::Refused || member.host.is_some();
         for member in self.members.values().filter(stays) {
             sockets.push(member.stream.fd());
@@ -166,11 +172,11 @@ impl Fleet {
         Some((carried, sockets))
     }
 
-    /// Goes on with the hosts of another process, by its sockets.
+    /// Restores a fleet from a snapshot and the predecessor's sockets.
     ///
     /// # Errors
     ///
-    /// When the system refuses something, or there are other sockets than there should be.
+    /// Returns an error if a system call fails, or a socket is missing.
     pub(in crate::balancer) fn resume(
         carried: FleetSnapshot,
         sockets: &mut dyn Iterator<Item = OwnedFd>,
@@ -200,7 +206,8 @@ impl Fleet {
                 fleet.serving.insert(host, token);
             }
             fleet.members.insert(token, member);
-            // What the other process has read and not taken is in no socket that would tell.
+            // Data that the predecessor had read but not processed does not make the socket
+            // readable.
             fleet.unread.push(token);
         }
         let lost = carried.lost.iter().map(|(host, flying, emitted)| (*host, (resumed(flying), emitted.clone())));
@@ -229,7 +236,7 @@ impl Fleet {
 }
 
 impl Fleet {
-    /// The peer of an association, and whether it is a RAN node's.
+    /// Returns the peer of an association, and true if the association belongs to a RAN node.
     pub(in crate::balancer) fn known(&self, assoc: AssocId) -> Option<(SocketAddr, bool)> {
         let node = self.nodes.get(&assoc)?;
         Some((node.peer, node.of.is_some() || !node.said.is_empty()))

@@ -1,4 +1,4 @@
-//! Which host an input goes to.
+//! Selection of the host for each input.
 
 use super::setup::is_setup;
 use super::{Fleet, KnownRanNode, SAID, UNSENT, pools};
@@ -19,16 +19,16 @@ use vireo_core::schedule::estimate::ServiceTime;
 use vireo_core::tmsi::TmsiCipher;
 use vireo_types::{Bucket, Tmsi};
 
-/// A time for one procedure until a host has measured it.
+/// Assumed service time of a procedure in nanoseconds, until a host reports a measured one.
 const FIRST_GUESS: u64 = 100_000;
-/// Reports that are missed until a host's load counts as unknown.
+/// Number of missed reports after which a host's load counts as unknown.
 const STALE: u32 = 3;
 
-/// NGAP's procedure codes (TS 38.413 9.4.7) of initiating messages that hosts keep something of.
+/// NGAP procedure codes (TS 38.413 9.4.7) of initiating messages whose content hosts store.
 pub(super) const NG_SETUP: [u8; 2] = [0, 21];
 const RAN_CONFIGURATION_UPDATE: [u8; 2] = [0, 35];
 
-/// What steering goes by.
+/// State of the host selection.
 #[derive(Debug)]
 pub(super) struct Steering {
     policy: Policy,
@@ -62,22 +62,22 @@ impl Steering {
         }
     }
 
-    /// These hosts serve.
+    /// Replaces the set of serving hosts.
     pub(super) fn hosts(&mut self, hosts: Vec<HostId>) {
         self.hosts = Hosts::new(hosts);
     }
 
-    /// A host is gone.
+    /// Removes the load of a host.
     pub(super) fn forget(&mut self, host: HostId) {
         self.board.forget(host);
     }
 
-    /// A host is not at work any more for what it was given.
+    /// Subtracts inputs that the host has finished from its load.
     pub(super) fn ended(&mut self, host: HostId, of: impl Iterator<Item = LoadShare>) {
         of.for_each(|(pool, time)| self.board.ended(host, pool, time));
     }
 
-    /// A host has reported its load.
+    /// Stores a load report of a host.
     pub(super) fn report(&mut self, host: HostId, cpu: f32, loads: &[PoolLoad]) {
         let reports: Vec<PoolReport> =
             loads.iter().map(|load| PoolReport { backlog: load.backlog.into(), share: load.share.into() }).collect();
@@ -87,12 +87,12 @@ impl Steering {
         }
     }
 
-    /// The number of the 5G-TMSI that a first message names, if it is one of ours.
+    /// Returns the 5G-TMSI of an initial message, if this AMF assigned it.
     fn named(&self, s_tmsi: Option<(u16, u8, Tmsi)>, pdu: &[u8]) -> Option<Tmsi> {
         let ours = (self.core.amf_set, self.core.amf_pointer);
         match s_tmsi {
             Some((set, pointer, tmsi)) if (set, pointer) == ours => Some(tmsi),
-            // A registration may name its UE in the NAS message alone.
+            // A registration request may name its UE only in the NAS message.
             _ => match n2::ue_message(pdu) {
                 Ok((_, n2::UeMessage::Initial(message))) => engine::named_tmsi(&message.nas, &self.core),
                 _ => None,
@@ -102,16 +102,17 @@ impl Steering {
 }
 
 impl Fleet {
-    /// Whether nothing can be given to hosts: there are too few, or what dead ones had goes first.
+    /// Returns true if no input can be sent: there is no map, no connected host, or redelivery is
+    /// pending.
     fn is_held(&self) -> bool {
         self.map.is_none() || self.serving.is_empty() || !self.again.is_empty()
     }
 
-    /// Gives an input to the host that it is for, or to all.
+    /// Sends an input to the host that must handle it, or to all hosts.
     ///
     /// # Errors
     ///
-    /// Gives it back when it has to wait.
+    /// Returns the input if it must wait.
     pub(crate) fn route_input(&mut self, input: Input) -> Result<(), Input> {
         if self.is_held() {
             return Err(input);
@@ -122,7 +123,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Gives what dead hosts had to others, as far as these have room.
+    /// Redelivers inputs of dead hosts, as far as their new owners have room.
     pub(super) fn replay_inputs(&mut self) {
         if self.map.is_none() || self.serving.is_empty() {
             return;
@@ -136,7 +137,7 @@ impl Fleet {
 
     fn dispatch(&mut self, number: u64, mut input: Input) -> Result<(), Input> {
         let to = match &mut input {
-            // One that is given again: to the host that took over from who was chosen then.
+            // Redelivery: send to the present owner of the bucket that was chosen first.
             Input::Ngap { bucket: Some(bucket), .. } => self.owner(*bucket),
             Input::Ngap { view, pdu, bucket, .. } => self.host_of(view.as_ref().ok(), pdu, bucket),
             Input::Pfcp { seid, .. } | Input::PfcpTimeout { seid, .. } => self.owner(seid.ltmsi().bucket()),
@@ -153,10 +154,10 @@ impl Fleet {
         }
     }
 
-    /// The host of a message; `None` if all are to hear it.
+    /// Returns the host of a message; `None` = all hosts.
     fn host_of(&mut self, view: Option<&ShallowView>, pdu: &[u8], by: &mut Option<Bucket>) -> Option<HostId> {
         match view {
-            // Nobody has to know it; somebody answers.
+            // An invalid message needs only one host, which sends the error indication.
             None => self.responder_host(),
             Some(ShallowView { route: Route::Node, .. }) => None,
             Some(ShallowView { route: Route::Ue(id), .. }) => self.owner(id.ltmsi().bucket()),
@@ -181,17 +182,17 @@ impl Fleet {
         self.map.as_ref()?.buckets.owners(bucket).owner()
     }
 
-    /// The host that answers for all.
+    /// Returns the host that answers messages sent to all hosts.
     pub(super) fn responder_host(&self) -> Option<HostId> {
         self.serving.keys().min().copied()
     }
 
     fn pool(&self, bucket: Bucket, view: &ShallowView) -> usize {
-        // As hosts deal buckets to slices.
+        // The same mapping from buckets to slices as in hosts.
         usize::from(bucket.get()) % (self.slices + 1) * NF_KINDS + view.kind.index()
     }
 
-    /// As what an input counts among what is under way at its host.
+    /// Returns the load share of an input at its host.
     fn counts(&self, input: &Input) -> Option<LoadShare> {
         let (view, bucket) = match input {
             Input::Ngap { view: Ok(view @ ShallowView { route: Route::Ue(id), .. }), .. } => {
@@ -204,13 +205,14 @@ impl Fleet {
         Some((pool, *self.steering.times.get(pool)?))
     }
 
-    /// The host of a UE that is not known, with a bucket of its own: by the policy, of the hosts of a bucket of UEs whose
-    /// slice is not known.
+    /// Selects a host by the policy for an unknown UE, and a bucket that this host owns. The
+    /// candidates are the hosts of a bucket for UEs of unknown slice.
     fn place_new_ue(&mut self, view: &ShallowView) -> Option<(HostId, Bucket)> {
         let map = &self.map.as_ref()?.buckets;
         let steering = &mut self.steering;
         steering.turn += 1;
-        // Those of slice 0 in turn, whose columns are whole: their UEs get numbers of their home slices there.
+        // Round robin over the buckets of slice 0, whose columns have all slices. The UE later gets
+        // an LTMSI of its home slice in the same column.
         let slices = self.slices as u64 + 1;
         let columns = u64::from(Bucket::COUNT) / slices;
         let bucket = Bucket::new((steering.turn % columns * slices) as u16);
@@ -222,11 +224,11 @@ impl Fleet {
         let choice = steer::select_host(steering.policy, &request, &steering.hosts, &steering.board, clock())?;
         let next = (0..columns).map(|n| Bucket::new(((steering.turn + n) % columns * slices) as u16));
         let own = next.into_iter().find(|bucket| map.owners(*bucket).owner() == Some(choice.host));
-        // One that owns nothing has only just joined.
+        // A host without buckets has just joined.
         own.map(|bucket| (choice.host, bucket)).or_else(|| Some((owners.owner()?, bucket)))
     }
 
-    /// Gives an input to one host.
+    /// Sends an input to one host.
     fn send_to_one(
         &mut self,
         host: HostId,
@@ -235,7 +237,8 @@ impl Fleet {
         counted: Option<LoadShare>,
     ) -> Result<(), Input> {
         if let Some((flying, _)) = self.lost.get_mut(&host) {
-            // Until it is decided who takes over, as what it had been given itself.
+            // The host is lost: the input waits with those in flight until a map names the new
+            // owner.
             flying.add(number, input, counted, clock());
             return Ok(());
         }
@@ -254,7 +257,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Gives an input to all hosts, of which one answers.
+    /// Sends an input to all hosts, one of which answers.
     fn send_to_all(&mut self, number: u64, input: Input) -> Result<(), Input> {
         let full = |token| self.members.get(token).is_some_and(|member| member.stream.unsent() > UNSENT);
         if self.serving.values().any(full) {
@@ -267,7 +270,7 @@ impl Fleet {
                 put(member, number, &input, Some(*host) == speaker);
             }
         }
-        // What asks for an answer is given again to who speaks then.
+        // A message that needs an answer is redelivered to the then responder if this one dies.
         let token = speaker.and_then(|speaker| self.serving.get(&speaker));
         if let (Input::Ngap { .. }, Some(member)) = (&input, token.and_then(|token| self.members.get_mut(token))) {
             member.flying.add(number, input, None, clock());
@@ -275,7 +278,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// What hosts that join later have to know.
+    /// Stores the state that hosts need when they join later.
     fn remember(&mut self, input: &Input) {
         match input {
             Input::Up { assoc, peer } => {
@@ -297,7 +300,7 @@ impl Fleet {
                 let update = pdu.starts_with(&RAN_CONFIGURATION_UPDATE);
                 let Some(node) = self.nodes.get_mut(assoc).filter(|_| update) else { return };
                 if node.said.len() == SAID {
-                    // Each says anew what it is about; the setup stays.
+                    // Each update replaces the values it contains; the NG Setup at index 0 stays.
                     node.said.remove(1);
                 }
                 node.said.push_back(pdu.clone());
@@ -307,14 +310,14 @@ impl Fleet {
     }
 }
 
-/// Puts an input into what is to be sent to a host.
+/// Queues an input on the connection of a host.
 pub(super) fn put(member: &mut super::HostConnection, number: u64, input: &Input, answers: bool) {
     if let Some(message) = message(number, input, answers) {
         member.stream.put(&message);
     }
 }
 
-/// An input as a host is told it.
+/// Converts an input to a message for a host.
 pub(crate) fn message(number: u64, input: &Input, answers: bool) -> Option<ToHost<'_>> {
     Some(match input {
         Input::Up { assoc, peer } => ToHost::Up { assoc: *assoc, peer: *peer },
@@ -331,7 +334,7 @@ pub(crate) fn message(number: u64, input: &Input, answers: bool) -> Option<ToHos
         Input::Upf { upf, up } => ToHost::Upf { upf: *upf, up: *up },
         Input::UpfLost { upf } => ToHost::UpfLost { upf: *upf },
         Input::Unsent(message) => ToHost::Undelivered { assoc: message.assoc, ue: message.ue, pdu: &message.pdu },
-        // Nothing else comes from RAN or UPFs.
+        // Other inputs do not come from RAN or UPFs.
         _ => return None,
     })
 }

@@ -37,13 +37,13 @@ fn listener() -> TcpListener {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a TCP port")
 }
 
-/// A controller, balancers, and what a host says to each of them.
+/// A controller, balancers, and a host's connections to each of them.
 struct World {
     controller: controller::ControllerHandle,
     fleets: Vec<Fleet>,
     host: ControllerClient,
     ways: Vec<Stream>,
-    /// The host's heartbeat, if it has one at present, and what that watches.
+    /// Heartbeat thread of the host, if it runs, and the progress counter that it watches.
     pulse: Option<HeartbeatHandle>,
     turns: ProgressCounter,
     number: HostId,
@@ -88,7 +88,7 @@ impl World {
         world
     }
 
-    /// Lets time pass until something is so; the host says that it is there, or nothing.
+    /// Runs until a condition holds, with or without heartbeats of the host.
     fn run(&mut self, beats: bool, mut is_so: impl FnMut(&World) -> bool) {
         let until = Monotonic::now() + WITHIN;
         while !is_so(self) {
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// Has the host's heartbeat beat.
+    /// Advances the host's progress counter and runs its heartbeats.
     fn beat(&mut self) {
         self.turns.turn();
         self.host.poll(Monotonic::now(), &mut |_| ()).expect("it is a member");
@@ -131,13 +131,13 @@ fn who_hears_neither_hosts_nor_the_controller_is_cut_off_unless_it_is_alone() {
     let mut world = World::new(2);
     world.wait(true, Span::from_millis(400));
     assert!(world.fleets.iter().all(|fleet| !fleet.is_isolated()));
-    // The controller is gone, and its machine says so.
+    // The controller has ended, and its machine refuses connections.
     world.controller.stop();
     world.wait(true, Span::from_millis(400));
     assert!(world.fleets.iter().all(|fleet| !fleet.is_isolated()), "hosts are heard");
     world.wait(false, Span::from_millis(400));
     assert!(world.fleets.iter().all(|fleet| !fleet.is_isolated()), "the way to the controller's machine is sound");
-    // From here on nothing comes from there either.
+    // From here on the controller's address does not respond.
     let mute = listener();
     let nowhere = mute.local_addr().expect("an address");
     world.fleets.iter_mut().for_each(|fleet| fleet.caller.look_at(nowhere));
@@ -151,15 +151,15 @@ fn who_hears_neither_hosts_nor_the_controller_is_cut_off_unless_it_is_alone() {
     assert!(!alone.fleets[0].is_isolated(), "there is no other to go to");
 }
 
-/// A host has so much to do that nothing of what it wants sent is taken by its connection. Its heartbeat does not wait behind
-/// that, as long as its threads take turns.
+/// The data connection of a busy host is full. Its heartbeats use another connection, and continue
+/// as long as its threads progress.
 #[test]
 fn a_host_that_is_too_busy_to_say_anything_is_heard_and_one_that_hangs_is_not() {
-    // A silence is a second, so that a pause of one of the threads is none.
+    // The failure timeout is one second, so that a pause of a thread does not count as silence.
     let mut world = World::beating(1, Span::from_millis(250));
     let pdu = vec![0; 32 << 10];
     for _ in 0..256 {
-        // More than the connection takes while nobody reads.
+        // More than the connection buffers while the balancer does not read.
         let ngap = ToBalancer::Ngap { assoc: AssocId(1), ue: None, key: 0, pdu: &pdu };
         world.ways[0].put(&ngap);
     }
@@ -175,7 +175,7 @@ fn a_host_that_is_too_busy_to_say_anything_is_heard_and_one_that_hangs_is_not() 
     assert!(missed < fleet.seat.heartbeat.1, "missed {missed} times");
     assert!(fleet.map.as_ref().is_some_and(|map| map.has_host(world.number)), "nobody takes it for dead");
 
-    // Its thread hangs.
+    // The host's thread hangs.
     let until = Monotonic::now() + WITHIN;
     while !world.fleets[0].complained && world.fleets[0].serving.len() == 1 {
         assert!(Monotonic::now() < until, "not within {WITHIN:?}");
@@ -184,10 +184,10 @@ fn a_host_that_is_too_busy_to_say_anything_is_heard_and_one_that_hangs_is_not() 
     }
 }
 
-/// What a host has claimed may be about a context that comes to one which joins only then.
+/// A claim may concern a context that moves to a host which joins later.
 #[test]
 fn a_host_that_joins_is_told_what_was_claimed_lately() {
-    // Nobody is taken for dead meanwhile.
+    // A long heartbeat: no member is declared dead during the test.
     let mut world = World::beating(1, Span::from_secs(1));
     let supi = Supi::from_digits("999700000000001").expect("an IMSI");
     let (ue, at) = (Ltmsi::from_raw(7), clock());
@@ -223,17 +223,17 @@ fn a_host_that_joins_is_told_what_was_claimed_lately() {
     }
 }
 
-/// Who is in the next map no longer may live, and has much to read before it hears of that: its connection does not end before,
-/// by which it would take the balancer for dead.
+/// A host that the next map lacks may be alive and have much to read before that map. Its
+/// connection stays open until then; otherwise the host would take the balancer for dead.
 #[test]
 fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
-    // Nobody is taken for dead meanwhile.
+    // A long heartbeat: no member is declared dead during the test.
     let mut world = World::beating(1, Span::from_secs(1));
     let number = world.number;
     let World { fleets, ways, .. } = &mut world;
     let (fleet, way) = (&mut fleets[0], &mut ways[0]);
     let token = fleet.serving[&number];
-    // More than the connection takes while the host reads nothing, as when it is cut off.
+    // More than the connection buffers while the host reads nothing, as if it were isolated.
     let before = ToHost::Endpoints(vec![Ipv4Addr::LOCALHOST.into(); 100_000]);
     let member = fleet.members.get_mut(&token).expect("its connection");
     for _ in 0..16 {
@@ -241,7 +241,7 @@ fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
     }
     fleet.flush();
     assert!(fleet.members[&token].stream.unsent() > 0, "it waits for the host");
-    // And the host has said something that was not read.
+    // The host has also sent a message that is still unread.
     way.put(&ToBalancer::Done { number: 1 });
     way.flush().expect("there is a balancer");
 
@@ -259,7 +259,7 @@ fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
         assert!(Monotonic::now() < until, "not within {WITHIN:?}");
         fleet.pump();
         while let Some(command) = fleet.next_command() {
-            // What the balancer does when all that was said before is done.
+            // The balancer executes the barrier after all preceding commands.
             if let Command::Barrier { host, number } = command {
                 fleet.synced(host, number);
             }
@@ -277,7 +277,7 @@ fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
     let over =
         |message: ToHost<'_>| matches!(message, ToHost::Map(map) if map.epoch() == epoch && !map.has_host(number));
     hears(fleet, &over).expect("the connection is there until then");
-    // One that leaves has asked whether all is done, and waits for that.
+    // A host that leaves has sent a barrier and waits for the reply.
     hears(fleet, &|message| message == ToHost::BarrierReply { number: 7 }).expect("and as long as it likes");
     fleet.synced(number, 6);
     hears(fleet, &|message| message == ToHost::BarrierReply { number: 6 }).expect("of what it had asked before, too");
@@ -288,18 +288,18 @@ fn a_host_that_is_given_up_hears_that_before_its_connection_ends() {
     }
 }
 
-/// The octets that pycrate encodes of a message.
+/// Returns a reference encoding made with pycrate.
 fn golden(name: &str) -> Vec<u8> {
     let golden = include_str!("../../../../../tests/reference/golden.txt");
     let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
     (0..line.len()).step_by(2).map(|at| u8::from_str_radix(&line[at..at + 2], 16).expect("octets")).collect()
 }
 
-/// Hosts that join later hear of an NG Setup that one host has admitted, of no other; and one that its host has not decided on
-/// is another's to decide on.
+/// Hosts that join later receive only an NG Setup that a host has accepted. An undecided one goes
+/// to another host if the deciding host is removed.
 #[test]
 fn ng_setup_counts_when_it_is_answered() {
-    // Nobody is taken for dead meanwhile.
+    // A long heartbeat: no member is declared dead during the test.
     let mut world = World::beating(1, Span::from_secs(1));
     let (fleet, assoc, setup) = (&mut world.fleets[0], AssocId(5), golden("NGSetupRequest"));
     let peer = (Ipv4Addr::new(192, 0, 2, 1), 38412).into();
@@ -324,7 +324,7 @@ fn ng_setup_counts_when_it_is_answered() {
     fleet.sends(assoc, &golden("NGSetupResponse"));
     assert_eq!(said(fleet).len(), 1, "an answer to nothing");
 
-    // The host that is to decide goes.
+    // The deciding host is removed.
     fleet.route_input(input()).expect("there is room");
     let mut next = fleet.map.clone().expect("a map");
     let heir = HostId(world.number.0 + 1);

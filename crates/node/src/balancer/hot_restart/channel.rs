@@ -1,4 +1,6 @@
-//! One end of a unix socket, over which messages and descriptors go, each within a time.
+//! Unix-socket channel of a hot restart.
+//!
+//! It transfers messages and descriptors, each with a deadline.
 
 use crate::cluster::ProgressCounter;
 use rustix::net::{
@@ -14,26 +16,26 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// Octets of a message at most.
+/// Maximum size of a message in bytes.
 pub(super) const MOST: usize = 256 << 20;
-/// Descriptors that go with one octet: fewer than the system allows.
+/// Maximum of descriptors in one `sendmsg`; the system's limit is higher.
 const AT_ONCE: usize = 64;
-/// Descriptors in all: more than there are connections to a balancer.
+/// Maximum of descriptors in all, above the number of connections of a balancer.
 const SOCKETS: usize = 4096;
-/// How long the thread that waits shows no sign of life.
+/// Interval at which a waiting thread advances its progress counter.
 const SIGN: Duration = Duration::from_millis(50);
 
-/// An end.
+/// One end of the channel.
 #[derive(Debug)]
 pub(super) struct HotRestartChannel {
     socket: UnixStream,
     until: Instant,
-    /// Of the thread that waits here.
+    /// Progress counter of the waiting thread.
     turns: ProgressCounter,
 }
 
 impl HotRestartChannel {
-    /// One on which something has to be said within a time.
+    /// Creates a channel. The first operations must end within `within`.
     pub(super) fn new(socket: UnixStream, within: Duration, turns: ProgressCounter) -> io::Result<Self> {
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(SIGN))?;
@@ -41,19 +43,19 @@ impl HotRestartChannel {
         Ok(HotRestartChannel { socket, until: Instant::now() + within, turns })
     }
 
-    /// For the next step there is so much time again; this thread waits.
+    /// Sets a new deadline for the next operations, and the progress counter of the calling thread.
     pub(super) fn within(&mut self, within: Duration, turns: &ProgressCounter) {
         (self.until, self.turns) = (Instant::now() + within, turns.clone());
     }
 
-    /// Who is at the other end: its process, and whether it is the same user's, or the administrator's.
+    /// Returns the peer's process, and true if its user is the same or root.
     pub(super) fn peer(&self) -> io::Result<(Pid, bool)> {
         let peer = sockopt::socket_peercred(&self.socket)?;
         let own = rustix::process::geteuid();
         Ok((peer.pid, peer.uid == own || peer.uid.is_root()))
     }
 
-    /// Something has to be tried again: whether there is time.
+    /// Advances the progress counter. Returns an error if the failed operation must not be retried.
     fn again(&self, error: io::Error) -> io::Result<()> {
         self.turns.turn();
         match error.kind() {
@@ -64,20 +66,20 @@ impl HotRestartChannel {
         }
     }
 
-    /// Says something.
+    /// Sends a message.
     ///
     /// # Errors
     ///
-    /// When the other end does not take it in time, or is gone.
+    /// Returns an error if the peer does not read in time or has closed the channel.
     pub(super) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
         self.put_octets(&encoded(message)?)
     }
 
-    /// Says what is encoded already.
+    /// Sends an encoded message.
     ///
     /// # Errors
     ///
-    /// As [`HotRestartChannel::send`].
+    /// Returns an error as [`HotRestartChannel::send`] does.
     pub(super) fn put_octets(&mut self, octets: &[u8]) -> io::Result<()> {
         self.write(&(octets.len() as u32).to_be_bytes())?;
         self.write(octets)
@@ -94,11 +96,12 @@ impl HotRestartChannel {
         Ok(())
     }
 
-    /// What the other end says next.
+    /// Receives the next message.
     ///
     /// # Errors
     ///
-    /// When it says nothing in time, or nothing that this end understands, or is gone ([`ErrorKind::UnexpectedEof`]).
+    /// Returns an error if no message arrives in time, the message is invalid, or the peer has
+    /// closed the channel ([`ErrorKind::UnexpectedEof`]).
     pub(super) fn receive<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let mut length = [0; 4];
         self.read(&mut length)?;
@@ -125,11 +128,11 @@ impl HotRestartChannel {
         Ok(())
     }
 
-    /// Gives descriptors.
+    /// Sends descriptors.
     ///
     /// # Errors
     ///
-    /// As [`HotRestartChannel::send`].
+    /// Returns an error as [`HotRestartChannel::send`] does.
     pub(super) fn put_sockets(&mut self, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
         for sockets in sockets.chunks(AT_ONCE) {
             loop {
@@ -145,11 +148,11 @@ impl HotRestartChannel {
         Ok(())
     }
 
-    /// Takes so many descriptors.
+    /// Receives `count` descriptors.
     ///
     /// # Errors
     ///
-    /// As [`HotRestartChannel::receive`].
+    /// Returns an error as [`HotRestartChannel::receive`] does.
     pub(super) fn take_sockets(&mut self, count: usize) -> io::Result<Vec<OwnedFd>> {
         let mut taken = Vec::new();
         if count > SOCKETS {
@@ -181,11 +184,11 @@ impl HotRestartChannel {
     }
 }
 
-/// A message in octets.
+/// Encodes a message.
 ///
 /// # Errors
 ///
-/// When it is too long.
+/// Returns an error if the message exceeds [`MOST`].
 pub(super) fn encoded(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let octets = postcard::to_stdvec(message).map_err(io::Error::other)?;
     if octets.len() > MOST {
@@ -214,7 +217,7 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let mut peer = TcpStream::connect(listener.local_addr().expect("an address")).expect("it connects");
         let (tcp, _) = listener.accept().expect("it is there");
-        // More than go at once.
+        // More than fit in one `sendmsg`.
         let mut sockets = vec![udp.as_fd(), tcp.as_fd()];
         sockets.extend((0..AT_ONCE).map(|_| listener.as_fd()));
         one.send(&"before").expect("room");
@@ -255,7 +258,7 @@ mod tests {
         one.put_octets(&[1, 2]).expect("room");
         assert_eq!(other.receive::<u8>().expect_err("an octet too many").kind(), ErrorKind::InvalidData);
         one.send(&0_u8).expect("room");
-        // Its length comes with no descriptor.
+        // The length prefix of the message carries no descriptor.
         assert_eq!(other.take_sockets(1).expect_err("none").kind(), ErrorKind::InvalidData);
         assert!(other.take_sockets(SOCKETS + 1).is_err());
     }

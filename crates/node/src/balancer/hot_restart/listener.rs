@@ -1,4 +1,6 @@
-//! Where a balancer is asked to hand over: a unix socket of its user's.
+//! Hot-restart listener: unix socket where a successor requests a hot restart.
+//!
+//! Only processes of the same user or root are accepted.
 
 use super::channel::HotRestartChannel;
 use super::{HotRestartError, PredecessorMessage, STEP, SuccessorMessage, WORDS};
@@ -15,31 +17,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use vireo_sctp::Waker;
 
-/// Who may be asking at a time: more are turned away.
+/// Maximum of simultaneous requests. Further connections are closed.
 const ASKING: usize = 4;
 
-/// It.
+/// The listener and the resources that move to the successor.
 #[derive(Debug)]
 pub(crate) struct HotRestartListener {
     listener: UnixListener,
     path: PathBuf,
-    /// What the status interface listens by, which goes along.
+    /// TCP listener of the API, which moves to the successor.
     api: Option<OwnedFd>,
-    /// The controller of this process, if there is one, which goes along, too.
+    /// Embedded controller of this process, which moves to the successor.
     controller: Option<Arc<EmbeddedController>>,
-    /// Those whose words are waited for.
+    /// Connections whose request has not been read yet.
     asking: Arc<AtomicUsize>,
     asked: (Sender<HotRestartChannel>, Receiver<HotRestartChannel>),
-    /// The file is another process's now.
+    /// True if another process owns the socket file; `Drop` then keeps the file.
     given: bool,
 }
 
 impl HotRestartListener {
-    /// Opens it at a path, where nobody else may be asked.
+    /// Opens the listener at a path that no other balancer uses.
     ///
     /// # Errors
     ///
-    /// When somebody is, or there can be no such file.
+    /// Returns an error if another balancer listens there, or the socket file cannot be created.
     pub(crate) fn open(
         path: &Path,
         api: Option<OwnedFd>,
@@ -49,7 +51,7 @@ impl HotRestartListener {
             return Err(HotRestartError::InUse(path.to_owned()));
         }
         let error = |error| HotRestartError::Path { path: path.to_owned(), error };
-        // What a process has left that is gone, and nothing else.
+        // Remove the socket file of a dead process, but no other kind of file.
         if fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket()) {
             fs::remove_file(path).map_err(error)?;
         }
@@ -60,7 +62,8 @@ impl HotRestartListener {
         Ok(desk)
     }
 
-    /// One that another process has opened, and that is its until [`HotRestartListener::take_ownership`].
+    /// Creates a listener over the predecessor's socket. The predecessor owns the file until
+    /// [`HotRestartListener::take_ownership`].
     pub(super) fn on(
         listener: UnixListener,
         path: &Path,
@@ -75,17 +78,17 @@ impl HotRestartListener {
         self.listener.as_raw_fd()
     }
 
-    /// What goes along: what it listens by, and the status interface if there is one.
+    /// Returns the sockets to transfer: the listener, and the API's listener if there is one.
     pub(super) fn sockets(&self) -> (BorrowedFd<'_>, Option<BorrowedFd<'_>>) {
         (self.listener.as_fd(), self.api.as_ref().map(AsFd::as_fd))
     }
 
-    /// The controller of this process.
+    /// Returns the embedded controller of this process.
     pub(super) fn controller(&self) -> Option<&EmbeddedController> {
         self.controller.as_deref()
     }
 
-    /// Somebody is there: what he wants is heard on a thread of its own, which wakes this one.
+    /// Accepts connections. A thread reads each request and wakes the balancer.
     pub(in crate::balancer) fn accept(&self, waker: &Waker) {
         while let Ok((socket, _)) = self.listener.accept() {
             if self.asking.fetch_add(1, Ordering::Relaxed) >= ASKING {
@@ -107,17 +110,17 @@ impl HotRestartListener {
         }
     }
 
-    /// Who wants to take over, if somebody does.
+    /// Returns the channel of the next successor, if one waits.
     pub(super) fn next(&self) -> Option<HotRestartChannel> {
         self.asked.1.try_recv().ok()
     }
 
-    /// It is this process's.
+    /// Makes this process the owner of the socket file.
     pub(super) fn take_ownership(&mut self) {
         self.given = false;
     }
 
-    /// It is another process's.
+    /// Makes another process the owner of the socket file.
     pub(super) fn give(&mut self) {
         self.given = true;
     }
@@ -131,7 +134,7 @@ impl Drop for HotRestartListener {
     }
 }
 
-/// Hears what somebody wants, and passes it on.
+/// Reads a request and passes its channel to the balancer.
 fn words(socket: UnixStream, asked: &Sender<HotRestartChannel>) -> io::Result<()> {
     let mut line = HotRestartChannel::new(socket, STEP, ProgressCounter::default())?;
     if !line.peer()?.1 {

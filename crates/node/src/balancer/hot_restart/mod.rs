@@ -1,18 +1,20 @@
-//! A planned restart: a balancer hands its sockets and what it knows to a process that goes on in its place. RAN nodes, UPFs,
-//! hosts and the controller notice a pause of some ten milliseconds.
+//! Hot restart: a balancer passes its sockets and state to a successor process.
+//!
+//! RAN nodes, UPFs, hosts and the controller observe a pause of about ten milliseconds.
 //!
 //! ```text
-//! new                                   old
-//!  | -- TakeOver (form) ---------------> |  is asked at a unix socket of its user's
-//!  | <- Here, sockets, snapshot -------- |  does nothing any more
-//!  | -- Ready -------------------------> |  what is new can go on
-//!  | <- Yours -------------------------- |  is the balancer no longer
-//!  | -- Serves ------------------------> |  ends
+//! successor                             predecessor
+//!  | -- TakeOver (format) --------------> |  unix socket of the same user
+//!  | <- State, sockets, snapshot -------- |  stops processing
+//!  | -- Ready --------------------------> |  successor is able to serve
+//!  | <- Commit -------------------------- |  ends its balancer role
+//!  | -- Serving ------------------------> |  exits
 //! ```
 //!
-//! The sockets are the same ones for both (SCM_RIGHTS), and the old one changes nothing while it waits: when the new one dies,
-//! or is silent for [`STEP`], the old one goes on as if nothing had been. Before `Yours` the new one does nothing; one that is
-//! silent after it is killed first, so that two never serve at a time.
+//! Both processes share the sockets (SCM_RIGHTS). The predecessor changes nothing while it waits.
+//! If the successor dies, or is silent for [`STEP`], the predecessor continues as before. The
+//! successor does not act before `Commit`. If it is silent after `Commit`, the predecessor kills it
+//! first, so that two processes never serve at the same time.
 
 mod channel;
 mod listener;
@@ -48,63 +50,61 @@ use vireo_core::config::CoreConfig;
 use vireo_sctp::{AssociationTable, Endpoint, EndpointHandoff};
 use vireo_types::{AssocId, Instant};
 
-/// How long each end waits for what the other does next.
+/// Maximum wait of each process for the next message of the other.
 const STEP: Duration = Duration::from_secs(1);
-/// In what form is handed over: that of the snapshot, which every change of it changes, and the fabric's version, in which the
-/// connections go on.
+/// Version of the snapshot's format, raised with every change, and version of the fabric, whose
+/// connections are transferred.
 const WORDS: (u16, u16) = (3, VERSION);
 
-/// Why a balancer is not handed over, or does not take over. The one that was there goes on.
+/// Reasons why a hot restart fails. The running balancer continues.
 #[derive(Debug, thiserror::Error)]
 pub enum HotRestartError {
-    /// It is not said where.
+    /// `cluster.handover` is not configured.
     #[error("cluster.handover says where a balancer is taken over from: set it, here and for the one that runs")]
     NoPath,
-    /// Nobody is there.
+    /// No balancer listens at the path.
     #[error("no balancer hands over at {path}: {error}; check cluster.handover, or start without --take-over")]
     Nobody {
-        /// Where.
+        /// Configured socket path.
         path: PathBuf,
-        /// Why.
         error: io::Error,
     },
-    /// Somebody is.
+    /// Another balancer listens at the path.
     #[error("another balancer runs and hands over at {0}: follow it with --take-over, or change cluster.handover")]
     InUse(PathBuf),
-    /// The file.
+    /// The socket file cannot be created.
     #[error("cluster.handover: there can be no socket at {path}: {error}")]
     Path {
-        /// Which.
+        /// Configured socket path.
         path: PathBuf,
-        /// Why.
         error: io::Error,
     },
-    /// The SCTP driver.
+    /// The SCTP driver cannot transfer its state.
     #[error("cluster.handover: {0}")]
     Sctp(#[from] vireo_sctp::HandoffError),
-    /// The user plane of the same process.
+    /// The process has an embedded UPF, which would end with it.
     #[error(
         "cluster.handover: the embedded UPF would end with the process: set upf.enabled = false, and run `vireo upf`"
     )]
     Upf,
-    /// One has a controller beside it, and the other has not.
+    /// Only one of the two processes has an embedded controller.
     #[error("cluster.controller is empty for one of the two balancers and not for the other: it is to stay as it was")]
     Controller,
-    /// A connection that ends with the process.
+    /// A connection uses TLS and cannot be transferred.
     #[error("connections with TLS end with their process and are not handed over")]
     Tls,
-    /// It knows too much.
+    /// The snapshot is too large.
     #[error("{0}")]
     Large(String),
-    /// The other end says why not.
+    /// The running balancer refuses; the reason is its text.
     #[error("the balancer that runs does not hand over, and goes on: {0}")]
     Refused(String),
-    /// The other end is gone, or silent, or says something odd.
+    /// The other process has exited, is silent, or sends invalid messages.
     #[error("the other process does not do its part: {0}")]
     Line(#[from] io::Error),
 }
 
-/// What the old process is told.
+/// Message of the successor to the running process.
 #[derive(Debug, Serialize, Deserialize)]
 enum SuccessorMessage {
     TakeOver { words: (u16, u16) },
@@ -112,31 +112,32 @@ enum SuccessorMessage {
     Serving,
 }
 
-/// What the new process is told.
+/// Message of the running process to the successor.
 #[derive(Debug, Serialize, Deserialize)]
 enum PredecessorMessage {
     Refused(String),
-    /// So many sockets follow, and then the snapshot.
+    /// Announces the number of sockets that follow. The snapshot comes after them.
     State {
         sockets: u32,
     },
     Commit,
 }
 
-/// What a balancer knows.
+/// State of a balancer.
 #[derive(Debug, Serialize, Deserialize)]
 struct BalancerSnapshot {
-    /// How far its time is from the machine's clock: what it remembers has times.
+    /// Offset between this process's monotonic time and the machine's clock. The times in the
+    /// snapshot need it.
     clock: u64,
     sctp: AssociationTable,
-    /// Where its numbers of associations begin.
+    /// Offset of the association IDs (`AssocIdMap`).
     first: u32,
     associations: Vec<AssociationSnapshot>,
     held: Vec<InputSnapshot>,
     n4: n4::N4Snapshot,
-    /// Whether what the status interface listens by is among the sockets.
+    /// True if the sockets include the API's listener.
     api: bool,
-    /// What the controller of the process has to know, if there is one; then what it listens by is there, too.
+    /// State of the embedded controller. If set, the sockets include its listener.
     controller: Option<DurableState>,
     fleet: CarriedFleet,
 }
@@ -149,19 +150,19 @@ struct AssociationSnapshot {
 }
 
 impl Balancer {
-    /// From now on another process may take over that asks at this desk.
+    /// Accepts hot restarts through a listener.
     pub(crate) fn hand_over_at(&mut self, desk: HotRestartListener) -> io::Result<()> {
         self.endpoint.watch(desk.fd(), DESK_TOKEN)?;
         self.desk = Some(desk);
         Ok(())
     }
 
-    /// Hands over to whoever asks; whether another process is the balancer now.
+    /// Serves a pending hot-restart request. Returns true if the successor has taken over.
     pub(super) fn is_followed(&mut self) -> bool {
         let Some(mut line) = self.desk.as_ref().and_then(HotRestartListener::next) else { return false };
         let Hosts::Fabric(fleet) = &self.hosts else { return false };
         let (turns, began) = (fleet.turns(), clock::clock());
-        // Of two controllers one at a time decides.
+        // Only one of the two controllers may decide at a time.
         let controller = self.desk.as_ref().and_then(HotRestartListener::controller);
         let record = controller.and_then(|controller| fleet.record(controller.leave()));
         match self.hand_over(&mut line, record.clone(), &turns) {
@@ -180,7 +181,7 @@ impl Balancer {
                     tracing::error!(%error, "its controller does not go on");
                 }
                 line.within(STEP, &turns);
-                // Whoever is there still learns why.
+                // Send the reason to a successor that is still alive.
                 let _ = line.send(&PredecessorMessage::Refused(error.to_string()));
                 false
             }
@@ -194,7 +195,7 @@ impl Balancer {
         turns: &ProgressCounter,
     ) -> Result<(), HotRestartError> {
         let (pid, _) = line.peer()?;
-        // Before it is told anything: the number is another process's once that one has ended.
+        // Opened before the first message: after the process ends, its PID may be reused.
         let process = pidfd_open(pid, PidfdFlags::empty()).ok();
         let (Some(desk), Hosts::Fabric(fleet)) = (&self.desk, &self.hosts) else { return Err(HotRestartError::NoPath) };
         let EndpointHandoff { socket, known } = self.endpoint.hand_over()?;
@@ -219,11 +220,11 @@ impl Balancer {
         line.within(STEP, turns);
         match line.receive() {
             Ok(SuccessorMessage::Serving) => Ok(()),
-            // It is dead: what it had is here, too.
+            // The successor is dead; this process still has all the state.
             Err(error) if error.kind() != io::ErrorKind::TimedOut => Err(error.into()),
             silence => match process.filter(|_| pid != getpid()).map(|process| end(pid, &process)) {
                 Some(Ok(())) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
-                // It has been told, and goes on when it is at work again.
+                // The successor has received `Commit` and will serve once it runs again.
                 _ => {
                     tracing::warn!(?silence, "the process that takes over is silent, and cannot be ended: it has all");
                     Ok(())
@@ -258,7 +259,7 @@ impl Balancer {
         }
     }
 
-    /// Ends without a word: another process has all.
+    /// Ends without messages to peers, because the successor has all the state.
     pub(super) fn leave(mut self) {
         if let Some(desk) = &mut self.desk {
             desk.give();
@@ -268,7 +269,7 @@ impl Balancer {
     }
 }
 
-/// Ends a process, and waits for its end.
+/// Kills a process and waits for its end.
 fn end(pid: Pid, process: &OwnedFd) -> io::Result<()> {
     tracing::warn!(?pid, "the process that takes over is silent: it is killed");
     pidfd_send_signal(process, Signal::KILL)?;
@@ -279,7 +280,7 @@ fn end(pid: Pid, process: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// A balancer that is taken over, until it serves.
+/// Snapshot and sockets that a successor has received, before it serves.
 #[derive(Debug)]
 pub(crate) struct ReceivedState {
     line: HotRestartChannel,
@@ -290,11 +291,11 @@ pub(crate) struct ReceivedState {
     controller: Option<TcpListener>,
     sctp: Option<EndpointHandoff>,
     snapshot: BalancerSnapshot,
-    /// Those of its hosts.
+    /// Sockets of the fleet.
     sockets: std::vec::IntoIter<OwnedFd>,
 }
 
-/// What a balancer that takes over goes by: the configuration, and the SCTP endpoint over the socket that it has taken.
+/// Configuration of a successor, with the SCTP endpoint over the received socket.
 pub(crate) struct SuccessorConfig<'a> {
     pub(crate) endpoint: Box<dyn Endpoint>,
     pub(crate) n4: n4::Config,
@@ -306,11 +307,12 @@ pub(crate) struct SuccessorConfig<'a> {
 }
 
 impl ReceivedState {
-    /// Asks the balancer at a path, which does nothing from here on until it is told that this process is ready.
+    /// Requests a hot restart from the balancer at a path. That balancer stops processing until
+    /// this process is ready.
     ///
     /// # Errors
     ///
-    /// When nobody is there, or it refuses.
+    /// Returns an error if no balancer listens there, or it refuses.
     pub(crate) fn ask(path: &Path) -> Result<Self, HotRestartError> {
         let socket =
             UnixStream::connect(path).map_err(|error| HotRestartError::Nobody { path: path.to_owned(), error })?;
@@ -326,7 +328,7 @@ impl ReceivedState {
         };
         let mut sockets = line.take_sockets(sockets)?.into_iter();
         let snapshot: BalancerSnapshot = line.receive()?;
-        // Before this process first asks what time it is.
+        // Must precede the first use of the clock in this process.
         clock::adopt(snapshot.clock);
         let mut next = || sockets.next().ok_or(io::Error::from(io::ErrorKind::UnexpectedEof));
         let (listener, socket, n4) = (UnixListener::from(next()?), next()?, UdpSocket::from(next()?));
@@ -336,31 +338,31 @@ impl ReceivedState {
         Ok(ReceivedState { line, path: path.to_owned(), listener, n4, api, controller, sctp, snapshot, sockets })
     }
 
-    /// The recovery time stamp of the cluster's N4.
+    /// Returns the recovery time stamp of the cluster's N4.
     pub(crate) fn recovery(&self) -> u32 {
         self.snapshot.fleet.recovery()
     }
 
-    /// The SCTP endpoint, once.
+    /// Takes the SCTP endpoint's state. A second call fails.
     pub(crate) fn sctp(&mut self) -> Result<EndpointHandoff, HotRestartError> {
         Ok(self.sctp.take().ok_or(vireo_sctp::HandoffError::InProcess)?)
     }
 
-    /// What the status interface listened by, if there was one.
+    /// Takes the API's listener, if there was one.
     pub(crate) fn api(&mut self) -> Option<TcpListener> {
         self.api.take()
     }
 
-    /// What its controller listened by, if it had one, and what that has to know.
+    /// Takes listener and state of the embedded controller, if there was one.
     pub(crate) fn controller(&mut self) -> Option<(TcpListener, DurableState)> {
         self.controller.take().zip(self.snapshot.controller.take())
     }
 
-    /// The balancer, which does nothing before [`ResumableBalancer::serve`].
+    /// Restores the balancer, which does nothing before [`ResumableBalancer::serve`].
     ///
     /// # Errors
     ///
-    /// When the system refuses something.
+    /// Returns an error if a system call fails or the fleet cannot be restored.
     pub(crate) fn resume(
         self,
         by: SuccessorConfig<'_>,
@@ -382,7 +384,7 @@ impl ReceivedState {
     }
 }
 
-/// Why a balancer is not resumed.
+/// Reasons why a balancer cannot be restored.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResumeError {
     #[error(transparent)]
@@ -399,7 +401,7 @@ impl Association {
     }
 }
 
-/// A balancer that can go on.
+/// A restored balancer that does not serve yet.
 #[derive(Debug)]
 pub(crate) struct ResumableBalancer {
     line: HotRestartChannel,
@@ -410,16 +412,16 @@ pub(crate) struct ResumableBalancer {
 }
 
 impl ResumableBalancer {
-    /// What is seen of its hosts from other threads.
+    /// Returns the fleet status that is shared with other threads.
     pub(crate) fn view(&self) -> FleetView {
         self.view.clone()
     }
 
-    /// It goes on, from here on alone, and can be followed in its turn.
+    /// Completes the hot restart and starts to serve. The new balancer also accepts hot restarts.
     ///
     /// # Errors
     ///
-    /// When the one before is gone or has gone on itself.
+    /// Returns an error if the predecessor has exited or has resumed service itself.
     pub(crate) fn serve(
         self,
         api: Option<OwnedFd>,
@@ -433,11 +435,13 @@ impl ResumableBalancer {
         line.within(STEP, &turns);
         let told = line.send(&SuccessorMessage::Ready).and_then(|()| line.receive());
         let told = match told {
-            // Without its controller it is not what it was: the one before goes on then, for this one ends.
+            // The embedded controller must start first. If it fails, this process ends, and the
+            // predecessor continues.
             Ok(PredecessorMessage::Commit) => {
                 beside.map_or(Ok(()), |beside| beside.begin(record)).map_err(HotRestartError::from).map(|()| {
                     if let Err(error) = line.send(&SuccessorMessage::Serving) {
-                        // It goes on itself only when this process is dead: so it is dead itself.
+                        // The predecessor resumes only if this process is dead. So the failed send
+                        // means that the predecessor has died.
                         tracing::warn!(%error, "the balancer before has ended early");
                     }
                 })
@@ -452,7 +456,7 @@ impl ResumableBalancer {
                 Ok(balancer)
             }
             Err(error) => {
-                // The one before has it all.
+                // The predecessor still has all the state.
                 balancer.leave();
                 Err(error)
             }

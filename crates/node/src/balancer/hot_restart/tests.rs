@@ -1,4 +1,6 @@
-//! A balancer with a RAN node in memory, a host and a controller, followed by others of the same process.
+//! Tests of hot restarts, with an in-memory RAN node, a host and a controller.
+//!
+//! The successors run in the same process.
 
 use super::*;
 use crate::balancer::fleet::tests::core;
@@ -21,10 +23,10 @@ use vireo_sctp::memory::Network;
 use vireo_sctp::{Config, Event};
 
 const WITHIN: Duration = Duration::from_secs(20);
-/// Four of them are a silence, which no pause of a thread is.
+/// The failure timeout is four intervals, longer than any pause of a thread.
 const HEARTBEAT: Duration = Duration::from_millis(250);
 
-/// What a host is told, and what a RAN node hears.
+/// Messages received by the host, and by the RAN node (`Node`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Heard {
     Up(AssocId),
@@ -38,17 +40,17 @@ struct World {
     n2: Config,
     config: BalancerConfig,
     balancer: BalancerNode,
-    /// Where it is not beside the balancer.
+    /// Controller, unless it is embedded in the balancer.
     _controller: Option<controller::ControllerHandle>,
     host: ControllerClient,
     way: Stream,
     turns: ProgressCounter,
     _pulse: HeartbeatHandle,
     node: Box<dyn Endpoint>,
-    /// The RAN node's association, by its own name and by the cluster's.
+    /// The RAN node's association: its own ID and the cluster's ID.
     assoc: (AssocId, AssocId),
     heard: Vec<Heard>,
-    /// Of the newest map that the host was told.
+    /// Epoch of the newest map that the host has received.
     epoch: u64,
     _directory: tempfile::TempDir,
 }
@@ -84,7 +86,7 @@ fn settings(controller: Option<SocketAddr>, path: &Path) -> BalancerConfig {
     }
 }
 
-/// The same once more: a process reads it anew.
+/// Returns a second configuration with the same values, as another process would read it.
 fn copy(config: &BalancerConfig) -> BalancerConfig {
     BalancerConfig {
         core: core(),
@@ -98,7 +100,7 @@ fn copy(config: &BalancerConfig) -> BalancerConfig {
 }
 
 impl World {
-    /// One whose controller is apart, or beside the only balancer.
+    /// Creates a world with a separate controller, or with one embedded in the only balancer.
     fn new(apart: bool) -> Self {
         let (directory, plain) = (tempfile::tempdir().expect("a directory"), Security::default());
         let taken = apart.then(listener);
@@ -150,7 +152,7 @@ impl World {
         world
     }
 
-    /// Lets everybody do what there is to be done until something was heard.
+    /// Runs all parts until a condition on the received messages holds.
     fn until(&mut self, is_so: impl Fn(&[Heard]) -> bool) {
         let until = Monotonic::now() + WITHIN;
         while !is_so(&self.heard) {
@@ -188,7 +190,7 @@ impl World {
         polled.expect("it is polled");
     }
 
-    /// The RAN node says something, which the host hears; the number that it has.
+    /// Sends a message of the RAN node to the host. Returns its input number.
     fn says(&mut self, what: u8) -> u64 {
         self.node.send(self.assoc.0, 0, super::super::PPID_NGAP, &[what]).expect("it is up");
         self.hears(what)
@@ -203,7 +205,7 @@ impl World {
         self.heard.drain(..).find_map(|heard| number(&heard)).expect("it was heard")
     }
 
-    /// The host has something sent, which the RAN node hears.
+    /// Sends a message of the host to the RAN node.
     fn answers(&mut self, what: u8) {
         let pdu = &[what][..];
         self.way.put(&ToBalancer::Ngap { assoc: self.assoc.1, ue: None, key: 0, pdu });
@@ -211,7 +213,7 @@ impl World {
         self.heard.clear();
     }
 
-    /// There is a controller, which knows the host.
+    /// Waits until the host is connected to a controller.
     fn has_controller(&mut self) {
         let until = Monotonic::now() + WITHIN;
         while self.host.controller().is_none() {
@@ -225,7 +227,7 @@ impl World {
         self.config.cluster.handover.as_deref().expect("a path")
     }
 
-    /// Another one takes the balancer's place.
+    /// Runs a hot restart of the balancer.
     fn follow(&mut self) {
         let (network, n2) = (self.network.clone(), self.n2.clone());
         let by = |handover| network.adopt(&n2, handover);
@@ -239,7 +241,7 @@ impl World {
         }
     }
 
-    /// Somebody asks the balancer to hand over.
+    /// Requests a hot restart.
     fn ask(&self) -> HotRestartChannel {
         let socket = UnixStream::connect(self.path()).expect("it is there");
         let mut line = HotRestartChannel::new(socket, WITHIN, ProgressCounter::default()).expect("a line");
@@ -247,7 +249,7 @@ impl World {
         line
     }
 
-    /// The same, who has then taken all.
+    /// Requests a hot restart and receives sockets and snapshot.
     fn asked(&self) -> (HotRestartChannel, Vec<OwnedFd>) {
         let mut line = self.ask();
         let PredecessorMessage::State { sockets } = line.receive().expect("an answer") else {
@@ -267,7 +269,7 @@ impl World {
     }
 }
 
-/// Where the balancer takes hosts, by the first map, and the epoch of that.
+/// Returns the balancer's address for hosts and the epoch, both of the first map.
 fn find(host: &mut ControllerClient, turns: &ProgressCounter) -> (SocketAddr, u64) {
     let (mut found, until) = (None, Monotonic::now() + WITHIN);
     while found.is_none() {
@@ -287,11 +289,11 @@ fn find(host: &mut ControllerClient, turns: &ProgressCounter) -> (SocketAddr, u6
 fn others_go_on(mut world: World) {
     let (first, epoch) = (world.says(1), world.epoch);
     world.answers(11);
-    // Given by the one, and back to the next.
+    // Sent by the first balancer and returned to its successor.
     let unfinished = world.says(2);
     let mut last = unfinished;
     for round in 0..3 {
-        // On its way while the balancer is another one.
+        // Sent during the hot restart.
         world.node.send(world.assoc.0, 0, super::super::PPID_NGAP, &[100 + round]).expect("it is up");
         world.follow();
         let number = world.hears(100 + round);
@@ -339,7 +341,7 @@ fn goes_on_alone(mut world: World) {
         world.answers(n + 100);
         assert!(!world.balancer.is_followed() && !world.balancer.has_failed());
     };
-    // One of a release that is too far apart.
+    // A successor with an incompatible snapshot format.
     let mut line = HotRestartChannel::new(
         UnixStream::connect(world.path()).expect("it is there"),
         WITHIN,
@@ -351,7 +353,7 @@ fn goes_on_alone(mut world: World) {
         matches!(line.receive().expect("an answer"), PredecessorMessage::Refused(why) if why.contains("too far apart"))
     );
     goes_on(&mut world, 1);
-    // One that dies before it can go on, and one that dies when it was told that it may.
+    // A successor that dies before it is ready, and one that dies after `Commit`.
     drop(world.asked());
     goes_on(&mut world, 2);
     let (mut line, sockets) = world.asked();
@@ -359,7 +361,7 @@ fn goes_on_alone(mut world: World) {
     assert!(matches!(line.receive().expect("an answer"), PredecessorMessage::Commit));
     drop((line, sockets));
     goes_on(&mut world, 3);
-    // One that never says that it can; its words come too late.
+    // A successor that never becomes ready: its messages arrive too late.
     let (mut line, sockets) = world.asked();
     goes_on(&mut world, 4);
     assert!(matches!(line.receive().expect("an answer"), PredecessorMessage::Refused(_)));

@@ -7,7 +7,7 @@ use vireo_types::Bucket;
 
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// Two hosts, the map of both, and a bucket of the first one's.
+/// Returns two hosts, their map, and a bucket of the first one.
 fn hosts() -> ([HostId; 2], ClusterMap, Bucket) {
     let hosts = [1, 2].map(HostId);
     let weighted = hosts.iter().map(|host| WeightedHost { host: *host, weight: 1.0 }).collect();
@@ -43,7 +43,7 @@ fn until(mut what: impl FnMut() -> bool) {
     }
 }
 
-/// Copies of one turn of the host go to the thread and on as one; a connection that is lost brings all of them again.
+/// Copies of one host iteration are passed on as one batch; a lost connection repeats all of them.
 #[test]
 fn copies_are_gathered_and_none_is_lost_with_a_connection() {
     let ([one, two], mut map, bucket) = hosts();
@@ -77,7 +77,7 @@ fn copies_are_gathered_and_none_is_lost_with_a_connection() {
         std::thread::spawn(move || thread.run(&door))
     };
     let sending = run(sender);
-    // Somebody takes what there is and says nothing.
+    // A peer that receives data and acknowledges nothing.
     until(|| knocked_at.accept().is_ok());
     assert_eq!(sends.acked_up_to(two), 0);
     let keeping = run(keeper);
@@ -87,7 +87,8 @@ fn copies_are_gathered_and_none_is_lost_with_a_connection() {
     [sending, keeping].into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// A host that gets copies again says first of what it had before that it has it: that takes nothing back of what it has said.
+/// A host that receives repeats first acknowledges old numbers. That revokes no earlier
+/// acknowledgement.
 #[test]
 fn what_a_host_has_said_to_have_it_has_whatever_it_says_after_a_connection_was_lost() {
     let ([one, two], mut map, bucket) = hosts();
@@ -123,7 +124,7 @@ fn what_a_host_has_said_to_have_it_has_whatever_it_says_after_a_connection_was_l
     drop(first);
     let mut second = connection();
     says(&mut second, &ToOwner::CopyAck { number: 1 });
-    // What is heard after another thing was is heard in a later turn.
+    // Messages are received in separate iterations, in their order.
     for number in 1..=2 {
         says(&mut second, &ToOwner::ReconcileReply { number, ues: vec![] });
         until(|| sends.has_said());

@@ -1,4 +1,4 @@
-//! The client against the real etcd, with TLS and without.
+//! Tests of the client with a real etcd, with and without TLS.
 
 use super::super::leader_store::{LeaderEvent, LeaderStore};
 use super::*;
@@ -11,7 +11,7 @@ use vireo_sctp::Waker;
 
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// An etcd that ends with its test.
+/// etcd process that ends with its test.
 struct Server {
     process: Child,
     address: SocketAddr,
@@ -23,7 +23,7 @@ fn free() -> SocketAddr {
 }
 
 impl Server {
-    /// Starts one, of this certificate if it has TLS; `None` where it is not installed.
+    /// Starts etcd, with TLS if there are files; `None` if it is not installed.
     fn start(files: Option<&Files>) -> Option<Self> {
         Server::start_at(free(), tempfile::tempdir().unwrap(), files)
     }
@@ -40,7 +40,7 @@ impl Server {
             command.arg("--cert-file").arg(certificate).arg("--key-file").arg(key);
             command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(authorities);
         }
-        // Not every release knows how not to wait for its disk.
+        // Older releases lack this flag, which avoids waiting for the disk.
         if !Command::new("etcd").arg("--help").output().is_ok_and(|help| is_known(&help.stdout, "unsafe-no-fsync")) {
             command = without(&command, "--unsafe-no-fsync");
         }
@@ -84,7 +84,7 @@ impl Drop for Server {
     }
 }
 
-/// What an etcd answers that may still be electing itself.
+/// Retries a request while etcd may still elect its leader.
 fn soon<T>(mut ask: impl FnMut() -> Result<T, EtcdError>) -> T {
     let until = Instant::now() + WITHIN;
     loop {
@@ -105,7 +105,7 @@ fn is_one_sentence(error: &EtcdError) -> String {
 #[test]
 fn keys_are_claimed_by_leases_and_held() {
     let Some(server) = Server::start(None) else { return };
-    // An address where nobody is comes first.
+    // The first address has no listener.
     let mut etcd = Etcd::new(vec![free(), server.address], None).unwrap();
     assert!(!soon(|| etcd.has("leader")));
     let lease = etcd.grant(2).unwrap();
@@ -140,7 +140,7 @@ fn silence_and_return_of_etcd_are_seen() {
     assert!(begun.elapsed() < Duration::from_secs(5));
     server.signal("-CONT");
     assert!(!soon(|| etcd.has("key")));
-    // Killed, and started again with what it had.
+    // Kills etcd and restarts it with its data.
     let lease = etcd.grant(60).unwrap();
     let (since, _) = etcd.campaign("leader", "me", lease, "record").unwrap().unwrap();
     let address = server.address;
@@ -180,7 +180,7 @@ fn connections_are_mutual_tls() {
     refused(Some(tls(&own, Some(&stranger))));
     refused(Some(tls(&own, None)));
     refused(None);
-    // A file that is gone, and one with something else.
+    // A missing file, and one with other content.
     let gone = EtcdTls { authorities: directory.path().join("gone"), own: None };
     let error = Etcd::new(vec![server.address], Some(gone)).unwrap_err();
     assert!(is_one_sentence(&error).starts_with("cluster.etcd-tls.authorities: "));
@@ -210,7 +210,7 @@ fn one_of_two_controllers_leads_at_a_time() {
     let begun = Instant::now();
     assert_eq!(leads(&second), Some(9), "it goes on from the record");
     assert!(begun.elapsed() < Duration::from_secs(10));
-    // Without etcd it stops leading when its lease may have ended.
+    // Without etcd the controller stops leading when its lease may have expired.
     server.signal("-STOP");
     match second.news.recv_timeout(WITHIN) {
         Ok(LeaderEvent::Deposed(why)) => assert!(why.contains("lease"), "{why}"),

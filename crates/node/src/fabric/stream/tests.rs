@@ -1,4 +1,4 @@
-//! Two ends of a connection, with TLS and without.
+//! Both ends of a connection, with and without TLS.
 
 use super::super::TlsPeerError;
 use super::super::authority::{Authority, Files, NAME};
@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// What secures a member of some roles; of none, one that does not look at its own certificate.
+/// Returns the security of a member with these roles; with none, it does not check its own
+/// certificate.
 fn security(files: &Files, own: &[Role]) -> Security {
     let config = TlsConfig {
         certificate: files.certificate.clone(),
@@ -22,12 +23,12 @@ fn security(files: &Files, own: &[Role]) -> Security {
     Security::load(Some(&config), own).unwrap()
 }
 
-/// The end that connects and the one that takes it.
+/// Returns the connecting and the accepting end.
 fn ends(connects: &Security, takes: &Security) -> [Stream; 2] {
     between((connects, Role::Host), (takes, Role::Balancer), (&[Role::Balancer], &[Role::Host]))
 }
 
-/// Ends that greet as some roles, and what each expects of the other.
+/// Returns two ends with their own roles and the roles that they expect.
 fn between(
     (connects, connecting): (&Security, Role),
     (takes, taking): (&Security, Role),
@@ -39,7 +40,7 @@ fn between(
     [connecting, Stream::accepted(socket, takes, taking, expected.1).unwrap()]
 }
 
-/// Sends and reads at an end, a piece; the messages that came.
+/// Sends and reads once at an end; returns the received messages.
 fn turn(end: &mut Stream) -> Result<Vec<Vec<u8>>, FrameError> {
     let mut came = Vec::new();
     let read = end.fill();
@@ -51,7 +52,7 @@ fn turn(end: &mut Stream) -> Result<Vec<Vec<u8>>, FrameError> {
     Ok(came)
 }
 
-/// What each end says in the end of the other, who does not talk to it.
+/// Returns the errors with which each end refuses the other.
 fn refusals(connects: &Security, takes: &Security) -> [FrameError; 2] {
     ended(ends(connects, takes))
 }
@@ -76,7 +77,7 @@ fn directory() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// The certificate of a role.
+/// Returns the name of the certificate of a role.
 fn shown(role: Role) -> &'static str {
     match role {
         Role::Host | Role::Peer => "host",
@@ -99,7 +100,7 @@ fn much_goes_both_ways_at_once_and_arrives_whole() {
     let tls = [Role::Host, Role::Balancer].map(|role| member(&authority, at.path(), role));
     for [connects, takes] in [tls, [Security::default(), Security::default()]] {
         let mut ends = ends(&connects, &takes);
-        // More than the sockets and what is between them take: either waits for the other to read.
+        // More than the sockets buffer: each side waits for the other to read.
         let messages: Vec<Vec<u8>> = (1..=12_u8).map(|n| vec![n; 80_000 * usize::from(n)]).collect();
         for end in &mut ends {
             messages.iter().for_each(|message| assert!(end.put(message) > message.len()));
@@ -127,11 +128,11 @@ fn member_of_another_authority_is_refused_at_both_ends() {
     let (ours, others) = (Authority::new().unwrap(), Authority::new().unwrap());
     let good = member(&ours, at.path(), Role::Balancer);
     let stranger = member(&others, elsewhere.path(), Role::Host);
-    // Who connects sees the other's certificate first, and tells it by an alert.
+    // The connecting side checks the other certificate first, and sends an alert.
     let [connecting, taking] = refusals(&stranger, &good);
     assert!(connecting.to_string().contains("none of cluster.tls.authorities"), "{connecting}");
     assert!(taking.to_string().contains("does not take this member's certificate"), "{taking}");
-    // One that takes the other's authority is not taken itself.
+    // A member that trusts the other authority is refused itself.
     let authorities = files(&ours, at.path(), "host").authorities;
     let careless = Files { authorities, ..files(&others, elsewhere.path(), "host") };
     let [connecting, taking] = refusals(&security(&careless, &[Role::Host]), &good);
@@ -140,7 +141,7 @@ fn member_of_another_authority_is_refused_at_both_ends() {
     assert!(connecting.stays() && taking.stays());
 }
 
-/// Every connection of the fabric: who makes it, who takes it, and what each expects of the other.
+/// All connections of the fabric: connecting and accepting role, and the expected roles of each.
 type Way = ((Role, Role), (&'static [Role], &'static [Role]));
 const WAYS: [Way; 4] = [
     ((Role::Host, Role::Controller), (&[Role::Controller], &[Role::Host, Role::Balancer])),
@@ -164,13 +165,13 @@ fn each_pair_of_roles_takes_its_own_and_no_other() {
             ends.iter_mut().for_each(|end| drop(turn(end).unwrap()));
         }
         for (name, thief) in &has {
-            // Who connects with another certificate, whatever it greets as.
+            // Connects with another certificate, with any greeting.
             if *name != shown(connects) {
                 let [connecting, taking] = ended(between((thief, connects), (of(takes), takes), expected));
                 let refused = format!("its certificate is for {name} in cluster {NAME}");
                 let is_other = expected.1.iter().any(|role| shown(*role) == *name);
                 match is_other {
-                    // One of those that are expected there: it is what it says that is not its to say.
+                    // Its certificate is one of the expected ones, but it greets with another role.
                     true => assert!(matches!(taking, FrameError::Greeting(GreetingError::Certificate(_))), "{taking}"),
                     false => {
                         assert!(taking.to_string().contains(&refused), "{name} as {connects:?}: {taking}");
@@ -182,7 +183,7 @@ fn each_pair_of_roles_takes_its_own_and_no_other() {
                     }
                 }
             }
-            // Who takes connections with another one.
+            // Accepts connections with another certificate.
             if *name != shown(takes) {
                 let [connecting, taking] = ended(between((of(connects), connects), (thief, takes), expected));
                 let refused = format!("its certificate is for {name} in cluster {NAME}");

@@ -1,7 +1,8 @@
-//! Queues of new UEs, one for each RAN node, served by peer address and RAN node in turn: plain data.
+//! Queues of new UEs, served by peer address and RAN node in turn.
 //!
-//! A RAN node that sends many new UEs makes its own queue long. A new UE of another one is served next. One address has one
-//! turn, whatever the number of its RAN nodes.
+//! Each RAN node has one queue. A RAN node with many new UEs only makes its own queue long. The
+//! next UE of another RAN node is served next. One address has one turn, whatever the number of its
+//! RAN nodes. The queues are plain data.
 
 use super::table::Origin;
 use rustc_hash::FxHashMap;
@@ -9,18 +10,18 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use vireo_types::AssocId;
 
-/// Maximum number of new UEs that wait, and of those of one RAN node.
+/// Maximum number of waiting new UEs in all, and of one RAN node.
 const WAITING: usize = 65_536;
 const WAITING_PER_NODE: usize = 16_384;
 
-/// New UEs that wait; `T` is what comes with one.
+/// Waiting new UEs. `T` is the data of one.
 #[derive(Debug)]
 pub(super) struct Line<T> {
-    /// Never empty, with the address that had a turn for it.
+    /// Each queue is not empty, and has the address whose turn serves it.
     queues: FxHashMap<AssocId, (Option<IpAddr>, VecDeque<T>)>,
-    /// The RAN nodes of each address in the order of their turns, never empty.
+    /// RAN nodes of each address in the order of their turns, never empty.
     addresses: FxHashMap<Option<IpAddr>, VecDeque<AssocId>>,
-    /// The addresses in the order of their turns.
+    /// Addresses in the order of their turns.
     turns: VecDeque<Option<IpAddr>>,
     len: usize,
 }
@@ -35,12 +36,12 @@ impl<T> Line<T> {
         self.len == 0
     }
 
-    /// Returns the RAN nodes of which UEs wait, each with its oldest.
+    /// Returns the RAN nodes with waiting UEs, each with its oldest UE.
     pub(super) fn oldest(&self) -> impl Iterator<Item = (AssocId, &T)> {
         self.queues.iter().filter_map(|(node, (_, queue))| Some((*node, queue.front()?)))
     }
 
-    /// Adds a UE behind those of its RAN node.
+    /// Appends a UE to the queue of its RAN node.
     ///
     /// # Errors
     ///
@@ -63,7 +64,7 @@ impl<T> Line<T> {
         Ok(())
     }
 
-    /// Takes the next UE.
+    /// Removes and returns the next UE.
     pub(super) fn pop(&mut self) -> Option<T> {
         let address = self.turns.pop_front()?;
         let nodes = self.addresses.get_mut(&address)?;
@@ -84,7 +85,7 @@ impl<T> Line<T> {
         Some(item)
     }
 
-    /// Takes all UEs of a RAN node out.
+    /// Removes and returns all UEs of a RAN node.
     pub(super) fn remove(&mut self, node: AssocId) -> VecDeque<T> {
         let Some((address, queue)) = self.queues.remove(&node) else { return VecDeque::new() };
         self.len -= queue.len();

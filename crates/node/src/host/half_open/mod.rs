@@ -1,15 +1,16 @@
 //! Half-open UEs: contexts of UEs that have not been authenticated yet.
 //!
-//! Every device in a cell can create them. They are limited for each RAN node, for each peer address and in all; beyond a
-//! limit the oldest is evicted (`table`).
+//! Every device in a cell can create them. Their number is limited per RAN node, per peer address
+//! and in total. Beyond a limit the oldest is evicted (`table`).
 //!
-//! An evicted UE is sent Registration Reject with cause #22 and T3346, its RAN node UE Context Release Command: one message
-//! of a flood has at most four as answers, and a RAN node keeps no connection that the core has forgotten. Evictions are
-//! events of their UEs, carried out by workers in order with what else waits for them, so that identifiers, deadlines,
-//! counts and copies at other hosts go as at any other end of a context. A UE that has been authenticated meanwhile stays.
+//! An evicted UE is sent a Registration Reject with cause #22 and T3346, and its RAN node a UE
+//! Context Release Command. One message of a flood causes at most four answers, and a RAN node
+//! keeps no connection without a context. Evictions are events of their UEs. Workers execute them
+//! in order with the other events, so identifiers, deadlines, counts and replicas are updated as at
+//! any other end of a context. A UE that has been authenticated meanwhile stays.
 //!
-//! A UE that is turned away is answered by the host itself, by a step over a context that is dropped: it takes no slot.
-//! New UEs wait for their first steps by RAN node (`newcomers`).
+//! The host answers a rejected UE itself, by a step over a context that is then dropped. The UE
+//! takes no slot. New UEs wait for their first steps by RAN node (`newcomers`).
 
 mod line;
 mod newcomers;
@@ -34,11 +35,11 @@ use vireo_core::{Env, Identifiers};
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Dnn, Duration, Instant, Ltmsi, PduSessionType, SessionAddress, Snssai, Tmsi};
 
-/// How often a flood is logged.
+/// Interval of the log lines about a flood.
 const LOGGED: Duration = Duration::from_secs(10);
-/// How often a full region is counted anew.
+/// Minimum interval between two counts of a full region.
 const RECOUNTED: Duration = Duration::from_secs(1);
-/// One of so many slots may change while they are counted.
+/// One in this number of slots may change during a count.
 const CHANGED: usize = 16;
 
 /// The half-open UEs of a host.
@@ -48,11 +49,11 @@ pub(super) struct HalfOpen {
     /// New UEs that wait for their first step.
     line: Line<Newcomer>,
     first_steps: FirstSteps,
-    /// UEs that were evicted, and those turned away for lack of room, since the last log line.
+    /// Numbers of evicted UEs, and of UEs rejected for lack of room, since the last log line.
     evicted: u64,
     refused: u64,
     logged: Instant,
-    /// When a full region was counted anew.
+    /// Time of the last count of a full region.
     recounted: Instant,
 }
 
@@ -95,7 +96,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// When there is none: the caller turns the UE away.
+    /// Returns an error if there is no room. The caller rejects the UE.
     pub(super) fn make_room(&mut self, node: AssocId, view: &ShallowView, now: Instant) -> Result<(), TurnedAway> {
         let urgent = matches!(view.establishment, Some(EstablishmentCause::Emergency | EstablishmentCause::Priority));
         let full = self.is_full() && {
@@ -113,7 +114,7 @@ impl Host {
                     Limit::All => Eviction::Limit,
                     Limit::Room => Eviction::Full,
                 });
-                // It is not of the input that the new UE comes by.
+                // The eviction does not belong to the input of the new UE.
                 let input = std::mem::take(&mut self.input);
                 self.deliver(slot, &EventMessage::Evicted, NfKind::StateManagement);
                 self.input = input;
@@ -128,13 +129,13 @@ impl Host {
         }
     }
 
-    /// Returns true if there is no room for a new UE, also when those that are being evicted are gone.
+    /// Returns true if there is no room for a new UE, even after the pending evictions.
     fn is_full(&self) -> bool {
         let staying = self.region.slots_taken().saturating_sub(self.half_open.table.leaving());
         staying >= self.region.config().ues as usize
     }
 
-    /// Counts the UEs of a full region anew: their number is a word of the region, which a worker can damage.
+    /// Recounts the UEs of a full region: their number is a shared word that a worker can damage.
     fn recount(&mut self, now: Instant) {
         if now.since(self.half_open.recounted) < RECOUNTED {
             return;
@@ -147,18 +148,19 @@ impl Host {
         }
     }
 
-    /// Enters a new UE that has a slot.
+    /// Adds a new UE that has a slot.
     pub(super) fn half_open(&mut self, slot: Slot, node: AssocId, now: Instant) {
         self.half_open.table.enter(slot, origin(&self.nodes, node), now);
         self.half_open.first_steps.push(slot, now);
     }
 
-    /// Answers the first message of a UE that no context is kept for; with the association that it came by, if that is known
-    /// still, and the node. The LTMSI that the messages have leads to nobody, and is not given again for long.
+    /// Answers the first message of a UE without creating a context. `by` is the association of the
+    /// message if it still exists. The LTMSI in the answers belongs to no UE, and is not reused for
+    /// long.
     pub(super) fn turn_away(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], why: TurnedAway) {
         let Some(ltmsi) = self.ids.fresh(self.bucket) else { return self.no_number() };
         self.account.metrics.turned_away(why);
-        // What is refused for overload is counted there.
+        // Overload counts its own rejections.
         if why != TurnedAway::Overload {
             self.overload.refused += 1;
             self.half_open.refused += 1;
@@ -188,17 +190,17 @@ impl Host {
         self.done();
     }
 
-    /// There is no number for a new UE.
+    /// Handles the lack of a free LTMSI for a new UE.
     pub(super) fn no_number(&mut self) {
         if self.cluster.is_some() && self.input != 0 {
-            // This host has no buckets any more: another one takes the UE.
+            // This host has no buckets left: another host creates the UE.
             return self.egress.send(Command::ReturnInput { number: std::mem::take(&mut self.input) });
         }
         self.account.fault("limit", clock(), "a new UE: no number is free");
         self.done();
     }
 
-    /// Shows how many half-open UEs there are, and logs what a flood has come to.
+    /// Updates the metric of half-open UEs, and logs the evictions and rejections of a flood.
     pub(super) fn show_half_open(&mut self, now: Instant) {
         let HalfOpen { table, evicted, refused, logged, .. } = &mut self.half_open;
         self.account.metrics.population(Population::HalfOpen, table.len());
@@ -218,7 +220,7 @@ impl Host {
     }
 }
 
-/// A UE that is turned away is given nothing.
+/// Identifiers of a rejected UE: none are assigned.
 struct NoIdentifiers;
 
 impl Identifiers for NoIdentifiers {

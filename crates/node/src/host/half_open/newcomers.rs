@@ -1,9 +1,10 @@
 //! New UEs that wait for their first step.
 //!
-//! Workers have at most [`STEPS`] first steps of new UEs queued, and the balancer at most [`UNSENT`] messages. Further new
-//! UEs wait in the host, by RAN node (`line`). What RAN nodes send about UEs that have contexts passes them, so a flood
-//! of one RAN node delays the UEs of others by a few steps only. A new UE that has waited too long is turned away
-//! (`overload.registrations`), and its RAN node is sent Overload Start, not the others.
+//! Workers have at most [`STEPS`] first steps queued, and the balancer at most [`UNSENT`] messages.
+//! Further new UEs wait in the host, by RAN node (`line`). Messages about UEs with contexts
+//! overtake them, so a flood of one RAN node delays the UEs of others by a few steps only. A new UE
+//! that has waited too long is rejected (`overload.registrations`). Only its RAN node is sent
+//! Overload Start.
 
 use super::{Host, TurnedAway, origin};
 use crate::clock::clock;
@@ -13,13 +14,14 @@ use vireo_core::schedule::shed::Level;
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Bucket, Duration, Instant};
 
-/// Maximum number of first steps of new UEs that wait in the queues of NFs.
+/// Maximum number of first steps of new UEs in the queues of NFs.
 const STEPS: usize = 64;
-/// A first step that takes longer than this, for example because its worker died, holds up no new UE.
+/// A first step that takes longer delays no other new UE, for example because its worker died.
 const STEP_WITHIN: Duration = Duration::from_secs(1);
-/// New UEs that are begun in a turn of the host while inputs wait: inputs about UEs that have contexts pass new UEs.
+/// New UEs started per pass of the loop while inputs wait. Inputs about UEs with contexts come
+/// first.
 const WITH_INPUTS: usize = 4;
-/// Messages to the balancer from which on no new UE is begun.
+/// Number of queued messages to the balancer at which no new UE is started.
 const UNSENT: usize = 1024;
 
 /// A new UE that waits.
@@ -29,13 +31,13 @@ pub(in crate::host) struct Newcomer {
     pub(super) node: AssocId,
     view: ShallowView,
     pdu: Vec<u8>,
-    /// The balancer's number of the input.
+    /// Balancer's number of the input; 0 = none.
     number: u64,
     bucket: Option<Bucket>,
     pub(super) at: Instant,
 }
 
-/// First steps that are queued.
+/// First steps that are queued at NFs.
 #[derive(Debug, Default)]
 pub(super) struct FirstSteps(Vec<(Instant, Slot)>);
 
@@ -44,7 +46,8 @@ impl FirstSteps {
         self.0.push((now, slot));
     }
 
-    /// Returns true if another one may be queued; `is_done`: the UE of a slot has no event any more.
+    /// Returns true if another first step may be queued. `is_done` returns true if the UE of a slot
+    /// has no pending event.
     fn has_room(&mut self, now: Instant, is_done: impl Fn(Slot) -> bool) -> bool {
         if self.0.len() >= STEPS {
             self.0.retain(|(at, slot)| now.since(*at) < STEP_WITHIN && !is_done(*slot));
@@ -54,7 +57,7 @@ impl FirstSteps {
 }
 
 impl Host {
-    /// Begins a new UE, or has it wait.
+    /// Starts a new UE, or queues it.
     pub(in crate::host) fn newcomer(&mut self, (by, node): (AssocId, AssocId), pdu: &[u8], view: &ShallowView) {
         if self.half_open.line.is_empty() && self.begins_newcomers() {
             return self.begin_newcomer((Some(by), node), pdu, view);
@@ -81,7 +84,7 @@ impl Host {
         }
     }
 
-    /// Begins new UEs that wait, as many as there is room for. Returns true if there were any.
+    /// Starts waiting new UEs while there is room. Returns true if it started any.
     pub(in crate::host) fn serve_newcomers(&mut self) -> bool {
         let most = if self.inputs.queue.is_empty() { BATCH } else { WITH_INPUTS };
         for served in 0..most {
@@ -98,7 +101,7 @@ impl Host {
     fn serve(&mut self, newcomer: Newcomer) {
         let Newcomer { by, node, view, pdu, number, bucket, at } = newcomer;
         let input = Input::Ngap { assoc: by, view: Ok(view), pdu, at, number, answers: true, bucket };
-        // Its bucket may have been migrated meanwhile.
+        // The bucket may have migrated meanwhile.
         let Some(Input::Ngap { pdu, .. }) = self.admit_input(input) else { return };
         (self.input, self.bucket, self.arrived) = (number, bucket, at);
         if self.nodes.get(node).is_none() {
@@ -115,7 +118,7 @@ impl Host {
         self.begin_newcomer((by, node), &pdu, &view);
     }
 
-    /// Drops the new UEs of a RAN node that has forgotten them.
+    /// Drops the new UEs of a RAN node that has released them.
     pub(in crate::host) fn drop_newcomers(&mut self, node: AssocId) {
         for newcomer in self.half_open.line.remove(node) {
             self.input = newcomer.number;
@@ -123,7 +126,7 @@ impl Host {
         }
     }
 
-    /// Returns the new UEs that wait to the balancer.
+    /// Returns the waiting new UEs to the balancer.
     pub(in crate::host) fn return_newcomers(&mut self) {
         while let Some(Newcomer { number, .. }) = self.half_open.line.pop() {
             if number != 0 {
@@ -132,7 +135,7 @@ impl Host {
         }
     }
 
-    /// Returns the RAN nodes of which new UEs wait, each with the time that the oldest has waited.
+    /// Returns the RAN nodes with waiting new UEs, each with the waiting time of the oldest.
     pub(in crate::host) fn newcomers_wait(&self, now: Instant) -> Vec<(AssocId, Duration)> {
         self.half_open.line.oldest().map(|(node, oldest)| (node, now.since(oldest.at))).collect()
     }

@@ -1,8 +1,9 @@
-//! The half-open UEs of a host by peer address, RAN node and age, and the selection of the UE to evict: plain data.
+//! Half-open UEs of a host by peer address, RAN node and age.
 //!
-//! The UEs of a RAN node form a list from the oldest to the youngest. The RAN nodes of an address and the addresses are
-//! ordered by their number of UEs. An operation takes constant time plus the logarithm of the number of RAN nodes. A UE that
-//! is being evicted is in no list, but counts as a slot until its context is gone.
+//! The table selects the UE to evict. The UEs of a RAN node form a list from the oldest to the
+//! youngest. The RAN nodes of an address and the addresses are ordered by their number of UEs. An
+//! operation takes constant time plus the logarithm of the number of RAN nodes. A UE that is being
+//! evicted is in no list, but counts as a slot until its context is gone. The table is plain data.
 
 use crate::config::HalfOpenConfig;
 use rustc_hash::FxHashMap;
@@ -11,7 +12,8 @@ use std::net::IpAddr;
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Duration, Instant};
 
-/// Maximum number of evictions under way: their steps delay those of other UEs. With more, new UEs are turned away.
+/// Maximum number of concurrent evictions. Their steps delay other UEs, so the host rejects new UEs
+/// beyond.
 pub(super) const LEAVING: usize = 32;
 
 /// The limit that a new UE meets.
@@ -32,13 +34,13 @@ pub(super) enum Limit {
 pub(super) enum Admission {
     /// There is room.
     Free,
-    /// The UE of this slot is evicted for it.
+    /// The UE of this slot is evicted to make room.
     Evicts(Slot, Limit),
-    /// The new UE is turned away.
+    /// The new UE is rejected.
     Refused(Limit),
 }
 
-/// A RAN node and its peer address; `None`: not known.
+/// A RAN node and its peer address, if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     pub(super) node: AssocId,
@@ -50,7 +52,7 @@ pub(super) struct Origin {
 pub(super) struct Arrival {
     pub(super) origin: Origin,
     pub(super) now: Instant,
-    /// An emergency or a UE with priority: it evicts UEs of any age.
+    /// An emergency or high-priority UE: it evicts UEs of any age.
     pub(super) urgent: bool,
     /// The host has `state.ues` UEs.
     pub(super) full: bool,
@@ -68,7 +70,7 @@ struct Entry {
 /// The half-open UEs of one RAN node, at least one.
 #[derive(Debug)]
 struct Group {
-    /// The address when the first of them came.
+    /// Peer address when the first of these UEs was added.
     address: Option<IpAddr>,
     count: usize,
     oldest: Option<Slot>,
@@ -105,12 +107,12 @@ impl Table {
         }
     }
 
-    /// Returns the number of half-open UEs, without those that are being evicted.
+    /// Returns the number of half-open UEs without pending evictions.
     pub(super) fn len(&self) -> usize {
         self.entries.len() - self.leaving
     }
 
-    /// Returns the number of UEs that are being evicted.
+    /// Returns the number of pending evictions.
     pub(super) fn leaving(&self) -> usize {
         self.leaving
     }
@@ -156,8 +158,9 @@ impl Table {
         if self.leaving >= LEAVING {
             return Admission::Refused(limit);
         }
-        // A UE has min-age to answer. Otherwise UEs of a burst would evict each other and none would register. The oldest UE
-        // of a peer with many half-open UEs is evicted earlier for a UE of a peer with less than half as many.
+        // A UE has min-age to answer. Otherwise UEs of a burst would evict each other and none
+        // would register. The oldest UE of a peer with many half-open UEs is evicted earlier for a
+        // UE of a peer with less than half as many.
         let since = self.entries.get(&oldest).map_or(arrival.now, |entry| entry.since);
         let ripe = arrival.now.since(since) >= Duration::from(self.config.min_age);
         let (own, others) = match group.address == address {
@@ -171,7 +174,7 @@ impl Table {
         }
     }
 
-    /// Adds a UE that has become half-open. A UE that is there already keeps its age and RAN node.
+    /// Adds a UE that has become half-open. A UE in the table keeps its age and RAN node.
     pub(super) fn enter(&mut self, slot: Slot, origin: Origin, now: Instant) {
         if self.entries.contains_key(&slot) {
             return;
@@ -268,7 +271,7 @@ mod tests {
         Origin { node: AssocId(node), address: Some(Ipv4Addr::new(10, 0, 0, address).into()) }
     }
 
-    /// A RAN node with an address of its own.
+    /// A RAN node with a separate address.
     fn of(node: u32) -> Origin {
         shared(node, node as u8)
     }
@@ -290,7 +293,7 @@ mod tests {
         from(of(node), seconds)
     }
 
-    /// A table with UEs of each origin that came at second 0.
+    /// A table with UEs of each origin that were added at second 0.
     fn table(config: HalfOpenConfig, slots: &[Slot], origins: &[(Origin, usize)]) -> Table {
         let mut table = Table::new(config);
         let mut slots = slots.iter();

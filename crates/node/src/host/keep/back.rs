@@ -1,4 +1,4 @@
-//! Sessions of kept contexts on their way back to their UPFs, and RAN nodes that wait for that.
+//! Set-up of the sessions of kept contexts at their UPFs, while RAN nodes wait.
 
 use crate::host::{Host, Input};
 use rustc_hash::FxHashSet;
@@ -6,28 +6,28 @@ use std::net::SocketAddr;
 use vireo_core::context::UeContext;
 use vireo_types::{Duration, Instant, Seid};
 
-/// How long RAN nodes wait at most for the sessions of kept contexts: less than they wait for NG
+/// Maximum time that RAN nodes wait for the sessions of kept contexts: less than they wait for NG
 /// Setup.
 const RAN_WAITS: Duration = Duration::from_secs(5);
-/// Messages of RAN nodes that wait meanwhile; what comes beyond is dropped, and sent again by the
-/// nodes.
+/// Maximum number of waiting messages of RAN nodes. Further ones are dropped, and the RAN nodes
+/// send them again.
 const RAN_MESSAGES: usize = 4096;
 
-/// Sessions of kept contexts on their way back to their UPFs.
+/// Sessions of kept contexts that their UPFs have not set up again.
 #[derive(Debug, Default)]
 pub(in crate::host) struct Back {
-    /// UPFs that are to get theirs as soon as they are associated.
+    /// UPFs that receive their sessions as soon as they are associated.
     upfs: FxHashSet<SocketAddr>,
-    /// Sessions that have no answer.
+    /// Sessions without a response.
     sessions: FxHashSet<Seid>,
-    /// Until when RAN nodes wait; `None`: they do not.
+    /// End of the waiting time of RAN nodes; `None`: they do not wait.
     until: Option<Instant>,
-    /// What RAN nodes have sent meanwhile.
+    /// Messages of RAN nodes received meanwhile.
     waiting: Vec<Input>,
 }
 
 impl Back {
-    /// A UE that was resumed has sessions.
+    /// Adds the sessions of a resumed UE.
     pub(super) fn awaits(&mut self, ue: &UeContext) {
         for session in &ue.sessions {
             self.upfs.insert(session.upf);
@@ -37,21 +37,21 @@ impl Back {
 }
 
 impl Host {
-    /// Has RAN nodes wait for the sessions of contexts that were resumed, if there are any.
+    /// Makes RAN nodes wait for the sessions of resumed contexts, if there are any.
     pub(super) fn wait_for_sessions(&mut self, now: Instant) {
         if !self.back.sessions.is_empty() {
             self.back.until = Some(now + RAN_WAITS);
         }
     }
 
-    /// A UPF is associated: it gets the sessions of kept contexts, if it has not.
+    /// Sets up the sessions of kept contexts at a newly associated UPF.
     pub(in crate::host) fn upf_gets_sessions(&mut self, upf: SocketAddr) {
         if self.back.upfs.remove(&upf) {
             self.lost.push_back((upf, 0));
         }
     }
 
-    /// Takes an input, unless it waits for the sessions of kept contexts.
+    /// Returns the input, unless it waits for the sessions of kept contexts.
     pub(in crate::host) fn waits_for_sessions(&mut self, input: Input) -> Option<Input> {
         let back = &mut self.back;
         if back.until.is_none() {
@@ -73,7 +73,7 @@ impl Host {
         Some(input)
     }
 
-    /// Serves RAN nodes as soon as kept sessions are set up again, or if that takes too long.
+    /// Serves RAN nodes when the kept sessions are set up again, or after the timeout.
     pub(in crate::host) fn serve_ran_nodes(&mut self, now: Instant) {
         let back = &mut self.back;
         let Some(until) = back.until else { return };

@@ -1,10 +1,10 @@
-//! Contexts in a database that outlive the core: how its next start goes on with them.
+//! Contexts in a database that outlive the core, and their resumption.
 //!
-//! A record is committed before the effects of its step leave, so its NAS COUNTs are exact as long
-//! as the database has lost no commit ([`SessionEntries::incarnation`]). A database that was started anew,
-//! or whose master is another one, may have older records: then all contexts are removed. States
-//! whose records may be older than the COUNTs by themselves (`state.persist = "procedure"`,
-//! `state.write = "non-blocking"`) are not kept; the configuration refuses that.
+//! A record is committed before the effects of its step are sent. Its NAS COUNTs are thus exact
+//! while the database has lost no commit ([`RecordStore::incarnation`]). A database that was
+//! restarted, or has another master, may have older records: then all contexts are removed. The
+//! configuration refuses to keep contexts with settings whose records may be older than the COUNTs
+//! (`state.persist = "procedure"`, `state.write = "non-blocking"`).
 
 use super::holder::{self, Held, Renewal};
 use super::{Tally, mark};
@@ -23,17 +23,17 @@ use vireo_core::context::{self, Counts, UeContext};
 use vireo_store::records::{RecordError, RecordStore};
 use vireo_types::Instant;
 
-/// What keys of kept records begin with, behind `state.key`: records of a core's one life have a
-/// random number there, those of a cluster nothing.
+/// Suffix of `state.key` for kept records. Records of a single run have a random number there,
+/// those of a cluster nothing.
 const SUFFIX: &str = "-run";
-/// How long a database that fails is asked again.
+/// Time for which operations of a failing database are retried.
 const PATIENCE: Duration = Duration::from_secs(8);
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Why contexts in a database are not kept.
+/// Error that prevents keeping contexts in a database.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
-    /// The database.
+    /// An operation of the database failed.
     #[error("state.keep: {0}")]
     Database(#[from] RecordError),
     /// Another core keeps its contexts under the same key.
@@ -41,43 +41,42 @@ pub enum KeepError {
         "state.keep: another core keeps its contexts in this database under the same state.key; give each core one"
     )]
     Taken,
-    /// The record of the core that has kept contexts before.
+    /// The record of the previous holder cannot be read.
     #[error(
         "state.keep: the record of the last core in this database cannot be read; use the state.encrypt and \
          state.key-file of that core, or another state.key"
     )]
     Unreadable,
-    /// A commit may be lost unseen.
+    /// The database may lose commits undetected.
     #[error(
         "state.keep: this database does not show whether it has lost commits; allow INFO (Redis), or add \
          w=majority&journal=true to state.database (MongoDB), or set state.keep = false"
     )]
     Unknown,
-    /// It was started anew since the core has begun.
+    /// The database was restarted while this core started.
     #[error("state.keep: the database has been restarted while contexts were read from there; start the core again")]
     Restarted,
-    /// The thread.
+    /// The renewal thread does not start.
     #[error("state.keep: {0}")]
     Thread(std::io::Error),
 }
 
-/// Contexts of a database that this core has taken.
+/// Kept contexts of a database that this core has acquired.
 pub(in crate::host) struct Kept {
-    /// Where they are.
     pub(in crate::host) records: RecordsConfig,
     incarnation: String,
-    /// The numbers of their records.
+    /// Numbers of the context records.
     numbers: Vec<u64>,
-    /// Why those of the last run were removed, if they were.
+    /// Reason for the removal of the previous contexts, if they were removed.
     dropped: Option<&'static str>,
     pub(super) renewal: Renewal,
 }
 
-/// Takes the contexts of the core's last run, where a configuration has them kept in a database.
+/// Acquires the contexts of the core's previous run, if the configuration keeps them in a database.
 ///
 /// # Errors
 ///
-/// When they cannot be kept and the configuration says that they must be.
+/// Returns an error if they cannot be kept and the configuration requires it.
 pub(in crate::host) fn take(
     state: &StateConfig,
     records: &RecordsConfig,
@@ -96,7 +95,7 @@ pub(in crate::host) fn take(
     }
 }
 
-/// What contexts of a configuration have in common in a database.
+/// Returns a hash of the configuration and layout that contexts in a database depend on.
 fn mark_of(core: &CoreConfig) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write_u64(mark(core));
@@ -107,7 +106,7 @@ fn mark_of(core: &CoreConfig) -> u64 {
 impl Kept {
     fn take(records: RecordsConfig, owner: u64, (core, door): (&CoreConfig, &HostSender)) -> Result<Self, KeepError> {
         let mut way = records.open()?;
-        // What another key has sealed is another core's.
+        // Records sealed with another key belong to another core.
         holder::look(&mut *way)?;
         records.prove_key()?;
         let Ok(Some(incarnation)) = way.incarnation() else { return Err(KeepError::Unknown) };
@@ -125,14 +124,15 @@ impl Kept {
     }
 }
 
-/// The contexts that the core goes on with, and why those that were there are removed, if they are.
+/// Returns the contexts that the core resumes, and the reason for removing the present ones, if
+/// any.
 fn found(
     held: &mut Held,
     records: &RecordsConfig,
     (owner, mark): (u64, u64),
     incarnation: &str,
 ) -> Result<(Vec<u64>, Option<&'static str>), KeepError> {
-    // Not unsealed: removing needs no content.
+    // Without unsealing: removal needs no content.
     let records = RecordsConfig { sealing: None, ..records.clone() };
     let mut way = records.open()?;
     let config = ContextDatabaseConfig { records, owner, shared: false };
@@ -144,11 +144,11 @@ fn found(
     Ok((Vec::new(), Some(reason).filter(|reason| !reason.is_empty())))
 }
 
-/// Why contexts that were found are not gone on with; empty: there are none.
+/// Returns the reason for dropping the contexts that were found; empty if there are none.
 fn reason(held: &Held, mark: u64, incarnation: &str) -> Option<&'static str> {
     let found = &held.holder;
     if found.mark == 0 {
-        // What there may be is nobody's.
+        // Remaining records belong to no core.
         return Some("");
     }
     let is_other = "the database was restarted, or has another master: it may have lost commits";
@@ -159,7 +159,7 @@ fn reason(held: &Held, mark: u64, incarnation: &str) -> Option<&'static str> {
     reasons.into_iter().find_map(|(is_so, reason)| is_so.then_some(reason))
 }
 
-/// The UE of a record after a restart, if there is something to go on with.
+/// Returns the UE of a record after a restart, if it can be resumed.
 fn resumed(stored: &UeRecord, core: &CoreConfig, now: Instant) -> Becomes<Box<UeContext>> {
     let resumed = || {
         let counts = Counts::of(&stored.context)?;
@@ -172,7 +172,7 @@ fn resumed(stored: &UeRecord, core: &CoreConfig, now: Instant) -> Becomes<Box<Ue
 }
 
 impl Host {
-    /// Goes on with the contexts of the core's last run that are in the database.
+    /// Resumes the contexts of the previous run from the database.
     pub(in crate::host) fn resume_stored(&mut self, kept: Kept) -> Result<(), HostError> {
         let Location::Central(config) = self.location.clone() else { return Ok(()) };
         let (began, now) = (std::time::Instant::now(), clock());
@@ -216,7 +216,7 @@ impl Host {
         Ok(())
     }
 
-    /// Enters a UE whose record is this host's now. Returns false if there is no room.
+    /// Enters a UE whose record this host has claimed. Returns false if there is no room.
     fn enter_resumed(&mut self, id: u64, ue: &UeContext, tally: &mut Tally, now: Instant) -> bool {
         let octets = DatabaseRef { id, base: self.sequence, ..DatabaseRef::default() }.octets();
         let has_room = tally.resumed < self.region.config().ues as usize;
@@ -230,7 +230,7 @@ impl Host {
     }
 }
 
-/// Waits a moment for a database that fails, unless that makes no sense.
+/// Waits before a retry of a failing database, unless the error is permanent or the time is over.
 fn wait(error: RecordError, until: std::time::Instant) -> Result<(), KeepError> {
     if !error.is_retryable() || std::time::Instant::now() >= until {
         return Err(error.into());

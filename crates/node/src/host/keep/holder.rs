@@ -1,10 +1,14 @@
-//! The record that says which core keeps its contexts in a database, and what they are of.
+//! Record that names the core which keeps its contexts in a database.
 //!
 //! One core at a time holds the contexts of a key. It commits the record again every
-//! [`RENEWED_EVERY`]. A core that starts takes it from one that has ended or is dead: a process of
-//! this machine is looked for, one of another machine is dead after [`DEAD_AFTER`] without a
-//! commit. A core that finds the record taken ends. UEs are safe from a core that was taken for
-//! dead by their own records, each of which names its owner.
+//! [`RENEWED_EVERY`]. A starting core takes the record over from a holder that has exited or is
+//! dead:
+//!
+//! - On the same machine it looks the process up.
+//! - A holder on another machine is dead after [`DEAD_AFTER`] without a commit.
+//!
+//! A core that finds the record held by a live core exits. A holder that was wrongly declared dead
+//! cannot harm UEs: each of their records names its owner.
 
 use super::database::KeepError;
 use crate::host::{HostSender, Input};
@@ -16,24 +20,24 @@ use std::time::{Duration, Instant};
 use vireo_store::Version;
 use vireo_store::records::{Change, Name, RecordError, RecordStore};
 
-/// The record.
+/// Name of the holder record.
 const NAME: Name = Name { collection: "core", id: 0 };
-/// How often its holder commits it.
+/// Interval of the holder's commits.
 const RENEWED_EVERY: Duration = Duration::from_secs(1);
-/// Without a commit for so long a holder on another machine is dead.
+/// Time without a commit after which a holder on another machine is dead.
 pub(super) const DEAD_AFTER: Duration = Duration::from_secs(4);
-/// How often a holder that may be dead is looked at.
+/// Interval of the checks of a holder that may be dead.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A process. Its id alone may be another's by now.
+/// Identity of a process. A process id alone may have been reused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Process {
-    /// The machine, since it was started.
+    /// Boot id of the machine.
     boot: String,
-    /// Its namespace of process ids.
+    /// PID namespace.
     namespace: String,
     id: u32,
-    /// When it was started, in ticks of the machine.
+    /// Start time in clock ticks since the boot of the machine.
     started: u64,
 }
 
@@ -45,7 +49,7 @@ impl Process {
         Some(Process { boot, namespace, id, started: started(id)? })
     }
 
-    /// Returns whether the process runs; `None` if that cannot be seen from here.
+    /// Returns true if the process runs; `None` if that cannot be observed from here.
     fn is_alive(&self, own: Option<&Process>) -> Option<bool> {
         own.filter(|own| own.boot == self.boot && own.namespace == self.namespace)?;
         match started(self.id) {
@@ -56,40 +60,41 @@ impl Process {
     }
 }
 
-/// Whether there may be a process that another user's eyes do not see.
+/// Returns true if a process with this id may exist and be hidden from this user.
 fn may_run(id: u32) -> bool {
     let pid = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
     let hides = |pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::PERM);
     pid.is_some_and(hides)
 }
 
-/// When a process was started that has not ended.
+/// Returns the start time of a process that has not ended.
 fn started(id: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name before may contain anything.
+    // The preceding process name may contain any character.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
-    // The first of these is the third field of all; the start is the 22nd.
+    // The first of these fields is the third of the line; the start time is the 22nd.
     if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
 }
 
-/// What the record holds.
+/// Content of the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Holder {
     owner: u64,
-    /// `None`: it has ended.
+    /// `None`: the process has exited.
     process: Option<Process>,
-    /// Of the configuration that the contexts are of, and of their layout.
+    /// Hash of the configuration and layout of the contexts.
     pub(super) mark: u64,
-    /// The database that has lost nothing of them ([`SessionEntries::incarnation`]); empty: none.
+    /// Incarnation of the database that has lost no commits ([`RecordStore::incarnation`]); empty:
+    /// none.
     pub(super) incarnation: String,
 }
 
-/// The record as it is held.
+/// The record while this core holds it.
 pub(super) struct Held {
     records: Box<dyn RecordStore>,
     version: Version,
-    /// What it holds.
+    /// Content of the record.
     pub(super) holder: Holder,
 }
 
@@ -99,17 +104,17 @@ fn load(records: &mut dyn RecordStore) -> Result<Option<(Version, Holder)>, Keep
     Ok(Some((found.version, holder)))
 }
 
-/// Looks whether what is there can be read.
+/// Checks that an existing record can be read.
 pub(super) fn look(records: &mut dyn RecordStore) -> Result<(), KeepError> {
     load(records).map(drop)
 }
 
 impl Held {
-    /// Takes the record for an owner. What its contexts are of is as it was found.
+    /// Acquires the record for an owner. Mark and incarnation stay as found.
     ///
     /// # Errors
     ///
-    /// [`KeepError::ReceivedState`] if another core holds it.
+    /// Returns [`KeepError::Taken`] if another core holds the record.
     pub(super) fn take(mut records: Box<dyn RecordStore>, owner: u64) -> Result<Self, KeepError> {
         let own = Process::own();
         let mut since = Instant::now();
@@ -145,14 +150,14 @@ impl Held {
             let mut held = Held { records, version, holder };
             match held.commit() {
                 Ok(()) => return Ok(held),
-                // Another core was first, or the answer of an earlier attempt was lost.
+                // Another core was first, or the reply to an earlier attempt was lost.
                 Err(RecordError::Conflict) if since.elapsed() < 2 * DEAD_AFTER => records = held.records,
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Puts what it holds in the place of what was seen last.
+    /// Commits the content over the version that was seen last.
     pub(super) fn commit(&mut self) -> Result<(), RecordError> {
         let octets = serde_json::to_vec(&self.holder).map_err(|_| RecordError::NotARecord)?;
         let change = Change::Commit { expected: self.version, octets: &octets };
@@ -165,7 +170,7 @@ impl Held {
         }
     }
 
-    /// Says that the core has ended.
+    /// Records that the core has exited.
     pub(super) fn leave(mut self) {
         self.holder.process = None;
         if let Err(error) = self.commit() {
@@ -173,17 +178,17 @@ impl Held {
         }
     }
 
-    /// The database as it is now.
+    /// Returns the current incarnation of the database.
     pub(super) fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
         self.records.incarnation()
     }
 
-    /// Commits it again.
+    /// Renews the record by another commit.
     fn renew(&mut self) -> Renewed {
         match self.commit() {
             Ok(()) => Renewed::Yes,
             Err(RecordError::Conflict) => match load(&mut *self.records) {
-                // An answer was lost.
+                // The reply to an earlier commit was lost.
                 Ok(Some((version, holder))) if holder.owner == self.holder.owner => {
                     self.version = version;
                     Renewed::Yes
@@ -192,7 +197,7 @@ impl Held {
                     Ok(Some(now)) if now == self.holder.incarnation => match found {
                         Some(_) => Renewed::Taken,
                         None => {
-                            // The record was removed, as by FLUSHALL: it is made anew.
+                            // The record was removed, for example by FLUSHALL: it is created again.
                             self.version = 0;
                             Renewed::Later
                         }
@@ -207,7 +212,7 @@ impl Held {
     }
 }
 
-/// What a commit of the record comes to.
+/// Result of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Renewed {
     Yes,
@@ -215,31 +220,31 @@ enum Renewed {
     Later,
     /// The database has lost commits.
     Other,
-    /// Another core has it.
+    /// Another core holds the record.
     Taken,
 }
 
-/// The thread that commits the record.
+/// The thread that renews the record.
 #[derive(Debug)]
 pub(in crate::host) struct Renewal {
-    /// Dropped, it ends.
+    /// Dropping it ends the thread.
     stop: Sender<()>,
     thread: JoinHandle<Option<Held>>,
 }
 
 impl Renewal {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
     ///
-    /// When there is no thread.
+    /// Returns an error if the operating system refuses the thread.
     pub(super) fn start(held: Held, door: HostSender) -> std::io::Result<Self> {
         let (stop, stopped) = bounded(0);
         let thread = std::thread::Builder::new().name("keep".into()).spawn(move || renew(held, &stopped, &door))?;
         Ok(Renewal { stop, thread })
     }
 
-    /// Ends it, and says in the record that the core has ended.
+    /// Ends the thread, and records that the core has exited.
     pub(in crate::host) fn end(self) {
         drop(self.stop);
         if let Ok(Some(held)) = self.thread.join() {
@@ -258,7 +263,7 @@ fn renew(mut held: Held, stopped: &Receiver<()>, door: &HostSender) -> Option<He
             }
             Renewed::Taken => {
                 tracing::error!("another core has taken the kept contexts; this one ends");
-                // The host may end by itself.
+                // The host may have exited by itself.
                 let _ = door.send_urgent(Input::Stop);
                 return None;
             }
@@ -276,7 +281,7 @@ mod tests {
         Box::new(records.clone())
     }
 
-    /// Has the record say that a process of another machine holds it, or one of this that has ended.
+    /// Makes the record name a holder on another machine, or a dead process of this machine.
     fn of_another(held: &mut Held, is_dead: bool) {
         let process = held.holder.process.as_mut().unwrap();
         if is_dead {
@@ -292,7 +297,7 @@ mod tests {
         let records = MemoryRecords::new(LIFE);
         let mut first = Held::take(way(&records), 1).unwrap();
         of_another(&mut first, false);
-        // As its thread does, in less time.
+        // Like the renewal thread, with a shorter interval.
         let (stop, stopped) = bounded::<()>(0);
         let renewing = std::thread::spawn(move || {
             while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {

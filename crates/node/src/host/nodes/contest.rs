@@ -1,7 +1,11 @@
-//! NG Setup with the identity of a RAN node that is up elsewhere. That node is asked for a sign of life at once. If it gives
-//! one, the newcomer is refused; if it gives none in time, it is dead: its associations end and the NG Setup takes effect.
+//! NG Setup with the identity of a RAN node that is up elsewhere.
 //!
-//! Of several hosts the one that answers decides. The others hear of the NG Setup when it has taken effect.
+//! The host probes the existing RAN node at once. If the node answers, the new NG Setup is refused.
+//! If it does not answer in time, it is dead: its associations are aborted and the new NG Setup
+//! takes effect.
+//!
+//! In a cluster the answering host decides. The other hosts receive the NG Setup when it has taken
+//! effect.
 
 use crate::balancer::Command;
 use crate::host::Host;
@@ -10,38 +14,38 @@ use vireo_core::ran::RanNode;
 use vireo_core::ran::admission::{self, Refusal, Verdict};
 use vireo_types::{AssocId, Duration, GnbId, Instant};
 
-/// How long a node has for its sign of life.
+/// Time for the existing RAN node to answer a probe.
 const WITHIN: Duration = Duration::from_secs(2);
-/// How often it is asked meanwhile: a heartbeat may be lost.
+/// Interval of the probes. Several are sent because a heartbeat may be lost.
 const AGAIN: Duration = Duration::from_millis(400);
 
-/// An NG Setup that waits.
+/// A deferred NG Setup.
 #[derive(Debug)]
 struct Contest {
-    /// Its association.
+    /// The association that sent the NG Setup.
     assoc: AssocId,
     id: GnbId,
     pdu: Vec<u8>,
-    /// The number of the node that has the identity.
+    /// The RAN node that has the identity.
     node: AssocId,
-    /// When that is asked next, and until when it has time.
+    /// Times of the next probe and of the decision.
     next: Instant,
     until: Instant,
 }
 
-/// All NG Setups that wait, at most one of each association.
+/// All deferred NG Setups, at most one per association.
 #[derive(Debug, Default)]
 pub(in crate::host) struct Contests(Vec<Contest>);
 
 impl Contests {
-    /// Until when nothing is to be done.
+    /// Returns the time of the next probe or decision.
     pub(in crate::host) fn due(&self) -> Option<Instant> {
         self.0.iter().map(|contest| contest.next.min(contest.until)).min()
     }
 }
 
 impl Host {
-    /// Returns true if an NG Setup takes effect now. If not, it is refused or waits.
+    /// Returns true if an NG Setup takes effect now. Otherwise it is refused or deferred.
     pub(super) fn admits_setup(&mut self, assoc: AssocId, record: &RanNode, pdu: &[u8], now: Instant) -> bool {
         match self.nodes.setup(assoc, record.id) {
             Verdict::Granted => return true,
@@ -69,14 +73,14 @@ impl Host {
         self.probe(node);
     }
 
-    /// Asks a node for a sign of life.
+    /// Probes all associations of a RAN node.
     fn probe(&mut self, node: AssocId) {
         for assoc in self.nodes.associations_of(node) {
             self.egress.send(Command::Probe { assoc });
         }
     }
 
-    /// The peer of an association has given a sign of life.
+    /// Refuses the NG Setups that contest the identity of a RAN node that answered a probe.
     pub(in crate::host) fn node_lives(&mut self, assoc: AssocId) {
         let Some(node) = self.nodes.of(assoc) else { return };
         let refused: Vec<Contest> = self.nodes.contests.0.extract_if(.., |contest| contest.node == node).collect();
@@ -87,7 +91,7 @@ impl Host {
         }
     }
 
-    /// Lets NG Setups take effect for which the node that had the identity is gone, or silent for too long.
+    /// Applies NG Setups whose existing RAN node is gone or did not answer in time.
     pub(in crate::host) fn settle_contests(&mut self, now: Instant) {
         if self.nodes.contests.0.is_empty() {
             return;
@@ -111,14 +115,15 @@ impl Host {
                 self.association_lost(silent, false);
             }
             match self.nodes.find(contest.id) {
-                // Another newcomer was first.
+                // Another NG Setup with this identity took effect first.
                 Some(_) => self.refuse_setup(contest.assoc, contest.id, Refusal::InUse),
                 None => self.node_message(contest.assoc, &contest.pdu, true),
             }
         }
     }
 
-    /// Returns true if a further association may become one of the node that it names; answers it if not.
+    /// Returns true if a further association may be bound to the RAN node that it names. Answers
+    /// the message with a refusal otherwise.
     pub(super) fn admits_binding(&mut self, assoc: AssocId, node: AssocId, answers: bool) -> bool {
         let Some(id) = self.nodes.get(node).map(|node| node.record.id) else { return false };
         if self.nodes.binds(assoc, node, id) {

@@ -1,7 +1,10 @@
-//! Which RAN nodes there are, by which associations each is reached, and which UEs are connected by it: plain data.
+//! Table of RAN nodes, their associations and their connected UEs.
 //!
-//! A node is known by the association on which it has set NG up, also when that one is gone and others carry it: this
-//! number names the node's life, and is what contexts have. What the node is sent goes by an association that is up.
+//! The number of a RAN node is the association on which it was set up. The number stays when that
+//! association is lost and others carry the node. It names one lifetime of the node; UE contexts
+//! store it. Messages to the node use an association that is up.
+//!
+//! The table is plain data: it sends nothing.
 
 use super::contest::Contests;
 use crate::fabric::message::EffectAssociations;
@@ -15,44 +18,45 @@ use vireo_core::step::Effect;
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Duration, GnbId, Instant};
 
-/// Messages that are remembered of each association: more than come in the moment in which it ends.
+/// Messages remembered per association: more than arrive in the moment in which it ends.
 const SAID: usize = 64;
-/// How long after that the node may say them once more.
+/// Time after the loss of an association in which the RAN node may repeat these messages.
 const REPEATED: Duration = Duration::from_secs(5);
-/// Associations that are remembered when they are gone with their balancer.
+/// Maximum number of associations remembered after the loss of their balancer.
 const FORMER: usize = 1 << 16;
 
 /// An association that is up.
 #[derive(Debug)]
 struct AssociationEntry {
     peer: SocketAddr,
-    /// The node that it is of; `None` before NG Setup or the RAN Configuration Update that binds it.
+    /// `None` before the NG Setup or the RAN Configuration Update that binds the association.
     node: Option<AssocId>,
-    /// The node that it has said to be of, of which nothing is known here: of several hosts one may hear of a node's
-    /// associations in another order than they came up.
+    /// Identity that the association named while no such RAN node was known. Hosts of a cluster may
+    /// receive a node's associations in another order than they came up.
     claimed: Option<GnbId>,
-    /// What UEs have said by it lately, as hashes, if the node has others.
+    /// Hashes of the UE messages received last, if the RAN node has other associations.
     said: VecDeque<u64>,
-    /// AMF Configuration Updates that were sent by it and are not acknowledged.
+    /// Number of unacknowledged AMF Configuration Updates sent by this association.
     asked: u8,
 }
 
-/// A node that has NG set up.
+/// A RAN node with a completed NG Setup.
 #[derive(Debug)]
 pub(in crate::host) struct Node {
     pub(in crate::host) record: RanNode,
-    /// Its associations that are up, at least one, the oldest first.
+    /// Associations that are up, at least one, the oldest first.
     associations: Vec<AssocId>,
-    /// The peer of the first.
+    /// Peer address of the first association.
     pub(in crate::host) peer: SocketAddr,
     pub(in crate::host) ues: FxHashSet<Slot>,
-    /// UEs that were heard last by another association than the first: what is sent to them goes there (TS 23.501
-    /// 5.21.1.3).
+    /// UEs whose last message came by another association than the first. Messages to them use that
+    /// association (TS 23.501 5.21.1.3).
     by: FxHashMap<Slot, AssocId>,
-    /// That it has set NG up others have said; of the association on which it has, nothing was heard here.
+    /// True if this host knows the NG Setup only from reports and not from the association itself.
     told: bool,
-    /// What UEs have said by an association that is gone since: if the node does not know that it came here, it says it once
-    /// more by another. Until when that is looked for.
+    /// Hashes of UE messages from a lost association, and the end of the time for recognising
+    /// repeats. A RAN node that does not know whether a message arrived repeats it by another
+    /// association.
     repeats: FxHashSet<u64>,
     until: Option<Instant>,
 }
@@ -63,141 +67,142 @@ impl Node {
         Node { record, associations, peer, ues, by, told: false, repeats: FxHashSet::default(), until: None }
     }
 
-    /// How many associations it has.
+    /// Returns the number of associations.
     pub(in crate::host) fn associations(&self) -> usize {
         self.associations.len()
     }
 
-    /// Those on which it has not set NG up.
+    /// Returns the associations other than that of the NG Setup, which is `number`.
     pub(super) fn further(&self, number: AssocId) -> impl Iterator<Item = AssocId> {
         self.associations.iter().copied().filter(move |assoc| *assoc != number)
     }
 }
 
-/// A node that is no more.
+/// A RAN node that was removed from the table.
 #[derive(Debug)]
 pub(super) struct RemovedNode {
-    /// Its number.
     pub(super) node: AssocId,
     pub(super) name: String,
-    /// Who was connected by it.
+    /// UEs that were connected by the node.
     pub(super) ues: Vec<Slot>,
-    /// Associations of it that are still up.
+    /// Associations of the node that are still up.
     pub(super) left: Vec<AssocId>,
 }
 
-/// What the end of an association means.
+/// Consequence of the loss of an association.
 #[derive(Debug)]
 pub(super) enum AssociationLoss {
-    /// It was of no node.
+    /// The association was not bound to a RAN node.
     Nothing,
-    /// Its node goes on with so many others.
+    /// The RAN node has this number of associations left.
     Fewer(usize),
-    /// It was the last of its node.
+    /// The association was the last one of its RAN node.
     Last(RemovedNode),
 }
 
-/// All associations and nodes.
+/// All associations and RAN nodes.
 #[derive(Debug, Default)]
 pub(in crate::host) struct Nodes {
     links: FxHashMap<AssocId, AssociationEntry>,
     here: FxHashMap<AssocId, Node>,
-    /// Of associations that are gone with their balancers: the nodes, which others carry.
+    /// RAN nodes of associations that were lost with their balancers. Other associations carry the
+    /// nodes.
     former: FxHashMap<AssocId, AssocId>,
-    /// UEs who are still to be told that their node is gone.
+    /// UEs whose RAN node is gone and that are not notified yet.
     pub(super) gone: Vec<(AssocId, Vec<Slot>)>,
-    /// Which nodes may come from where; empty = any.
+    /// Allowed source addresses of RAN nodes; empty = any.
     allow: Vec<Allow>,
-    /// NG Setups that wait.
+    /// Deferred NG Setups.
     pub(in crate::host) contests: Contests,
 }
 
 impl Nodes {
-    /// No nodes, of which these may come.
+    /// Replaces the allow list.
     pub(in crate::host) fn set_allow(&mut self, allow: Vec<Allow>) {
         self.allow = allow;
     }
 
-    /// No nodes, of which these may come.
+    /// Creates an empty table with this allow list.
     pub(in crate::host) fn new(allow: Vec<Allow>) -> Self {
         Nodes { allow, ..Nodes::default() }
     }
 
-    /// What becomes of an NG Setup with this identity.
+    /// Returns the verdict on an NG Setup with this identity.
     pub(super) fn setup(&self, assoc: AssocId, id: GnbId) -> Verdict {
         let Some(link) = self.links.get(&assoc) else { return Verdict::Granted };
-        // What the association itself is of ends by NG Setup in any case.
+        // NG Setup ends the previous binding of the association in any case.
         let other = self.find(id).filter(|node| link.node != Some(*node));
         admission::setup(&self.allow, link.peer.ip(), id, self.addresses(other))
     }
 
-    /// Whether an association may become one of a node.
+    /// Returns true if the association may be bound to the RAN node.
     pub(super) fn binds(&self, assoc: AssocId, node: AssocId, id: GnbId) -> bool {
         let peer = self.links.get(&assoc).map(|link| link.peer.ip());
         peer.is_some_and(|peer| admission::binds(&self.allow, peer, id, self.addresses(Some(node))))
     }
 
-    /// The associations of a node that are up.
+    /// Returns the associations of a RAN node that are up.
     pub(super) fn associations_of(&self, node: AssocId) -> Vec<AssocId> {
         self.here.get(&node).map_or_else(Vec::new, |node| node.associations.clone())
     }
 
-    /// The addresses of a node's associations.
+    /// Returns the peer addresses of a RAN node's associations.
     fn addresses(&self, node: Option<AssocId>) -> impl Iterator<Item = IpAddr> {
         let associations = node.and_then(|node| self.here.get(&node)).map_or(&[][..], |node| &node.associations);
         associations.iter().filter_map(|assoc| Some(self.links.get(assoc)?.peer.ip()))
     }
 
-    /// An association came up.
+    /// Adds an association.
     pub(in crate::host) fn up(&mut self, assoc: AssocId, peer: SocketAddr) {
         tracing::info!(assoc = assoc.0, %peer, "a RAN node is connected");
         self.links.insert(assoc, AssociationEntry { peer, node: None, claimed: None, said: VecDeque::new(), asked: 0 });
     }
 
-    /// Whether UEs are still to be told that their node is gone.
+    /// Returns true if UEs wait for the notification that their RAN node is gone.
     pub(in crate::host) fn is_disconnecting(&self) -> bool {
         !self.gone.is_empty()
     }
 
-    /// The node of an association.
+    /// Returns the RAN node of an association.
     pub(in crate::host) fn of(&self, assoc: AssocId) -> Option<AssocId> {
         self.links.get(&assoc)?.node
     }
 
-    /// The address of an association's peer, for the log; unspecified if the association is gone.
+    /// Returns the peer address of an association for the log; unspecified if the association is
+    /// gone.
     pub(in crate::host) fn peer(&self, assoc: AssocId) -> SocketAddr {
         self.links.get(&assoc).map_or((Ipv4Addr::UNSPECIFIED, 0).into(), |link| link.peer)
     }
 
-    /// An AMF Configuration Update goes by an association.
+    /// Counts an AMF Configuration Update that is sent by an association.
     pub(super) fn asked(&mut self, assoc: AssocId) {
         if let Some(link) = self.links.get_mut(&assoc) {
             link.asked = link.asked.saturating_add(1);
         }
     }
 
-    /// One is answered. Returns false if none was sent.
+    /// Counts an acknowledgement. Returns false if no update was outstanding.
     pub(super) fn answered(&mut self, assoc: AssocId) -> bool {
         let asked = self.links.get_mut(&assoc).map(|link| &mut link.asked).filter(|asked| **asked > 0);
         asked.map(|asked| *asked -= 1).is_some()
     }
 
-    /// Whether there is such an association.
+    /// Returns true if the association is up.
     pub(super) fn is_up(&self, assoc: AssocId) -> bool {
         self.links.contains_key(&assoc)
     }
 
-    /// The node that has this identity.
+    /// Returns the RAN node with this identity.
     pub(super) fn find(&self, id: GnbId) -> Option<AssocId> {
         self.here.iter().find(|(_, node)| node.record.id == id).map(|(number, _)| *number)
     }
 
-    /// How many nodes have NG set up.
+    /// Returns the number of RAN nodes.
     pub(in crate::host) fn set_up(&self) -> usize {
         self.here.len()
     }
 
-    /// The nodes by their numbers.
+    /// Returns the RAN nodes with their numbers.
     pub(in crate::host) fn iter(&self) -> impl Iterator<Item = (AssocId, &Node)> {
         self.here.iter().map(|(number, node)| (*number, node))
     }
@@ -206,14 +211,14 @@ impl Nodes {
         self.here.get(&node)
     }
 
-    /// The association by which a node is sent something, about a UE if it is about one. `None`: there is no such node
-    /// any more.
+    /// Returns the association for a message to a RAN node, about `ue` if it is set. Returns `None`
+    /// if the node is gone.
     pub(in crate::host) fn way(&self, node: AssocId, ue: Option<Slot>) -> Option<AssocId> {
         let node = self.here.get(&node)?;
         ue.and_then(|ue| node.by.get(&ue)).or(node.associations.first()).copied()
     }
 
-    /// A UE was heard by an association of a node: what goes to it takes that one from now on.
+    /// Records the association of a UE's last message. Later messages to the UE use it.
     pub(in crate::host) fn heard(&mut self, node: AssocId, by: AssocId, ue: Slot) {
         let Some(node) = self.here.get_mut(&node) else { return };
         if node.associations.first() != Some(&by) {
@@ -223,7 +228,8 @@ impl Nodes {
         }
     }
 
-    /// Whether a node says about a UE, octet for octet, what it has said by an association that is gone since.
+    /// Returns true if a message equals, octet for octet, one received by a lost association of the
+    /// node.
     pub(in crate::host) fn is_repeat(&mut self, node: AssocId, by: AssocId, pdu: &[u8], now: Instant) -> bool {
         let Some(node) = self.here.get_mut(&node) else { return false };
         if node.associations.len() < 2 && node.repeats.is_empty() {
@@ -249,14 +255,14 @@ impl Nodes {
         false
     }
 
-    /// What goes to a UE takes this association of a node, if it still is one of it.
+    /// Selects the association for messages to a UE, if it still belongs to the RAN node.
     pub(in crate::host) fn goes_by(&mut self, node: AssocId, by: AssocId, ue: Slot) {
         if self.of(by) == Some(node) {
             self.heard(node, by, ue);
         }
     }
 
-    /// By which associations what is for RAN nodes goes, about a UE.
+    /// Returns the associations that the effects of a UE use, one per RAN node.
     pub(in crate::host) fn ways(&self, ue: Slot, effects: &[Effect]) -> EffectAssociations {
         let mut ways = EffectAssociations::default();
         for effect in effects {
@@ -269,21 +275,22 @@ impl Nodes {
         ways
     }
 
-    /// What a node has said of itself has changed.
+    /// Replaces the stored configuration of a RAN node.
     pub(super) fn record(&mut self, node: AssocId, record: RanNode) {
         if let Some(node) = self.here.get_mut(&node) {
             node.record = record;
         }
     }
 
-    /// An association has said that it is of a node that is not known: it is bound when that one is.
+    /// Records the identity that an association named. It is bound when a RAN node with that
+    /// identity is set up.
     pub(super) fn claim(&mut self, assoc: AssocId, id: GnbId) {
         if let Some(link) = self.links.get_mut(&assoc) {
             link.claimed = Some(id);
         }
     }
 
-    /// A further association is one of this node's.
+    /// Binds a further association to a RAN node.
     pub(super) fn bind(&mut self, assoc: AssocId, number: AssocId) {
         let (Some(link), Some(node)) = (self.links.get_mut(&assoc), self.here.get_mut(&number)) else { return };
         link.node = Some(number);
@@ -292,13 +299,14 @@ impl Nodes {
         }
     }
 
-    /// Others know which node an association is of. Whether there was none of that number here.
+    /// Binds an association as reported by a balancer. Returns true if the report created the RAN
+    /// node.
     pub(super) fn told(&mut self, assoc: AssocId, number: AssocId, record: RanNode) -> bool {
         let Some(link) = self.links.get(&assoc).filter(|link| link.node.is_none()) else { return false };
         let new = !self.here.contains_key(&number);
         if new {
             if self.find(record.id).is_some() {
-                // It has another life here: the association itself says what it is of.
+                // The node has another lifetime here. The association itself must name its node.
                 return false;
             }
             let node = Node { told: true, ..Node::new(record, Vec::new(), link.peer) };
@@ -308,13 +316,13 @@ impl Nodes {
         new
     }
 
-    /// A node has set NG up on an association: a life of it begins. Gives what ends by that: an earlier life of the node,
-    /// and what the association was of before.
+    /// Starts a lifetime of a RAN node after NG Setup on an association. Returns the removed nodes:
+    /// an earlier lifetime of the node, and the previous node of the association.
     pub(super) fn begin(&mut self, assoc: AssocId, record: RanNode) -> Vec<RemovedNode> {
         let Some(link) = self.links.get(&assoc) else { return Vec::new() };
         let (peer, before) = (link.peer, link.node);
         if let Some(node) = self.here.get_mut(&assoc).filter(|node| node.told) {
-            // It is the life that others have told of.
+            // This is the lifetime that balancers have reported.
             (node.record, node.told, node.peer) = (record, false, peer);
             node.associations.insert(0, assoc);
             if let Some(link) = self.links.get_mut(&assoc) {
@@ -330,7 +338,7 @@ impl Nodes {
         for number in earlier {
             let Some(node) = self.here.remove(&number) else { continue };
             let left: Vec<AssocId> = node.associations.iter().copied().filter(|old| *old != assoc).collect();
-            // They end: nothing more is heard by them.
+            // These associations end: nothing more is received by them.
             self.links.retain(|assoc, _| !left.contains(assoc));
             ended.push(RemovedNode { node: number, name: node.record.name, ues: node.ues.into_iter().collect(), left });
         }
@@ -351,7 +359,8 @@ impl Nodes {
         ended
     }
 
-    /// The balancer of an association is gone: the node that others carry, if it was of one.
+    /// Remembers the RAN node of an association that is lost with its balancer, and returns the
+    /// node.
     pub(super) fn carried_by_another(&mut self, assoc: AssocId) -> Option<AssocId> {
         let node = self.of(assoc)?;
         if self.former.len() >= FORMER {
@@ -361,14 +370,15 @@ impl Nodes {
         Some(node)
     }
 
-    /// Another association of the node of one that ends or is gone with its balancer, for what goes to a UE.
+    /// Returns another association of the same RAN node for a message to a UE, after the loss of
+    /// `gone`.
     pub(super) fn instead_of(&self, gone: AssocId, ue: Option<Slot>) -> Option<AssocId> {
         let number = self.of(gone).or_else(|| self.former.get(&gone).copied())?;
         let by = self.way(number, ue).filter(|by| *by != gone);
         by.or_else(|| self.here.get(&number)?.associations.iter().copied().find(|assoc| *assoc != gone))
     }
 
-    /// An association is gone, or void if its peer has restarted it.
+    /// Removes an association, or voids its binding if the peer restarted it.
     pub(super) fn lost(&mut self, assoc: AssocId, restarted: bool) -> AssociationLoss {
         let lost = match restarted {
             true => self.links.get_mut(&assoc).and_then(|link| {
@@ -391,7 +401,7 @@ impl Nodes {
         AssociationLoss::Last(RemovedNode { node: number, name: node.record.name, ues, left: Vec::new() })
     }
 
-    /// A UE has other connections than before: it has two of them while it is handed over.
+    /// Updates the UEs of RAN nodes. A UE has two connections during a handover.
     pub(in crate::host) fn moved(&mut self, slot: Slot, old: [Option<AssocId>; 2], new: [Option<AssocId>; 2]) {
         if old == new {
             return;
@@ -411,7 +421,7 @@ impl Nodes {
         }
     }
 
-    /// The UEs that are connected by a node.
+    /// Returns the UEs that are connected by a RAN node.
     pub(super) fn ues(&self, node: AssocId) -> Vec<Slot> {
         self.here.get(&node).map(|n| n.ues.iter().copied().collect()).unwrap_or_default()
     }
@@ -434,7 +444,7 @@ mod tests {
         [1, 2].map(|ltmsi| host.insert(Ltmsi::from_raw(ltmsi)).expect("room"))
     }
 
-    /// gNB 7 with NG set up on association 1, two UEs connected.
+    /// gNB 7, set up on association 1, with connected UEs.
     fn nodes(ues: &[Slot]) -> Nodes {
         let mut nodes = Nodes::default();
         for assoc in 1..=4 {
@@ -507,7 +517,7 @@ mod tests {
         nodes.heard(AssocId(1), AssocId(2), ues[1]);
         assert!(matches!(nodes.lost(AssocId(2), true), AssociationLoss::Fewer(1)));
         assert_eq!((nodes.way(AssocId(1), Some(ues[1])), nodes.of(AssocId(2))), (Some(AssocId(1)), None));
-        // It is up again, and may be bound again.
+        // The association is up again and may be bound again.
         nodes.bind(AssocId(2), AssocId(1));
         assert_eq!(nodes.of(AssocId(2)), Some(AssocId(1)));
     }
@@ -524,7 +534,7 @@ mod tests {
         let ways = [Some((AssocId(1), AssocId(2))), Some((AssocId(3), AssocId(3)))];
         assert_eq!(nodes.ways(ues[0], &effects), ways);
         assert_eq!(nodes.ways(ues[1], &effects[..2]), [Some((AssocId(1), AssocId(1))), None]);
-        // Who goes on with the UE elsewhere keeps to it, if it is up there.
+        // A host that takes the UE over uses the same association if it is up there.
         nodes.goes_by(AssocId(1), AssocId(2), ues[1]);
         nodes.goes_by(AssocId(1), AssocId(4), ues[0]);
         assert_eq!(ues.map(|ue| nodes.way(AssocId(1), Some(ue))), [Some(AssocId(2)); 2]);
@@ -561,7 +571,7 @@ mod tests {
         nodes.begin(AssocId(3), record(8));
         assert_eq!([2, 3, 4].map(|assoc| nodes.of(AssocId(assoc))), [Some(AssocId(3)), Some(AssocId(3)), None]);
         assert_eq!(nodes.get(AssocId(3)).map(Node::associations), Some(2));
-        // A void association has said nothing.
+        // A void association has claimed nothing.
         assert!(matches!(nodes.lost(AssocId(4), true), AssociationLoss::Nothing));
         nodes.begin(AssocId(1), record(9));
         assert_eq!(nodes.of(AssocId(4)), None);
@@ -571,7 +581,7 @@ mod tests {
     fn a_node_may_be_known_by_others_alone() {
         let ues = slots();
         let mut nodes = nodes(&[]);
-        // Its first association is gone, or is not known yet.
+        // The first association of the node is lost, or not known yet.
         assert!(nodes.told(AssocId(2), AssocId(9), record(8)));
         assert!(!nodes.told(AssocId(3), AssocId(9), record(8)));
         assert!(!nodes.told(AssocId(5), AssocId(9), record(8)), "it is not up");
@@ -582,7 +592,7 @@ mod tests {
         assert!(nodes.begin(AssocId(9), record(8)).is_empty(), "the same life: nothing ends");
         assert_eq!((nodes.ues(AssocId(9)).len(), nodes.of(AssocId(9))), (1, Some(AssocId(9))));
         assert_eq!(nodes.begin(AssocId(9), record(8)).len(), 1, "now it has set NG up again");
-        // Another life than the one that is here.
+        // This lifetime differs from the known one.
         assert!(!nodes.told(AssocId(4), AssocId(6), record(7)));
         assert_eq!((nodes.of(AssocId(4)), nodes.find(record(7).id)), (None, Some(AssocId(1))));
     }
@@ -597,11 +607,11 @@ mod tests {
         assert_eq!((ended[0].node, ended[0].ues.len()), (AssocId(1), 2));
         assert_eq!(ended[0].left, [AssocId(1), AssocId(2)]);
         assert_eq!([1, 2, 3].map(|assoc| nodes.of(AssocId(assoc))), [None, None, Some(AssocId(3))]);
-        // On a further association: of the old life this one alone is left.
+        // NG Setup on a further association: only the old first association is left.
         nodes.bind(AssocId(4), AssocId(3));
         let ended = nodes.begin(AssocId(4), record(7));
         assert_eq!((ended[0].node, ended[0].left.as_slice()), (AssocId(3), &[AssocId(3)][..]));
-        // Again on the same one: the number stays, the UEs do not.
+        // NG Setup again on the same association: the number stays, the UEs do not.
         nodes.moved(ues[0], [None; 2], [Some(AssocId(4)), None]);
         let ended = nodes.begin(AssocId(4), record(8));
         assert_eq!((ended[0].node, ended[0].ues.len(), ended[0].left.len()), (AssocId(4), 1, 0));

@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn an_association_is_tried_until_it_is_there() {
     let mut bench = Bench::new(|_| {});
-    // 1 + N1 sends under one number, then half a second, one, two ... up to thirty
+    // 1 + N1 transmissions with one number, then after 0.5 s, 1 s, 2 s and so on up to 30 s
     bench.pass(Duration::from_millis(4_000));
     let sent = bench.sent();
     assert_eq!(sent.len(), 4);
@@ -30,7 +30,7 @@ fn an_association_is_tried_until_it_is_there() {
 fn waits_between_attempts_are_bounded() {
     let mut bench = Bench::new(|config| config.n1 = 0);
     bench.pass(Duration::from_secs(600));
-    // 1 s for T1 each, and 0.5 + 1 + 2 + 4 + 8 + 16, then 30 s
+    // 1 s of T1 for each, and 0.5 + 1 + 2 + 4 + 8 + 16, then 30 s
     assert_eq!(bench.sent().len(), 7 + (600 - 37) / 31);
 }
 
@@ -60,7 +60,7 @@ fn a_silent_upf_is_down_and_comes_back_with_its_sessions() {
     assert_eq!(bench.submit(Some(1), seid(1), &deletion()), Ok(Submitted::Sent));
     bench.pass(SECOND);
     bench.tick();
-    // what waited is given up with it, and nothing more can be sent
+    // pending requests time out with it, and no more can be sent
     assert_eq!(bench.seen(), [Seen::Down { sessions_kept: true }, Seen::Timeout(seid(1), Some(1))]);
     assert_eq!(bench.submit(None, seid(1), &deletion()), Err(SubmitError::NoAssociation(UPF)));
     bench.sent();
@@ -148,12 +148,13 @@ fn the_upf_may_begin() {
     let response = bench.sent_one();
     assert_eq!(view(&response).get(), Ok(Some(Cause::REQUEST_ACCEPTED)));
     assert_eq!(bench.seen(), [Seen::Up]);
-    // the answer to our own request, which crossed with its, changes nothing
+    // the response to our request, which crossed the UPF's request, changes nothing
     bench.receive(&setup_response(Cause::REQUEST_ACCEPTED, STARTED, ours));
     bench.receive(&setup_request(STARTED, 5));
     assert_eq!(bench.sent_one(), response);
     assert_eq!(bench.seen(), []);
-    // a new setup request much later starts over, whatever its time stamp (TS 29.244 6.2.6)
+    // a new setup request much later starts a new association, whatever its time stamp (TS 29.244
+    // 6.2.6)
     bench.now = bench.now + Duration::from_secs(60);
     bench.receive(&setup_request(STARTED, 6));
     assert_eq!(bench.seen(), [Seen::Restarted, Seen::Up]);
@@ -169,7 +170,7 @@ fn the_upf_may_end_it() {
     let response = bench.sent_one();
     assert_eq!(view(&response).get(), Ok(Some(Cause::REQUEST_ACCEPTED)));
     assert_eq!(bench.seen(), [Seen::Down { sessions_kept: false }, Seen::Timeout(seid(3), None)]);
-    // repeated, it gets the same answer; another one finds no association
+    // a repeat gets the same response; a new request finds no association
     bench.receive(&request);
     assert_eq!(bench.sent_one(), response);
     bench.receive(&node(&AssociationReleaseRequest { node_id: upf_node_id() }, 6));
@@ -191,7 +192,7 @@ fn the_upf_may_ask_for_the_end() {
     bench.receive(&node(&update, 5));
     assert_eq!(bench.sent_kinds(), [MessageType::ASSOCIATION_UPDATE_RESPONSE]);
     assert_eq!(bench.seen(), [Seen::Releasing(Duration::from_secs(6))]);
-    // sessions can be moved away until then
+    // sessions can be relocated until then
     assert_eq!(bench.submit(None, seid(1), &deletion()), Ok(Submitted::Sent));
     let sequence = view(&bench.sent_one()).sequence();
     bench.receive(&deletion_response(Cause::REQUEST_ACCEPTED, 1, sequence));
@@ -237,7 +238,7 @@ fn a_node_report_names_the_path() {
     bench.receive(&node(&report, 4));
     assert_eq!(view(&bench.sent_one()).get(), Ok(Some(Cause::REQUEST_ACCEPTED)));
     assert_eq!(bench.seen(), [Seen::Path(gnb, false)]);
-    // without its Node ID it is refused, and the element named
+    // a report without Node ID is rejected, and the response names the element
     let mut octets = Vec::new();
     let mut builder = Builder::new(&mut octets, MessageType::NODE_REPORT_REQUEST, None, 5);
     builder.put(&NodeReportType::UPFR);

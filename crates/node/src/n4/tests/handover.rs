@@ -1,10 +1,10 @@
 use super::*;
 
-/// The endpoint goes on in another process.
+/// Resumes the endpoint in another process.
 fn handed_over(bench: &mut Bench, change: impl FnOnce(&mut Config)) {
     let octets = postcard::to_stdvec(&bench.n4.carry()).expect("it encodes");
     let carried = postcard::from_bytes(&octets).expect("it decodes");
-    // A configuration of its own, whose own numbers would begin elsewhere.
+    // A configuration with another first sequence number.
     let mut config = Config::new(CP, vec![UPF], RecoveryTimeStamp(1), 7_000);
     change(&mut config);
     bench.n4 = N4::resume(config, carried);
@@ -56,7 +56,7 @@ fn reports_that_were_answered_are_known_after_a_handover_and_the_others_can_be_a
     let from = (CP, 40_000).into();
     bench.n4.send_response(bench.now, from, &report_response(8), &mut bench.net);
     bench.sent();
-    // Heartbeats go on when they would have.
+    // Heartbeats continue on schedule.
     bench.pass(Duration::from_secs(10));
     bench.answer_heartbeat();
     assert_eq!(bench.seen(), []);

@@ -1,4 +1,4 @@
-//! The endpoint on virtual time, its network a list of datagrams.
+//! N4 endpoint with virtual time and a list of datagrams as network.
 
 mod association;
 mod handover;
@@ -72,7 +72,7 @@ impl Bench {
         Bench { n4: N4::new(config), now: Instant(1_000_000), net: Net::default(), upf_started: STARTED }
     }
 
-    /// One with an association.
+    /// Creates an endpoint with an association.
     fn associated() -> Self {
         Self::associated_with(|_| {})
     }
@@ -89,7 +89,7 @@ impl Bench {
         self.n4.on_time(self.now, &mut self.net)
     }
 
-    /// Lets time pass, waking the endpoint whenever it wants.
+    /// Advances the time and runs all due actions.
     fn pass(&mut self, span: Duration) {
         let end = self.now + span;
         while let Some(next) = self.tick().filter(|next| *next <= end) {
@@ -111,19 +111,19 @@ impl Bench {
         self.n4.submit(self.now, UPF, key, seid, message, &mut self.net)
     }
 
-    /// What was sent since the last look.
+    /// Returns the datagrams sent since the last call.
     fn sent(&mut self) -> Vec<Vec<u8>> {
         self.net.sent.drain(..).map(|(_, octets)| octets).collect()
     }
 
-    /// The one datagram that was sent since the last look.
+    /// Returns the only datagram sent since the last call.
     fn sent_one(&mut self) -> Vec<u8> {
         let mut sent = self.sent();
         assert_eq!(sent.len(), 1, "one datagram");
         sent.remove(0)
     }
 
-    /// The types of what was sent since the last look.
+    /// Returns the types of the messages sent since the last call.
     fn sent_kinds(&mut self) -> Vec<MessageType> {
         self.sent().iter().map(|octets| view(octets).message_type()).collect()
     }
@@ -182,7 +182,7 @@ fn heartbeat_response(recovery_time_stamp: RecoveryTimeStamp, sequence: u32) -> 
     node(&HeartbeatResponse { recovery_time_stamp }, sequence)
 }
 
-/// A session's request as the SMF part writes it: without a sequence number.
+/// A session's request as the SMF encodes it: without a sequence number.
 fn deletion() -> Vec<u8> {
     let mut octets = Vec::new();
     SessionDeletionRequest::default().emit(&mut octets, 77, 0).expect("fits");

@@ -71,7 +71,7 @@ fn a_session_that_comes_too_late_is_ended() {
         (MessageType::SESSION_DELETION_REQUEST, 0xabc)
     );
     bench.receive(&deletion_response(Cause::REQUEST_ACCEPTED, 0, view(&deletion).sequence()));
-    // neither a repeat of it nor one whose request was answered ends a session
+    // neither a repeat of the response nor that of an answered request deletes a session
     bench.receive(&late);
     bench.submit(Some(2), seid(2), &establishment).expect("sent");
     let mut good = Vec::new();
@@ -84,19 +84,19 @@ fn a_session_that_comes_too_late_is_ended() {
 #[test]
 fn a_response_belongs_to_the_session_that_asked() {
     let mut bench = Bench::associated();
-    // the UPF does not know the session and writes SEID 0, or is wrong about it
+    // the UPF does not know the session and sends SEID 0, or a wrong one
     for wrong in [0, seid(9).0] {
         bench.submit(None, seid(1), &deletion()).expect("sent");
         let response = deletion_response(Cause::SESSION_CONTEXT_NOT_FOUND, wrong, view(&bench.sent_one()).sequence());
         bench.receive(&response);
         assert_eq!(bench.seen(), [Seen::Delivered { seid: seid(1), request: false, message: response }]);
     }
-    // a response of another kind under the number answers nothing
+    // a response of another type with this number answers nothing
     bench.submit(None, seid(1), &deletion()).expect("sent");
     let sequence = view(&bench.sent_one()).sequence();
     bench.receive(&heartbeat_response(STARTED, sequence));
     assert_eq!(bench.seen(), []);
-    // nor does one of another address
+    // nor does a response from another address
     let other = SocketAddr::from(([192, 0, 2, 66], PORT));
     bench.receive_from(other, &deletion_response(Cause::REQUEST_ACCEPTED, seid(1).0, sequence));
     assert_eq!((bench.seen(), bench.n4.counters().outstanding), (vec![], 1));
@@ -112,7 +112,8 @@ fn a_key_names_one_request() {
     // other keys are other requests
     bench.submit(Some(10), seid(1), &deletion()).expect("sent");
     assert_eq!(view(&bench.sent_one()).sequence(), view(&first).sequence() + 1);
-    // submitted again after its answer, which a crash may have lost, it goes out as the same request
+    // a request that is submitted again after its response, which a crash may have lost, has the
+    // same number
     let response = deletion_response(Cause::REQUEST_ACCEPTED, seid(1).0, view(&first).sequence());
     bench.receive(&response);
     bench.submit(Some(9), seid(1), &deletion()).expect("sent");
@@ -120,7 +121,7 @@ fn a_key_names_one_request() {
     bench.receive(&response);
     let delivered = Seen::Delivered { seid: seid(1), request: false, message: response };
     assert_eq!(bench.seen(), [delivered.clone(), delivered]);
-    // once the UPF has forgotten it, it is a new one
+    // after the retention at the UPF it is a new request
     bench.now = bench.now + Duration::from_secs(11);
     bench.submit(Some(9), seid(1), &deletion()).expect("sent");
     let sent = bench.sent();
@@ -133,7 +134,7 @@ fn numbers_wrap_and_skip_those_in_use() {
         config.first_sequence = 0x00ff_fffe;
         config.n1 = 200;
     });
-    // the setup had fffffe; this one keeps ffffff for the whole round
+    // the setup had fffffe; this request keeps ffffff for the whole round
     bench.submit(None, seid(0), &deletion()).expect("sent");
     assert_eq!(view(&bench.sent_one()).sequence(), 0x00ff_ffff);
     bench.submit(None, seid(1), &deletion()).expect("sent");
@@ -172,7 +173,7 @@ fn a_report_is_delivered_once_and_its_answer_repeated() {
     bench.sent();
     bench.receive_from(from, &request);
     assert_eq!((bench.sent_one(), bench.seen()), (response, vec![]));
-    // the number is free for another report once no repeat can come any more
+    // the number is free for another report after the retention of repeats
     bench.now = bench.now + Duration::from_secs(11);
     bench.receive_from(from, &request);
     assert_eq!(bench.seen().len(), 1);
@@ -222,7 +223,7 @@ fn a_clock_that_steps_back_delays_nothing_for_ever() {
     assert_eq!(bench.sent().len(), 2);
 }
 
-/// A sink that only keeps what the answer needs.
+/// A sink that keeps only the last datagram.
 struct Last(Vec<u8>);
 
 impl Sink for Last {
@@ -243,7 +244,7 @@ fn time_of_a_request_and_its_response() {
     let mut response = deletion_response(Cause::REQUEST_ACCEPTED, 1, 0);
     let start = std::time::Instant::now();
     for n in 0..CALLS {
-        // 100,000 a second, so that a second's worth of deadlines is in the queue
+        // 100,000 per second, so that the queue has the deadlines of one second
         bench.now = bench.now + Duration(10);
         bench.n4.submit(bench.now, UPF, Some(n.into()), seid(n), &message, &mut last).expect("sent");
         set_sequence(&mut response, view(&last.0).sequence());

@@ -2,7 +2,7 @@ use super::*;
 use std::net::UdpSocket;
 use std::time::Duration as Span;
 
-/// The shell over loopback: the association, a request and its response.
+/// An [`Endpoint`] over loopback: the association, a request and its response.
 #[test]
 fn the_shell_moves_datagrams() {
     let upf = UdpSocket::bind("127.0.0.1:0").expect("loopback");

@@ -33,7 +33,7 @@ fn strangers_get_the_cause_of_the_specification() {
     assert_eq!(bench.seen(), []);
 }
 
-/// A UE that reaches the endpoint is no UPF: its datagrams are not read.
+/// A UE that reaches the endpoint is no UPF: its datagrams are dropped.
 #[test]
 fn datagrams_of_ues_are_ignored() {
     let pools = [("10.45.0.0", 16), ("2001:db8:45::", 48)];
@@ -103,7 +103,7 @@ fn another_version_is_answered_once_per_datagram_and_never_in_a_circle() {
     answer[0] = 2 << 5;
     bench.receive(&answer);
     assert_eq!(bench.sent().len(), 0);
-    // as the answer to our request it ends that request
+    // as the response to a request of this endpoint it ends that request
     bench.submit(None, seid(1), &deletion()).expect("sent");
     let sequence = view(&bench.sent_one()).sequence();
     bench.receive(&node(&VersionNotSupportedResponse {}, sequence));
@@ -119,7 +119,7 @@ fn garbage_is_counted_and_dropped() {
     }
     assert_eq!((bench.sent().len(), bench.seen()), (0, vec![]));
     assert_eq!(bench.n4.counters().garbage, sound.len() as u64);
-    // a linear congruential generator is noise enough
+    // a linear congruential generator suffices as noise
     let mut state = 1_u64;
     for _ in 0..20_000 {
         let mut octets = [0_u8; 40];
@@ -127,7 +127,7 @@ fn garbage_is_counted_and_dropped() {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             *octet = (state >> 56) as u8;
         }
-        // half of it with a header that is sound
+        // half of them with a valid header
         if state >> 63 == 0 {
             let kind = octets[1] % 60;
             octets[..4].copy_from_slice(&[0x21, kind, 0, 36]);

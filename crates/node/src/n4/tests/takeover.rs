@@ -4,7 +4,7 @@ fn shared(config: &mut Config) {
     config.shared = true;
 }
 
-/// An endpoint that takes over, its setup request sent.
+/// Creates an endpoint that takes over and has sent its setup request.
 fn taking_over() -> Bench {
     let mut bench = Bench::new(shared);
     bench.n4.let_go(bench.now);
@@ -23,7 +23,7 @@ fn what_waits_for_an_association_that_is_not_to_be_had_is_given_up() {
     assert_eq!(bench.submit(Some(5), seid(1), &deletion()), Ok(Submitted::Waiting));
     bench.pass(Duration::from_millis(4_000));
     bench.tick();
-    // What the endpoint before had said of the UPF holds no longer.
+    // The UPF's state at the previous endpoint is invalid.
     let seen = [Seen::Failed(None), Seen::Down { sessions_kept: true }, Seen::Timeout(seid(1), Some(5))];
     assert_eq!(bench.seen(), seen);
     assert_eq!(bench.submit(Some(6), seid(2), &deletion()), Err(SubmitError::NoAssociation(UPF)));
@@ -51,12 +51,12 @@ fn a_number_that_follows_from_a_name_is_not_that_of_another_request() {
     bench.submit(Some(5), seid(1), &deletion()).expect("sent");
     let number = view(&bench.sent_one()).sequence();
     bench.receive(&deletion_response(Cause::REQUEST_ACCEPTED, seid(1).0, number));
-    // The next one of the endpoint's own would be the same.
+    // The next number of the endpoint would be the same.
     bench.n4.peers[0] = Peer::new(UPF, number, SECOND);
     bench.n4.peers[0].state = State::Up { since: bench.now, heartbeat_at: None, release_at: None };
     bench.submit(None, seid(2), &deletion()).expect("sent");
     assert_eq!(view(&bench.sent_one()).sequence(), (number + 1) & 0x00ff_ffff);
-    // By the same name it is the same request.
+    // With the same key it is the same request.
     bench.submit(Some(5), seid(1), &deletion()).expect("sent");
     assert_eq!(view(&bench.sent_one()).sequence(), number);
 }

@@ -1,5 +1,7 @@
-//! The addresses that this SMF gives to sessions: of each data network's pools, one after the other, so that an address is used
-//! again as late as can be.
+//! UE address allocation of the SMF.
+//!
+//! Each data network's pools are allocated round robin, so that a released address is reused as
+//! late as possible.
 
 use crate::worker::region_layout::ranges;
 use vireo_core::Identifiers;
@@ -7,14 +9,14 @@ use vireo_core::config::CoreConfig;
 use vireo_core::pools::Range;
 use vireo_types::{Dnn, Ltmsi, PduSessionType, SessionAddress, Snssai, Tmsi};
 
-/// The numbers of one pool: which of them are in use.
+/// Allocation state of one pool.
 #[derive(Debug)]
 struct Pool {
     range: Range,
-    /// A bit each.
+    /// One bit for each number.
     used: Vec<u64>,
     count: u32,
-    /// Where the next one is looked for.
+    /// Number at which the next search starts.
     next: u32,
 }
 
@@ -52,19 +54,20 @@ impl Pool {
     }
 }
 
-/// The pools of all data networks.
+/// The address pools of all data networks.
 #[derive(Debug)]
 pub(super) struct Addresses(Vec<(Dnn, [Option<Pool>; 2])>);
 
 impl Addresses {
-    /// Those of a configuration, none in use.
+    /// Returns the pools of a configuration, with all addresses free.
     pub(super) fn new(config: &CoreConfig) -> Self {
         Addresses(
             config.dnns.iter().map(|dnn| (dnn.name.clone(), ranges(dnn).map(|range| range.map(Pool::new)))).collect(),
         )
     }
 
-    /// The next address of each pool is looked for from about here on: the same for a session that is asked for again.
+    /// Sets the start of the next search in each pool. A repeated create request passes the same
+    /// value, and so tries the same addresses.
     pub(super) fn look_from(&mut self, at: u64) {
         for pool in self.0.iter_mut().flat_map(|(_, pools)| pools.iter_mut().flatten()) {
             pool.next = (at % u64::from(pool.range.size().max(1))) as u32;
@@ -75,7 +78,7 @@ impl Addresses {
         self.0.iter_mut().find(|(name, _)| name == dnn).map(|(_, pools)| pools)
     }
 
-    /// Somebody has these.
+    /// Marks addresses as in use.
     pub(super) fn are_taken(&mut self, dnn: &Dnn, address: &SessionAddress) {
         let Some([ipv4, ipv6]) = self.pools(dnn) else { return };
         if let (Some(pool), Some(address)) = (ipv4, address.ipv4)
@@ -90,7 +93,7 @@ impl Addresses {
         }
     }
 
-    /// Nobody has these any more.
+    /// Frees addresses.
     pub(super) fn give_back(&mut self, dnn: &Dnn, address: &SessionAddress) {
         let Some([ipv4, ipv6]) = self.pools(dnn) else { return };
         if let (Some(pool), Some(address)) = (ipv4, address.ipv4)
@@ -107,12 +110,12 @@ impl Addresses {
 }
 
 impl Identifiers for Addresses {
-    /// The AMF's.
+    /// Returns `None`: the AMF allocates the 5G-TMSI.
     fn tmsi(&mut self, _: Ltmsi) -> Option<Tmsi> {
         None
     }
 
-    /// The AMF's.
+    /// Returns `None`: the AMF allocates the LTMSI.
     fn rekey(&mut self, _: Ltmsi, _: Snssai) -> Option<Ltmsi> {
         None
     }
@@ -129,7 +132,7 @@ impl Identifiers for Addresses {
             let prefix = |pool: &mut Pool| pool.take().map(|number| pool.range.ipv6_at(number));
             address.ipv6_prefix = ipv6.as_mut().and_then(prefix);
             if address.ipv6_prefix.is_none() {
-                // Both or none.
+                // Allocate both addresses or none.
                 self.give_back(dnn, &address);
                 return None;
             }
@@ -157,12 +160,12 @@ mod tests {
         addresses.give_back(&dnn, &all[5]);
         let both = addresses.address(&dnn, PduSessionType::Ipv4v6).unwrap();
         assert_eq!(both.ipv4, all[5].ipv4);
-        // Somebody had one before, and it is said twice.
+        // An address marked as in use twice.
         addresses.give_back(&dnn, &all[7]);
         addresses.are_taken(&dnn, &all[7]);
         addresses.are_taken(&dnn, &all[7]);
         assert_eq!(addresses.address(&dnn, PduSessionType::Ipv4), None);
-        // Of two kinds, the second of which is used up, none is kept.
+        // If the second kind is exhausted, the first address is freed.
         let taken: Vec<_> = std::iter::from_fn(|| addresses.address(&dnn, PduSessionType::Ipv6)).collect();
         assert_eq!(taken.len(), 2);
         addresses.give_back(&dnn, &SessionAddress { ipv6_prefix: None, ..both });

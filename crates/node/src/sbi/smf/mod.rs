@@ -1,9 +1,12 @@
-//! The SMF as a function of its own: SM contexts in memory, its own or shared, or in a database, asked by AMFs over the service-based
-//! interface, above UPFs. One thread owns the contexts and N4 and does what comes, in order; the interface and the database have a thread
-//! each beside it.
+//! The SMF as a separate process (SBA mode).
 //!
-//! Over a database, or in memory that outlives it, it goes on with what the SMF before has left: to UPFs it is the same (TS 23.527 4.3), and what was asked of
-//! them and of the AMF and may not have left is asked again, under the names that it had.
+//! AMFs send requests over the SBI. SM contexts are in the process's memory, in shared memory, in a
+//! database, or with the AMF. One thread owns contexts and N4 and processes events in order. SBI
+//! and database have one more thread each.
+//!
+//! If the storage outlives the process, a new SMF takes over. UPFs do not notice the change (TS
+//! 23.527 4.3). The new SMF repeats requests to UPFs and the AMF that may not have been sent, with
+//! their original keys.
 
 mod addresses;
 pub mod probe;
@@ -46,60 +49,59 @@ use vireo_subscribers::Store;
 use vireo_types::{Instant, Ltmsi, Seid, Supi};
 use vireo_wire::pfcp::{Cause, Error};
 
-/// What may wait for the thread.
+/// Capacity of the input queue.
 const WAITING: usize = 65_536;
-/// Taken in one go before other things are looked at.
+/// Inputs processed before other sources are polled.
 const BATCH: usize = 256;
-/// What UPFs know an SMF by that has no state to lose: it never starts anew (TS 23.527 4.3).
+/// Recovery time stamp of an SMF without state of its own. It never changes, as such an SMF never
+/// restarts in the sense of TS 23.527 4.3.
 const NEVER: u32 = 1;
-/// Time for what is on its way to UPFs when the SMF stops.
+/// Maximum time for the shutdown of PFCP associations.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// What an SMF is started with.
+/// Configuration of an SMF.
 #[derive(Debug)]
 pub struct SmfConfig {
-    /// What decisions depend on.
+    /// Configuration of the steps.
     pub core: CoreConfig,
-    /// N4.
     pub n4: N4Config,
-    /// The service-based interface.
     pub sbi: SbiConfig,
-    /// Where SM contexts are.
+    /// Storage of the SM contexts.
     pub state: StateConfig,
-    /// The status interface.
+    /// The status API.
     pub api: ApiConfig,
 }
 
-/// Why an SMF does not start.
+/// Reasons why an SMF does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SmfError {
-    /// N4, a thread, the status interface.
+    /// N4, a thread or the status API cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The service-based interface.
+    /// The SBI cannot be started.
     #[error(transparent)]
     Sbi(#[from] SbiError),
-    /// The records of SM contexts.
+    /// The storage of SM contexts is unusable.
     #[error(transparent)]
     Database(#[from] DatabaseError),
 }
 
-/// What comes to the thread.
+/// Input of the SMF thread.
 #[derive(Debug)]
 enum Input {
-    /// An AMF asks.
+    /// A request of an AMF.
     Call(IncomingRequest),
-    /// What became of a transfer.
+    /// Result of a transfer.
     Transferred { of: TransferName, result: N1N2TransferResult },
-    /// The AMF knows that a session has ended, or cannot be told.
+    /// The AMF has acknowledged the end of a session, or cannot be notified.
     Notified { seid: Seid },
-    /// A configuration was read again.
+    /// Reloaded configuration.
     Reload(Box<Reload>),
-    /// An SM context that was left with the AMF.
+    /// Result of fetching an SM context that an AMF holds.
     Fetched { ltmsi: Ltmsi, found: Result<Option<StoredRecord>, RecordError> },
 }
 
-/// The way to the thread.
+/// Sender of inputs. Wakes the SMF thread.
 #[derive(Clone, Debug)]
 struct SmfSender {
     queue: Sender<Input>,
@@ -108,11 +110,11 @@ struct SmfSender {
 
 impl SmfSender {
     fn ring(&self) {
-        // A counter that is full rings as well.
+        // A write fails only if the counter is at its maximum, which also wakes the thread.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 
-    /// A request; there may be no room for it.
+    /// Queues a request, or refuses it if the queue is full.
     fn call(&self, call: IncomingRequest) {
         match self.queue.try_send(Input::Call(call)) {
             Ok(()) => self.ring(),
@@ -125,12 +127,12 @@ impl SmfSender {
     }
 }
 
-/// What is seen from outside.
+/// Status shared with the API.
 #[derive(Debug)]
 struct SmfStatus {
     started: std::time::Instant,
     sessions: AtomicUsize,
-    /// UPFs and whether they are associated.
+    /// Name, address and association state of each UPF.
     upfs: Mutex<Vec<(String, SocketAddr, bool)>>,
 }
 
@@ -159,13 +161,13 @@ impl StatusSource for SmfStatus {
         }
     }
 
-    /// It has no UEs.
+    /// Returns false: an SMF has no UEs to deregister.
     fn deregister(&self, _: Supi, _: bool) -> bool {
         false
     }
 }
 
-/// An SMF that runs.
+/// A running SMF.
 #[derive(Debug)]
 pub struct Smf {
     endpoint: Endpoint,
@@ -177,15 +179,15 @@ pub struct Smf {
 }
 
 impl Smf {
-    /// Starts an SMF over a subscriber database.
+    /// Starts an SMF with a subscriber database.
     ///
     /// # Errors
     ///
-    /// [`SmfError`]; nothing of it runs then.
+    /// Returns an error if a part cannot be started. No part runs then.
     pub fn start(config: SmfConfig, store: Store, metrics: Arc<Metrics>) -> Result<Self, SmfError> {
         let SmfConfig { core, n4, sbi, state, api } = config;
         let now = clock();
-        // Of a database: what the SMF before has left, and how long who asks waits: less than it waits for an answer in all.
+        // The database wait is shorter than the total time that an AMF waits for a response.
         let patience = (sbi.timeout * sbi.attempts * 2 / 3).into();
         let carries = state.carry == StateCarry::Piggyback;
         let found = DurableRecords::of(&state).filter(|_| !carries);
@@ -246,44 +248,45 @@ impl Smf {
         };
         let thread = std::thread::Builder::new().name("smf".into()).spawn(move || run.run());
         let thread = Some(thread.map_err(StartError::Thread)?);
-        // Last: who sees it finds an SMF that works.
+        // The API starts last, so that every client finds a working SMF.
         let source = Arc::<SmfStatus>::clone(&seen);
         let api = api::Server::start(&api, source, metrics).map_err(StartError::Api)?;
         Ok(Smf { endpoint, api, stop, door, thread, seen })
     }
 
-    /// Where it takes what AMFs ask.
+    /// Returns the address of the SBI.
     pub fn address(&self) -> SocketAddr {
         self.endpoint.address()
     }
 
-    /// The address of the status interface, if there is one.
+    /// Returns the TCP address of the status API, if it has one.
     pub fn api(&self) -> Option<SocketAddr> {
         self.api.as_ref().and_then(api::Server::address)
     }
 
-    /// Takes what can change while it runs.
+    /// Applies the reloadable part of the configuration.
     pub fn reload(&self, reload: Reload) {
-        // A thread that is gone is reported by itself.
+        // A thread that has ended is detected elsewhere.
         let _ = self.door.queue.send(Input::Reload(Box::new(reload)));
         self.door.ring();
     }
 
-    /// How many SM contexts it has.
+    /// Returns the number of SM contexts.
     pub fn sessions(&self) -> usize {
         self.seen.sessions.load(Ordering::Relaxed)
     }
 
-    /// Whether a part has ended that should not have.
+    /// Returns true if a part has ended unexpectedly.
     pub fn has_failed(&self) -> bool {
         self.endpoint.has_failed() || self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Stops in order: associations with UPFs are released, unless sessions are in a database and others go on with them.
+    /// Stops in order. Releases the PFCP associations, unless another SMF takes over the stored
+    /// sessions.
     ///
     /// # Errors
     ///
-    /// What the thread ended with, if it ended before.
+    /// Returns the error that ended the thread, if it ended earlier.
     pub fn stop(mut self) -> io::Result<()> {
         self.stop.store(true, Ordering::SeqCst);
         self.door.ring();
@@ -291,7 +294,7 @@ impl Smf {
     }
 }
 
-/// What the N4 endpoint has said.
+/// Event of the N4 endpoint.
 enum N4Event {
     Message { upf: SocketAddr, seid: Seid, request: bool, message: Vec<u8> },
     Timeout { seid: Seid },
@@ -299,14 +302,14 @@ enum N4Event {
     Down { upf: SocketAddr, lost: bool },
 }
 
-/// The way to the thread of the database.
+/// Channels to and from the database thread.
 struct ToDatabase {
     jobs: Sender<DatabaseJob>,
     done: Receiver<(Ltmsi, OperationResult)>,
 }
 
 impl ToDatabase {
-    /// Starts the thread, which wakes that of the SMF when it has an answer.
+    /// Starts the database thread, which wakes the SMF thread for each result.
     fn start(
         records: Box<dyn RecordStore>,
         codec: Codec,
@@ -320,7 +323,7 @@ impl ToDatabase {
         let database = Database { records, codec, jobs: waiting, metrics, stop, function, node };
         let door = door.clone();
         let say = move |name, what| {
-            // The thread is gone when the SMF stops.
+            // The send fails only when the SMF stops.
             let _ = results.send((recovery::ltmsi(name), what));
             door.ring();
         };
@@ -330,11 +333,11 @@ impl ToDatabase {
     }
 }
 
-/// The thread.
+/// State of the SMF thread.
 struct SmfThread {
     sessions: Sessions,
     database: Option<ToDatabase>,
-    /// An SMF was here before, whose associations with UPFs are this one's.
+    /// True if this SMF takes over the PFCP associations of a previous one.
     takes_over: bool,
     keeper: SessionStorage,
     n4: n4::Endpoint,
@@ -376,7 +379,7 @@ impl SmfThread {
         self.drain()
     }
 
-    /// Takes what the database has answered, and what AMFs ask and answer. Whether there may be more.
+    /// Processes database results and queued inputs. Returns true if more inputs may be queued.
     fn take(&mut self) -> bool {
         if let Some(database) = &self.database {
             for (ltmsi, done) in database.done.try_iter().take(BATCH) {
@@ -427,7 +430,7 @@ impl SmfThread {
         }
     }
 
-    /// Carries out what is to be done, and what comes of that.
+    /// Executes the actions of the sessions, including those that result from them.
     fn act(&mut self) {
         loop {
             let actions = self.sessions.take_actions();
@@ -442,13 +445,14 @@ impl SmfThread {
                         let door = self.door.clone();
                         let done = Box::new(move |result| {
                             let result = wire::transferred(result);
-                            // The thread is gone when the SMF stops; it never waits for the interface.
+                            // The send fails only when the SMF stops. The SMF thread never blocks
+                            // on the SBI, so this cannot deadlock.
                             let _ = door.queue.send(Input::Transferred { of, result });
                             door.ring();
                         });
                         let uri = format!("{}{}", self.amf_of(amf.as_deref()), wire::transfer_path(supi));
                         let others = self.others_than(&uri);
-                        // By it the AMF knows one that the SMF before has asked for.
+                        // By this key the AMF recognises a transfer that a previous SMF has sent.
                         let known = self.keeper.is_found_again();
                         let key = known.then(|| format!("{:016x}-{:x}", of.seid.0, of.number));
                         let lane = lane(of.seid);
@@ -463,7 +467,7 @@ impl SmfThread {
                             let _ = door.queue.send(Input::Notified { seid });
                             door.ring();
                         });
-                        // The AMF that has named it may be dead.
+                        // The AMF of the callback URI may be dead.
                         let others = self.others_than(&uri);
                         let (key, lane, withdrawn) = (None, lane(seid), None);
                         self.client.send(Outgoing { uri, others, message, key, lane, withdrawn, done });
@@ -484,7 +488,7 @@ impl SmfThread {
         }
         self.n4.flush();
         if let (Some(database), Some(jobs)) = (&self.database, self.sessions.jobs()) {
-            // What there is no room for waits for answers, which wake this thread.
+            // Jobs without room wait for a result, which wakes this thread.
             while let Some(job) = jobs.pop_front() {
                 if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) = database.jobs.try_send(job) {
                     jobs.push_front(job);
@@ -494,13 +498,14 @@ impl SmfThread {
         }
     }
 
-    /// The root of the AMF that has named a URI; of another one, if that is none of these.
+    /// Returns the root of the configured AMF of a URI; if it is none of them, the root of the
+    /// first AMF.
     fn amf_of(&self, named: Option<&str>) -> &str {
         let own = |root: &&String| named.is_some_and(|uri| authority(uri) == authority(root));
         self.amfs.iter().find(own).or(self.amfs.first()).map_or("", String::as_str)
     }
 
-    /// The roots of the AMFs that may be asked instead of the one of a URI.
+    /// Returns the roots of the AMFs other than that of a URI, for retries.
     fn others_than(&self, uri: &str) -> Vec<String> {
         self.amfs.iter().filter(|root| authority(root) != authority(uri)).cloned().collect()
     }
@@ -512,12 +517,12 @@ impl SmfThread {
         heard.into_iter().for_each(|event| self.heard(event));
         if let Err(error) = submitted {
             tracing::debug!(%error, "a PFCP request was not sent");
-            // For the session it is as if the UPF had not answered.
+            // The session handles a failed send like a missing response of the UPF.
             self.sessions.pfcp_timeout(seid, now);
         }
     }
 
-    /// Waits for a request, a UPF or the time.
+    /// Waits for an input, a PFCP message or the next deadline.
     fn wait(&mut self, n4_due: Option<Instant>) -> io::Result<()> {
         let due = n4_due.into_iter().chain(self.sessions.next_due()).min();
         let wait = due.map_or(Duration::from_secs(1), |due| due.since(clock()).into()).min(Duration::from_secs(1));
@@ -528,12 +533,12 @@ impl SmfThread {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // Nothing is lost by it: the queue is looked at afterwards.
+        // Resetting the bell loses no wake-up, because the queue is polled afterwards.
         let _ = rustix::io::read(&*bell, &mut [0; 8]);
         Ok(())
     }
 
-    /// The end: the associations are released and that awaited, within bounds.
+    /// Releases the PFCP associations. Waits at most [`DRAIN`].
     fn drain(mut self) -> io::Result<()> {
         if self.keeper.is_found_again() {
             return Ok(());
@@ -548,17 +553,17 @@ impl SmfThread {
     }
 }
 
-/// Host and port of a URI.
+/// Returns host and port of a URI.
 fn authority(uri: &str) -> Option<&str> {
     uri.split_once("://")?.1.split('/').next()
 }
 
-/// What the AMF is asked about one session goes in order.
+/// Returns the lane of a session: requests of one lane are sent in order.
 fn lane(seid: Seid) -> u64 {
     seid.0
 }
 
-/// What of N4 concerns the sessions.
+/// Converts an event of N4, if it concerns sessions.
 fn of(event: n4::Event<'_>) -> Option<N4Event> {
     Some(match event {
         n4::Event::Deliver { upf, seid, request, message } => {

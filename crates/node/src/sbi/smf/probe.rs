@@ -1,5 +1,7 @@
-//! What an AMF may send as an SM context that was left with it, taken as an SMF takes it, and what AMFs and UPFs may send to be
-//! committed in records that they share: for the fuzz target, which has nothing else to reach it by.
+//! Entry points for the fuzz target of piggybacked SM contexts and shared records.
+//!
+//! A fuzz target outside the crate cannot reach the parsers of SM contexts from AMFs, and of record
+//! parts from AMFs and UPFs, in another way.
 
 use super::addresses::Addresses;
 use super::session::{self, Session, SmEvent, TransactionEnv};
@@ -24,7 +26,8 @@ use vireo_wire::pfcp;
 /// PDU Session Establishment Request: PSI 5, PTI 1, full integrity rate, IPv4.
 const REQUEST: [u8; 7] = [0x2e, 5, 1, 0xc1, 0xff, 0xff, 0x91];
 
-/// An SM context that an SMF of this configuration gives away; nothing where it has none.
+/// Returns a piggybacked SM context made with this configuration; empty if the configuration allows
+/// none.
 pub fn given(config: CoreConfig) -> Vec<u8> {
     let addresses = Addresses::new(&config);
     let Ok(supi) = Supi::from_digits("999700000000001") else { return Vec::new() };
@@ -57,7 +60,7 @@ pub fn given(config: CoreConfig) -> Vec<u8> {
     outcome.session.and_then(|session| session.travelling()).unwrap_or_default()
 }
 
-/// What an AMF has committed with a question: of a UE that it knows nothing of but its number.
+/// Returns an AMF part for a commit by the SMF, with the context of a new UE.
 pub fn brought() -> Vec<u8> {
     let ue = UeContext::new(Ltmsi::from_raw(7));
     let context = context::encode(&ue, Vec::new()).unwrap_or_default();
@@ -65,7 +68,7 @@ pub fn brought() -> Vec<u8> {
     DelegatedCommit { record: 1, part: stored.encode().ok() }.encode()
 }
 
-/// Takes it as what an AMF, and what a UPF, has to be committed.
+/// Parses the input as an AMF part and as a UPF part to commit.
 fn commit(octets: &[u8]) {
     let travels = DelegatedCommit::decode(octets).or_else(|| DelegatedCommit::decode(&[&[0; 8], octets].concat()));
     if let Some(part) = travels.and_then(|travels| travels.part) {
@@ -87,7 +90,7 @@ fn commit(octets: &[u8]) {
     }
 }
 
-/// Takes one with what an AMF asks, has a UPF report something, and lets time pass.
+/// Processes the input as a piggybacked SM context: AMF requests, a UPF report, and deadlines.
 pub fn take(config: CoreConfig, octets: &[u8]) {
     commit(octets);
     let Some((upf, seid)) = Session::decode(octets).map(|session| (session.sm.upf, session.sm.cp_seid)) else { return };

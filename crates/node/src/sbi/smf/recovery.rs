@@ -1,4 +1,6 @@
-//! What the SMF before has left in its records: its SM contexts, and what it was to UPFs.
+//! Recovery of the stored state of a previous SMF.
+//!
+//! The state consists of SM contexts and the PFCP recovery time stamp.
 
 use super::session::Session;
 use super::sessions::SessionStorage;
@@ -10,57 +12,58 @@ use vireo_store::Version;
 use vireo_store::records::{Change, Codec, Format, Name, RecordStore};
 use vireo_types::{Duration, Ltmsi};
 
-/// Whose records these are.
+/// Collection of the SM contexts' records.
 const COLLECTION: &str = "smf";
-/// Where it is written what this SMF is to UPFs.
+/// Record of the PFCP recovery time stamp.
 pub(super) const NODE: Name = Name { collection: "smf-node", id: 0 };
 
-/// The record of an SM context.
+/// Returns the record name of an SM context.
 pub(super) fn name(ltmsi: Ltmsi) -> Name {
     Name { collection: COLLECTION, id: ltmsi.get().into() }
 }
 
-/// Whose record this is.
+/// Returns the SM context number of a record name.
 pub(super) fn ltmsi(name: Name) -> Ltmsi {
     Ltmsi::from_raw(name.id as u32)
 }
 
-/// How SM contexts are kept.
+/// Database storage of SM contexts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StorageConfig {
     pub(super) persist: StatePersist,
     pub(super) codec: Codec,
-    /// Who has a part of the records that they are in.
+    /// Whether AMF, SMF and UPF share the record of a UE.
     pub(super) scope: StateScope,
-    /// What their parts there are kept as.
+    /// Format of the UPF parts in shared records.
     pub(super) octets: Format,
-    /// How long who asks waits at the most.
+    /// Maximum wait of a request for the database.
     pub(super) patience: Duration,
 }
 
-/// What an SMF finds that starts.
+/// Stored state at the start of an SMF.
 #[derive(Debug)]
 pub(super) struct RecoveredState {
-    /// The recovery time stamp that UPFs know.
+    /// Recovery time stamp known to the UPFs.
     pub(super) recovery: u32,
-    /// Whether there was an SMF before.
+    /// True if there was a previous SMF.
     pub(super) takes_over: bool,
-    /// Its SM contexts.
+    /// Stored SM contexts.
     pub(super) sessions: Vec<(Ltmsi, Box<Session>, Version)>,
 }
 
-/// The records that an SMF has.
+/// Opened storage with its content.
 pub(super) struct OpenedRecords {
     pub(super) records: Box<dyn RecordStore>,
     pub(super) before: RecoveredState,
     pub(super) keeper: SessionStorage,
 }
 
-/// Opens the records and looks what there is. Who asks waits so long for a database.
+/// Opens the storage and reads its content. `patience` = maximum wait of a request for the
+/// database.
 ///
 /// # Errors
 ///
-/// When they cannot be had, or are something else.
+/// Returns an error if the storage is not available or has foreign content.
 pub(super) fn open(
     keeping: &DurableRecords,
     patience: Duration,
@@ -85,11 +88,11 @@ pub(super) fn open(
     Ok(OpenedRecords { records, before, keeper })
 }
 
-/// Looks what there is. The first SMF begins with this recovery time stamp.
+/// Reads the stored state. The first SMF stores `recovery` as its recovery time stamp.
 ///
 /// # Errors
 ///
-/// When the database does not answer, or has something else.
+/// Returns an error if the database does not answer or has foreign content.
 pub(super) fn look(
     records: &mut dyn RecordStore,
     (codec, scope): (Codec, StateScope),

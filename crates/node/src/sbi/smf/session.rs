@@ -1,5 +1,7 @@
-//! One SM context, who is to be told about it, and what a transaction does to it. What a transaction wants to leave is part of
-//! what it leaves behind: whoever finds the SM context later can do it again.
+//! One SM context and the transactions on it.
+//!
+//! The messages of a transaction are stored with the SM context. After a failure, the next SMF that
+//! loads the SM context can send them again.
 
 mod legacy;
 
@@ -24,23 +26,24 @@ use vireo_store::records::{Codec, Format, RecordBase, StoredRecord};
 use vireo_types::{Dnn, Duration, Instant, Ltmsi, Seid, SessionAddress, Supi};
 use vireo_wire::pfcp::{self, MessageType};
 
-/// Which fields stored SM contexts have: another one is of another release, of which the two before are read ([`before`]).
+/// Version of the stored fields. The two previous versions can be read ([`legacy`]).
 const FORMAT: u8 = 6;
-/// How long what is for the AMF is said again by who finds an SM context: longer than the one before would have gone on asking.
+/// Age up to which messages to the AMF are repeated after a recovery. It is longer than the
+/// previous SMF would have retried.
 const SAID_AGAIN: Duration = Duration::from_secs(10);
 
-/// An answer to the AMF that waits for the UPF (TS 23.502 4.3.2.2.1 step 16, 4.2.6 step 6).
+/// A response to the AMF that waits for the UPF (TS 23.502 4.3.2.2.1 step 16, 4.2.6 step 6).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct PendingAnswer {
-    /// By what the request is known when it comes again.
+    /// Idempotency key of the request.
     key: Option<String>,
     told: N1N2Content,
     says: ResponseState,
-    /// The RAN wants the path switched.
+    /// True if the RAN has requested a path switch.
     switches: bool,
 }
 
-/// A request that the UPF has not answered.
+/// A PFCP request without a response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct PendingPfcpRequest {
     upf: SocketAddr,
@@ -49,122 +52,126 @@ struct PendingPfcpRequest {
     message: Vec<u8>,
 }
 
-/// What the AMF is to transfer, and has not said to have taken, as far as is known here.
+/// A transfer that the AMF has not acknowledged, as far as this SMF knows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct PendingTransfer {
     number: u32,
     at: Instant,
-    /// It is for a downlink packet.
+    /// True if a downlink packet caused the transfer.
     calls: bool,
     told: N1N2Content,
 }
 
-/// What the AMF takes for the answer to its request.
+/// Implied create response: the AMF accepts the first transfer as response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Implied {
-    /// The AMF's number for the session.
+    /// The AMF's session number.
     number: u32,
-    /// The transfer that it is; `None` before there is one.
+    /// Number of the first transfer; `None` before it.
     by: Option<u32>,
 }
 
-/// An SM context, and who is to be told about it.
+/// An SM context and its pending messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Session {
-    /// [`FORMAT`]. First, so that what cannot be read otherwise begins with it.
+    /// [`FORMAT`]. The first field, so that it can be read in every version.
     format: u8,
     pub(super) sm: SmContext,
     pub(super) supi: Supi,
     status_uri: String,
-    /// The key of the request that has made it.
+    /// Idempotency key of the create request.
     made_by: Option<String>,
     pending: Option<PendingAnswer>,
-    /// The request that was answered last, and how.
+    /// Key and content of the last response.
     answered: Option<(String, N1N2Content, ResponseState)>,
-    /// The AMF was asked for the user plane because of a downlink packet, and has not said whether the UE is there.
+    /// True after a transfer for a downlink packet, until the AMF has replied whether the UE is
+    /// reachable.
     calling: bool,
-    /// The AMF knows that it ends.
+    /// True if the AMF knows that the SM context ends.
     let_go: bool,
-    /// It has ended, and the AMF is to be told.
+    /// True if the SM context has ended and the AMF must still be notified.
     ended: bool,
-    /// The name of what left last.
+    /// Number of the last outgoing message.
     last: u32,
     to_upf: Vec<PendingPfcpRequest>,
     to_amf: Vec<PendingTransfer>,
-    /// The record of the UE that it is in, if it has none of its own.
+    /// Number of the UE record that contains the SM context; `None` = it has its own record.
     pub(super) record: Option<u64>,
-    /// It travels: the AMF keeps it.
+    /// True if the SM context is piggybacked and the AMF stores it.
     pub(super) carried: bool,
-    /// Of one that travels, or whose first transfer is the answer: the AMF has no answer yet. It gets it when the UPF has the
-    /// session: whoever dies before is asked again, and afterwards the AMF has all that there is.
+    /// True while a create request is unanswered, with piggyback or an implied response.
+    ///
+    /// The response follows once the UPF has the session. If the SMF dies earlier, the AMF repeats
+    /// the request. Afterwards the AMF has the complete state.
     pub(super) creating: bool,
-    /// Of an AMF that takes the first transfer for its answer: that.
+    /// Set if the AMF accepts the first transfer as create response.
     implied: Option<Implied>,
-    /// The request by which a handover by N2 was completed last. Whatever has come after it, it is not done again: the target's tunnel
-    /// is taken once, and a session without one has stayed behind.
+    /// Key of the last request that completed an N2 handover. Its repeats are answered but not
+    /// executed, even after other requests. The target's tunnel is used only once, and a session
+    /// without it counts as not handed over.
     completed: Option<String>,
 }
 
-/// What happens to an SM context.
+/// An event on an SM context.
 #[derive(Debug)]
 pub(super) enum SmEvent {
-    /// It is asked for.
+    /// The AMF creates the SM context.
     Create(Box<(CreateRequest, DnnSubscription)>),
-    /// The AMF says something.
+    /// The AMF updates the SM context.
     Update(UpdateRequest),
-    /// The AMF wants it no more.
+    /// The AMF releases the SM context.
     Release,
-    /// What the AMF was given has not reached the UE.
+    /// The AMF could not deliver a message to the UE.
     Unreached,
-    /// The AMF has forgotten it: it asks for the same session anew.
+    /// The AMF no longer has the SM context: it creates the same session again.
     Forgotten,
-    /// A message of a UPF.
+    /// A PFCP message arrives.
     Pfcp(SocketAddr, Vec<u8>),
-    /// The UPF did not answer.
+    /// The UPF has not responded.
     PfcpTimeout,
     /// The UPF has lost its sessions.
     UpfLost,
-    /// What became of a transfer.
+    /// The AMF reports the result of a transfer.
     Transferred(N1N2TransferResult),
-    /// The AMF knows that it has ended, or cannot be told.
+    /// The AMF has acknowledged the end of the session, or cannot be notified.
     Notified,
-    /// Time passes.
+    /// A deadline has expired.
     Deadline,
 }
 
-/// What leaves when the transaction is committed.
+/// An effect of a transaction, executed after its commit.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum OutgoingMessage {
-    /// A UPF is told something. `key` names a request.
+    /// Send a PFCP message. `key` identifies a request.
     Pfcp { upf: SocketAddr, key: u64, message: Vec<u8> },
-    /// The AMF is to transfer something.
+    /// Ask the AMF for an N1N2 transfer.
     Transfer { number: u32, calls: bool, message: Message },
-    /// The AMF is told that the SM context has ended.
+    /// Notify the AMF that the SM context has ended.
     Notify { uri: String, message: Message },
-    /// Nobody has these any more.
+    /// Free a UE address.
     Free(Dnn, SessionAddress),
 }
 
-/// What a transaction comes to.
+/// Result of a transaction.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// The SM context as it is then; `None`: there is none.
+    /// The new SM context; `None` = it is removed.
     pub(super) session: Option<Box<Session>>,
-    /// Whether it is other than before.
+    /// True if the SM context differs from the previous one.
     pub(super) changed: bool,
     pub(super) leaves: Vec<OutgoingMessage>,
-    /// For who asks by this transaction, at once; who gets nothing waits.
+    /// Immediate response to the request of this transaction; `None` = the request waits.
     pub(super) own: Option<Reply>,
-    /// For who waits from before, and is not waited for any more when another does.
+    /// Response to a request that was waiting and is superseded by this one.
     pub(super) earlier: Option<Reply>,
-    /// For who waits then.
+    /// Response to the request that waits after this transaction.
     pub(super) answer: Option<Reply>,
-    /// The same, when the AMF has said what becomes of the transfer that leaves; where that is the answer, for the case that the AMF
-    /// does not take it.
+    /// Like `answer`, but sent after the AMF has replied to the outgoing transfer. If the transfer
+    /// is an implied response, this is sent only if the AMF does not accept it.
     pub(super) after_transfer: Option<Reply>,
 }
 
-/// What transactions need besides.
+/// Environment of transactions.
 #[derive(Debug)]
 pub(super) struct TransactionEnv {
     pub(super) config: CoreConfig,
@@ -172,48 +179,51 @@ pub(super) struct TransactionEnv {
     pub(super) root: String,
     pub(super) addresses: Addresses,
     pub(super) rng: StdRng,
-    /// Whether SM contexts are found by others later: then what is for them is kept.
+    /// True if another SMF may load the SM contexts later. Pending messages are then stored with
+    /// them.
     pub(super) stored: bool,
-    /// Whether these others may know nothing of other sessions.
+    /// True if an SMF may not know the SM contexts of other sessions (piggyback).
     pub(super) carries: bool,
-    /// Whether UPFs have parts of the records of UEs.
+    /// True if UPFs have parts in the UE records.
     pub(super) with_upf: bool,
 }
 
 impl Session {
-    /// Where the AMF that has asked for it hears of its end.
+    /// Returns the URI for the notification of the end.
     pub(super) fn status_uri(&self) -> &str {
         &self.status_uri
     }
 
-    /// What is stored, if it is one of this release or the two before, and what is given back with its next commit.
+    /// Decodes a stored SM context of this version or the two previous ones. Also returns the base
+    /// of the next commit.
     pub(super) fn found(codec: Codec, found: StoredRecord) -> Option<(Box<Self>, RecordBase)> {
         legacy::found(codec, found)
     }
 
-    /// Of a part of a record that functions share, if it is one of these.
+    /// Decodes an SM context from a part of a shared record.
     pub(super) fn of_part(format: Format, octets: &[u8]) -> Option<Box<Self>> {
         legacy::decoded(format, octets)
     }
 
-    /// As it travels: what is for the AMF is with what brings it there.
+    /// Encodes the SM context for piggybacking, without messages to the AMF, which are sent along.
+    /// `None` = too long.
     pub(super) fn travelling(&self) -> Option<Vec<u8>> {
         let (creating, implied) = (false, None);
         let session = Session { pending: None, answered: None, to_amf: Vec::new(), creating, implied, ..self.clone() };
         postcard::to_stdvec(&session).ok().filter(|octets| octets.len() <= CARRIED_OCTETS)
     }
 
-    /// Of what has travelled, if it is one of these.
+    /// Decodes a piggybacked SM context.
     pub(super) fn decode(octets: &[u8]) -> Option<Box<Self>> {
         legacy::decoded(Format::Binary, octets)
     }
 
-    /// Whether it has ended, and is there only to be told of.
+    /// Returns true if the session has ended and only the notification of the AMF is pending.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Whether no procedure is under way over it.
+    /// Returns true if no procedure is in progress.
     pub(super) fn rests(&self) -> bool {
         let sm = &self.sm;
         let settled =
@@ -221,17 +231,18 @@ impl Session {
         self.ended || settled && self.pending.is_none() && !self.calling
     }
 
-    /// The key of the request that has made it.
+    /// Returns the idempotency key of the create request.
     pub(super) fn made_by(&self) -> Option<&str> {
         self.made_by.as_deref()
     }
 
-    /// Whether its first transfer is the answer to that.
+    /// Returns true if the first transfer is an implied create response.
     pub(super) fn is_implied(&self) -> bool {
         self.implied.is_some()
     }
 
-    /// What somebody who finds it does again: it may not have left. Peers know what is said twice by its name.
+    /// Returns the pending messages for a repeat after recovery. Peers recognise repeats by their
+    /// keys.
     pub(super) fn again(&self, root: &str, now: Instant) -> Vec<OutgoingMessage> {
         let pfcp = |PendingPfcpRequest { upf, key, message }: &PendingPfcpRequest| OutgoingMessage::Pfcp {
             upf: *upf,
@@ -250,7 +261,7 @@ impl Session {
         self.to_upf.iter().map(pfcp).chain(transfers).chain(self.ended.then(notify)).collect()
     }
 
-    /// These have reached the AMF: up to that number.
+    /// Removes the transfers up to `number`, which the AMF has received.
     pub(super) fn taken(&mut self, number: u32) {
         self.to_amf.retain(|to_amf| to_amf.number > number);
     }
@@ -260,7 +271,7 @@ impl Session {
         self.with_created(name, message)
     }
 
-    /// A transfer of that name; if it is the answer to who has asked for the SM context, with that.
+    /// Adds the implied create response to a transfer, if the transfer has that role.
     fn with_created(&self, name: u32, message: Message) -> Message {
         match (&self.implied, &self.made_by) {
             (Some(Implied { number, by: Some(by) }), Some(key)) if *by == name => {
@@ -271,7 +282,8 @@ impl Session {
         }
     }
 
-    /// The answer that a request gets that was here before: by then, or when there is one.
+    /// Returns `None` for a new request. For a repeat, returns its response, or `Some(None)` if
+    /// that is pending.
     fn repeats(&self, key: Option<&str>) -> Option<Option<Reply>> {
         let key = key?;
         if self.pending.as_ref().is_some_and(|pending| pending.key.as_deref() == Some(key)) {
@@ -285,7 +297,7 @@ impl Session {
     }
 }
 
-/// Carries a transaction out. `key` is its asker's, if somebody asks.
+/// Runs a transaction. `key` is the idempotency key of its request, if there is one.
 pub(super) fn carry_out(
     session: Option<Box<Session>>,
     turn: &SmEvent,
@@ -307,8 +319,8 @@ fn create(
     means: &mut TransactionEnv,
 ) -> Outcome {
     let CreateRequest { supi, psi, snssai, dnn, n1, status_uri, carried, record, implied } = asked;
-    // Of one that travels, the SEID and where an address is looked for follow from who asks: where it is asked for again, it takes
-    // the place of the one that was made before and that nobody knows of.
+    // With piggyback, SEID and address search depend only on the request. A repeated create
+    // replaces a session that an SMF created before it died.
     let seid = carried.map(|number| supi_seid::seid(*supi, number));
     let index = seid.map_or(0, Seid::session);
     let request = Create { supi: *supi, ltmsi, index, psi: *psi, n1, snssai: *snssai, dnn, subscription };
@@ -328,7 +340,7 @@ fn create(
         let n1 = outputs.into_iter().find_map(|output| if let Output::N1(n1) = output { Some(n1) } else { None });
         return Outcome { own: Some(wire::not_created(n1)), ..Outcome::default() };
     };
-    // By its key the AMF knows which of its requests is answered.
+    // The AMF finds the answered request by its key.
     let implied = implied.filter(|_| key.is_some()).map(|number| Implied { number, by: None });
     let creating = carried.is_some() || implied.is_some();
     let own = (!creating).then(|| wire::created(&means.root, sm.cp_seid, *psi, *snssai));
@@ -357,7 +369,7 @@ fn create(
     work.end(gone)
 }
 
-/// A transaction under way.
+/// A transaction in progress.
 struct SmTransaction<'a> {
     session: Box<Session>,
     means: &'a mut TransactionEnv,
@@ -373,11 +385,11 @@ impl SmTransaction<'_> {
         if let SmEvent::Update(_) | SmEvent::Release = turn
             && let Some(own) = self.session.repeats(key)
         {
-            // The one before has not answered it, or its answer was lost.
+            // The previous SMF has not answered the request, or its response was lost.
             return Outcome { session: Some(self.session), own, ..self.out };
         }
         let gone = match turn {
-            // It is there: somebody before has made it.
+            // A previous request has created the SM context.
             SmEvent::Create(_) => {
                 let sm = &self.session.sm;
                 self.out.own = Some(wire::created(&self.means.root, sm.cp_seid, sm.psi, sm.snssai));
@@ -397,7 +409,7 @@ impl SmTransaction<'_> {
                 self.session.let_go = true;
                 self.step(Input::ReleaseLocally)
             }
-            // Whose it is was not known before the SM context was here.
+            // With piggyback, the UPF of the session was unknown before the SM context arrived.
             SmEvent::Pfcp(upf, message) if *upf != self.session.sm.upf => {
                 self.refuse(*upf, message);
                 false
@@ -424,7 +436,7 @@ impl SmTransaction<'_> {
         self.end(gone)
     }
 
-    /// It is there only until the AMF knows of its end.
+    /// Handles an event after the end, while the notification of the AMF is pending.
     fn ended(mut self, turn: &SmEvent) -> Outcome {
         self.out.own = match turn {
             SmEvent::Update(_) | SmEvent::Release => Some(wire::unknown()),
@@ -449,7 +461,8 @@ impl SmTransaction<'_> {
         }
         let mut gone = false;
         if said.state == Some(UpCnxState::Activating) && std::mem::take(&mut self.session.calling) {
-            // The AMF did not give the RAN what it was sent, but pages the UE: it comes by this.
+            // The AMF has not passed the transfer to the RAN but paged the UE, which responds by
+            // this request.
             gone |= self.step(Input::Deactivate);
         }
         for input in said.inputs() {
@@ -461,7 +474,8 @@ impl SmTransaction<'_> {
         gone
     }
 
-    /// Of a session that is not handed over by N2 the RAN is told that, in the place of what it wants.
+    /// Replaces the pending N2 content by a refusal, if it is not what the N2 handover needs. The
+    /// replaced content goes in a transfer.
     fn hand_over(&mut self, wanted: N2Sm) {
         let Some(pending) = &mut self.session.pending else { return };
         if pending.told.n2.as_ref().is_some_and(|(kind, _)| *kind == wanted) {
@@ -473,16 +487,17 @@ impl SmTransaction<'_> {
         }
     }
 
-    /// Whoever asks waits for the answer.
+    /// Makes the request wait for its response.
     fn wait(&mut self, key: Option<&str>, says: ResponseState, switches: bool) {
-        // An AMF asks about a session once at a time; one that does not is told what there was.
+        // An AMF sends one request at a time about a session. If one is pending anyway, it is
+        // answered first.
         self.out.earlier = self.say().map(|earlier| wire::done(earlier.told, earlier.says));
         let key = key.map(str::to_owned);
         self.session.pending = Some(PendingAnswer { key, told: N1N2Content::default(), says, switches });
     }
 
-    /// What whoever waits is told, if somebody does: with what the RAN needs if it wants the path switched. What else there is for
-    /// the RAN then goes by itself.
+    /// Takes the pending response. Adds the path switch acknowledgement if the RAN has requested
+    /// the switch. Other N2 content then goes in a transfer.
     fn say(&mut self) -> Option<PendingAnswer> {
         let mut pending = self.session.pending.take()?;
         if pending.switches
@@ -493,16 +508,16 @@ impl SmTransaction<'_> {
         Some(pending)
     }
 
-    /// What became of a transfer.
+    /// Handles the result of a transfer.
     fn transferred(&mut self, result: N1N2TransferResult) -> bool {
         if result == N1N2TransferResult::Idle {
-            // There is nothing to be released, unless it has been asked for meanwhile.
+            // The RAN has nothing to release, unless the user plane was activated again meanwhile.
             return matches!(self.session.sm.ran, RanState::Releasing { .. }) && self.step(Input::Deactivate);
         }
         let called = std::mem::take(&mut self.session.calling);
         match result {
             N1N2TransferResult::Initiated | N1N2TransferResult::Idle => false,
-            // The RAN was not asked: it is when the UE comes back.
+            // The AMF pages the UE. The RAN receives the content after the UE's service request.
             N1N2TransferResult::Attempting => called && self.step(Input::Deactivate),
             N1N2TransferResult::Unreachable => {
                 let gone = called && self.step(Input::Deactivate);
@@ -515,15 +530,15 @@ impl SmTransaction<'_> {
         }
     }
 
-    /// The UPF has answered the request of that kind.
+    /// Removes the pending PFCP request that a response answers.
     fn answered(&mut self, message: &[u8]) {
         let kind = |octets: &[u8]| pfcp::Message::new(octets).map(|message| message.message_type()).ok();
         let Some(answer) = kind(message).filter(|kind| kind.is_response()) else { return };
         self.session.to_upf.retain(|to_upf| kind(&to_upf.message).and_then(MessageType::response) != Some(answer));
     }
 
-    /// The UPF is asked once more, if it says that the address is another session's: one that an SMF before this one has given,
-    /// which is known now.
+    /// Returns a new establishment request if the UPF rejects the address as used. A previous SMF
+    /// has allocated that address; it now stays marked as used.
     fn other_address(&mut self, message: &[u8]) -> Option<Output> {
         let TransactionEnv { config, addresses, carries: true, .. } = &mut *self.means else { return None };
         let sm = &mut self.session.sm;
@@ -534,7 +549,8 @@ impl SmTransaction<'_> {
         Some(session::establish_with(sm, address, config))
     }
 
-    /// Steps the session and takes what it says; whether it is gone by that.
+    /// Runs a step of the session and executes its outputs. Returns true if the SM context is
+    /// released.
     fn step(&mut self, input: Input<'_>) -> bool {
         let outputs = self.outputs(input);
         self.carry_out(outputs)
@@ -554,7 +570,7 @@ impl SmTransaction<'_> {
         for output in outputs {
             match output {
                 Output::N1(message) => {
-                    // At most one N2 goes with an N1: an earlier N1 goes on its own.
+                    // A message has one N1 and one N2 part: an earlier N1 goes in its own transfer.
                     if let Some(earlier) = told.n1.replace(message) {
                         self.transfer(N1N2Content { n1: Some(earlier), n2: None }, false);
                     }
@@ -564,7 +580,8 @@ impl SmTransaction<'_> {
                 Output::FreeAddress(dnn, address) => self.out.leaves.push(OutgoingMessage::Free(*dnn, address)),
                 Output::Released => gone = true,
                 Output::DownlinkData => data = true,
-                // Counted by the AMF, as far as it sees them; sessions are not moved between UPFs here.
+                // The AMF counts these as far as it observes them. Sessions are not relocated in
+                // SBA mode.
                 Output::Established
                 | Output::Activated
                 | Output::UsageReported { .. }
@@ -596,7 +613,7 @@ impl SmTransaction<'_> {
         self.out.leaves.push(OutgoingMessage::Pfcp { upf, key, message });
     }
 
-    /// Refuses a report of a UPF that does not have the session.
+    /// Rejects a report of a UPF that does not have the session.
     fn refuse(&mut self, upf: SocketAddr, report: &[u8]) {
         let sequence = pfcp::Message::new(report).map(|report| report.sequence());
         let error = pfcp::Error { cause: pfcp::Cause::SESSION_CONTEXT_NOT_FOUND, offending_ie: None };
@@ -608,7 +625,7 @@ impl SmTransaction<'_> {
         }
     }
 
-    /// Tells UE and RAN: by the answer that the AMF waits for, if it does and that has room, else by a transfer.
+    /// Sends content to UE and RAN: in the pending response if that is empty, else by a transfer.
     fn tell(&mut self, told: N1N2Content) {
         if told == N1N2Content::default() {
             return;
@@ -628,8 +645,8 @@ impl SmTransaction<'_> {
         self.out.leaves.push(OutgoingMessage::Transfer { number, calls, message });
     }
 
-    /// A packet waits for an idle UE (TS 23.502 4.2.3.3 step 3a): the AMF gets what the RAN needs, and pages the UE if that is
-    /// idle.
+    /// Handles a downlink packet for an idle UE (TS 23.502 4.2.3.3 step 3a): transfers the N2
+    /// content to the AMF, which pages the UE if it is idle.
     fn call_ue(&mut self) {
         let outputs = self.outputs(Input::Activate);
         self.session.calling = true;
@@ -640,7 +657,8 @@ impl SmTransaction<'_> {
         }
     }
 
-    /// Gives the AMF its answer as soon as the UPF has what it was told, and lets go of what is gone.
+    /// Ends the transaction. Sends the response once the UPF has answered, and handles a released
+    /// SM context.
     fn end(mut self, gone: bool) -> Outcome {
         let now = self.now;
         self.session.to_amf.retain(|to_amf| now.since(to_amf.at) <= SAID_AGAIN);
@@ -648,7 +666,8 @@ impl SmTransaction<'_> {
             let sm = &self.session.sm;
             let created = Some(wire::created(&self.means.root, sm.cp_seid, sm.psi, sm.snssai));
             self.session.creating = false;
-            // Of one that travels, too, the answer comes after the first transfer: from then on the AMF asks for nothing again.
+            // With piggyback, the response follows the first transfer too. After it the AMF repeats
+            // nothing.
             let transfers = self.out.leaves.iter().any(|leave| matches!(leave, OutgoingMessage::Transfer { .. }));
             match !gone && (self.implies() || self.session.carried && transfers) {
                 true => self.out.after_transfer = created,
@@ -660,7 +679,7 @@ impl SmTransaction<'_> {
         }
         let sm = &self.session.sm;
         let waits_for_upf = matches!(sm.n4, N4State::Telling { .. } | N4State::Deleting);
-        // Nobody but the UPF is waited for by one that is released.
+        // A released session waits only for the UPF.
         let ends = self.session.let_go && sm.stage == Stage::Ended && sm.n4 != N4State::Deleted;
         if !waits_for_upf && !ends {
             self.reply();
@@ -668,7 +687,8 @@ impl SmTransaction<'_> {
         Outcome { session: Some(self.session), changed: true, ..self.out }
     }
 
-    /// Has the first transfer say that the SM context has come into being, if the AMF takes that for its answer. Whether there is one.
+    /// Marks the first transfer as create response, if the AMF accepts that. Returns true if there
+    /// is such a transfer.
     fn implies(&mut self) -> bool {
         let SmTransaction { session, out, .. } = self;
         let transfer = out.leaves.iter_mut().find_map(|leave| match leave {
@@ -683,7 +703,7 @@ impl SmTransaction<'_> {
 
     fn reply(&mut self) {
         let Some(PendingAnswer { key, told, mut says, .. }) = self.say() else { return };
-        // It is not coming back where nothing is to be set up.
+        // Without N2 content there is nothing to set up, so the user plane stays deactivated.
         says.state = says.state.map(|state| if told.n2.is_none() { UpCnxState::Deactivated } else { state });
         if self.means.stored {
             self.session.answered = key.map(|key| (key, told.clone(), says));
@@ -691,9 +711,10 @@ impl SmTransaction<'_> {
         self.out.answer = Some(wire::done(told, says));
     }
 
-    /// The SM context is gone: whoever waits for that is told, else the AMF by itself.
+    /// Ends a released SM context: answers the waiting request, else notifies the AMF.
     fn forget(mut self) -> Outcome {
-        // Where it travels, the answer comes after the AMF knows: nobody else would say it.
+        // With piggyback, the response follows the notification: no other SMF would repeat the
+        // notification.
         if (self.session.let_go || !self.session.carried)
             && let Some(said) = self.say()
         {

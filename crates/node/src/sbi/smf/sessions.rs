@@ -1,11 +1,18 @@
-//! The SM contexts of an SMF: requests of AMFs, messages of UPFs and time go in, answers and requests come out. Each is a
-//! transaction over one SM context, and those of one go one after the other.
+//! The SM contexts of an SMF and the transactions on them.
 //!
-//! SM contexts are in this process's memory, or in a database: then each transaction loads the SM context, and what it wants to
-//! leave does so when the commit is answered; meanwhile those of other SM contexts go on. Here is only what leads to them, which
-//! an SMF makes again from the records when it starts ([`Sessions::restore`]). Or they are in shared memory ([`here`]). With [`StatePersist::Procedure`] an SM context stays
-//! here as long as a procedure is under way, and is committed when it rests. With [`StateCarry::Piggyback`] the AMF has them
-//! ([`carried`]); or they are parts of records of UEs that it shares with the AMF ([`shared`]). It knows no sockets; one thread owns it.
+//! Requests of AMFs, messages of UPFs and deadlines are inputs; responses and requests are outputs.
+//! Each input is a transaction on one SM context. The transactions of one SM context run one after
+//! the other. The type uses no sockets and is owned by one thread. SM contexts are stored in one of
+//! these places:
+//!
+//! - The memory of the process.
+//! - A database. Each transaction loads the SM context, and its effects are executed after the
+//!   commit. This type has only an index, restored from the records at start
+//!   ([`Sessions::restore`]). With [`StatePersist::Procedure`], an SM context stays in memory
+//!   during a procedure and is committed at its end.
+//! - Parts of UE records that the SMF shares with the AMF ([`shared`]).
+//! - Shared memory ([`shm`]).
+//! - The AMF, with [`StateCarry::Piggyback`] ([`piggyback`]).
 //!
 //! [`StateCarry::Piggyback`]: vireo_core::config::StateCarry::Piggyback
 
@@ -39,78 +46,78 @@ use vireo_store::records::{Codec, Format, LIFE, RecordBase, RecordError, StoredR
 use vireo_types::{Duration, Instant, Ltmsi, Seid, Supi};
 use vireo_wire::pfcp::{self, MessageType};
 
-/// SM contexts at the most.
+/// Maximum of SM contexts.
 const CONTEXTS: usize = 4_000_000;
-/// Transactions of one SM context that wait, at the most.
+/// Maximum of queued transactions of one SM context.
 const BEHIND: usize = 32;
-/// A record is committed again after so long, so that it lives on.
+/// Interval after which an unchanged record is committed again, so that it does not expire.
 const RENEWED: Duration = Duration::from_secs(LIFE.as_secs() / 3);
 
-/// What is to be done.
+/// Output of [`Sessions`].
 #[derive(Debug)]
 pub(super) enum Action {
-    /// An AMF is answered.
+    /// Answer a request of an AMF.
     Reply(ReplyTo, Reply),
-    /// A UPF is told something. `key` names a request.
+    /// Send a PFCP message. `key` identifies a request.
     Pfcp { upf: SocketAddr, key: u64, seid: Seid, message: Vec<u8> },
-    /// The AMF is to transfer something; what comes of it goes to [`Sessions::transferred`]. `amf` is the URI that the AMF has given
-    /// which asked for the session.
+    /// Ask the AMF for an N1N2 transfer. Its result goes to [`Sessions::transferred`]. `amf` is the
+    /// callback URI of the AMF that created the session.
     Transfer { of: TransferName, supi: Supi, amf: Option<String>, message: Message },
-    /// The AMF is told that the SM context has ended; then [`Sessions::notified`].
+    /// Notify the AMF that the SM context has ended, then call [`Sessions::notified`].
     Notify { seid: Seid, uri: String, message: Message },
-    /// The AMF is asked for an SM context that was left with it, of this subscriber and of that number there; the answer goes to
+    /// Fetch an SM context that the AMF stores, by subscriber and number. The result goes to
     /// [`Sessions::answered`].
     Fetch { ltmsi: Ltmsi, seid: Seid, of: (Supi, u32) },
 }
 
-/// Where SM contexts are kept.
+/// Storage of the SM contexts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SessionStorage {
     Memory,
     Database(StorageConfig),
-    /// In records that this thread commits to by itself ([`Sessions::keep_here`]).
+    /// In records that this thread commits itself ([`Sessions::keep_here`]).
     Here,
-    /// They travel; how long who asks waits at the most.
+    /// At the AMF (piggyback), with the maximum wait of a request.
     Amf(Duration),
 }
 
 impl SessionStorage {
-    /// Whether another SMF goes on with them.
+    /// Returns true if a later SMF can continue with the SM contexts.
     pub(super) fn is_found_again(self) -> bool {
         !matches!(self, SessionStorage::Memory)
     }
 }
 
-/// A message for the AMF to transfer.
+/// Identity of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TransferName {
     pub(super) seid: Seid,
     pub(super) number: u32,
-    /// It is for a downlink packet.
+    /// True if a downlink packet caused it.
     pub(super) calls: bool,
 }
 
-/// What a subscriber may do; an error is that nobody can say.
+/// Lookup of a subscription. An error means that the database does not answer.
 pub(super) type Lookup<'a> = &'a mut dyn FnMut(Supi) -> Result<Option<Subscription>, String>;
 
-/// What leads to an SM context.
+/// Index entry of an SM context.
 #[derive(Debug)]
 struct Entry {
     seid: Seid,
     supi: Supi,
     psi: u8,
     upf: SocketAddr,
-    /// It has not ended.
+    /// False once the session has ended.
     lives: bool,
-    /// When something is due for it.
+    /// Time of the next deadline.
     due: Option<Instant>,
-    /// The record of the UE that it is in, if it has none of its own.
+    /// Number of the UE record that contains it; `None` = it has its own record.
     record: Option<u64>,
-    /// Of one that was found, or may be asked for again later: the key of the request that has made it.
+    /// Key of the create request, for one that was recovered or may be requested again.
     made_by: Option<Box<str>>,
-    /// The AMF has taken transfers up to this one.
+    /// Number of the last transfer that the AMF has answered.
     taken: Option<u32>,
-    /// Of one that travels: the version that the AMF was given last, as far as is known here.
+    /// Piggyback: last version sent to the AMF, as far as this SMF knows.
     given: Version,
 }
 
@@ -119,21 +126,22 @@ struct Entry {
 struct Task {
     turn: SmEvent,
     kind: Transaction,
-    /// The key of who asks, and the way to answer.
+    /// Idempotency key and reply channel of the request.
     key: Option<String>,
     reply: Option<ReplyTo>,
-    /// Until when it may wait for the database; `None`: until that answers.
+    /// Deadline for the database; `None` = none.
     until: Option<Instant>,
-    /// Of a UE whose record is shared: which one it is, and what of the AMF is to be committed.
+    /// Shared record: its number, and the AMF part to commit.
     brought: Option<AmfCommitRequest>,
 }
 
-/// What of a transaction the database is asked.
+/// Database operation in progress for a transaction.
 #[derive(Debug)]
 enum Running {
     Loading(Task),
     Committing(Box<Commit>),
-    /// Another version was there: is it this one, whose answer was lost?
+    /// The commit met another version. The load shows whether that is this commit, whose answer was
+    /// lost.
     Checking(Box<Commit>),
 }
 
@@ -143,16 +151,16 @@ struct Commit {
     outcome: Outcome,
 }
 
-/// The transactions of an SM context, in order.
+/// Transactions of an SM context, in order.
 #[derive(Debug, Default)]
 struct TransactionQueue {
     running: Option<Running>,
-    /// The record of the UE, as it was loaded.
+    /// The UE record as loaded.
     record: Option<StoredRecord>,
     behind: VecDeque<Task>,
 }
 
-/// Where SM contexts are.
+/// Place of the SM contexts.
 #[derive(Debug)]
 enum SessionBackend {
     Memory(FxHashMap<Ltmsi, Box<Session>>),
@@ -160,7 +168,7 @@ enum SessionBackend {
     Here(Box<shm::ShmSessions>),
 }
 
-/// What is under way with a database.
+/// State of database storage.
 #[derive(Debug)]
 struct DatabaseBackend {
     lanes: FxHashMap<Ltmsi, TransactionQueue>,
@@ -168,16 +176,16 @@ struct DatabaseBackend {
     patience: Duration,
     persist: StatePersist,
     codec: Codec,
-    /// They are in records of UEs that others have parts of; these are kept as that.
+    /// Format of UPF parts; only if UE records are shared.
     shares: Option<Format>,
-    /// There is no database: the AMF has them.
+    /// True if the AMF stores the SM contexts instead of a database.
     carries: bool,
-    /// SM contexts that do not rest, with what the database has of them, where that is not each transaction's; of those that travel
-    /// the version is their own.
+    /// SM contexts in memory, with the base of their next commit. Only with one commit per
+    /// procedure, or with piggyback, whose version is their own.
     kept: FxHashMap<Ltmsi, (Box<Session>, RecordBase)>,
 }
 
-/// All of them.
+/// The SM contexts of an SMF.
 #[derive(Debug)]
 pub(super) struct Sessions {
     means: TransactionEnv,
@@ -185,9 +193,9 @@ pub(super) struct Sessions {
     index: FxHashMap<Ltmsi, Entry>,
     by_ue: FxHashMap<(Supi, u8), Ltmsi>,
     due: BTreeSet<(Instant, Ltmsi)>,
-    /// Who waits for the UPF.
+    /// Requests that wait for the UPF.
     waiting: FxHashMap<Ltmsi, ReplyTo>,
-    /// Whose answer waits for what becomes of a transfer, or is that transfer, and what it is by itself.
+    /// Requests that wait for the result of a transfer, with their response.
     held: FxHashMap<Ltmsi, (ReplyTo, Reply)>,
     next: u32,
     lives: usize,
@@ -195,9 +203,9 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// None yet.
+    /// Creates an SMF without SM contexts.
     pub(super) fn new(config: CoreConfig, root: String, mut rng: StdRng, keeper: SessionStorage) -> Self {
-        // Not those of the SMF that was here before.
+        // A random start avoids the numbers of a previous SMF.
         let next = rng.next_u32();
         let stored = |persist, codec, patience, (shares, carries)| {
             let (lanes, jobs, kept) = (FxHashMap::default(), VecDeque::new(), FxHashMap::default());
@@ -237,35 +245,35 @@ impl Sessions {
         }
     }
 
-    /// Takes what of a configuration that was read again is about sessions.
+    /// Applies the reloadable part of the configuration.
     pub(super) fn reload(&mut self, reload: &Reload) {
         reload.update_dnns(&mut self.means.config);
     }
 
-    /// An SM context of the SMF that was here before. What that may not have said is said again.
+    /// Adds an SM context of a previous SMF and repeats its pending messages.
     pub(super) fn restore(&mut self, ltmsi: Ltmsi, session: &Session, now: Instant) {
         self.means.addresses.are_taken(&session.sm.dnn, &session.sm.address);
         for leave in session.again(&self.means.root, now) {
             self.leave(ltmsi, session, leave);
         }
         self.enter(ltmsi, session, session.made_by().map(Into::into));
-        // Looked at soon: by and by, not all at one time.
+        // A random time spreads the renewal of all records.
         let renewed = now + Duration(u64::from(self.means.rng.next_u32()) % RENEWED.0);
         let due = vireo_core::session::deadline(&session.sm).map_or(renewed, |due| due.min(renewed));
         self.schedule(ltmsi, Some(due));
     }
 
-    /// How many there are.
+    /// Returns the number of SM contexts.
     pub(super) fn len(&self) -> usize {
         self.lives
     }
 
-    /// What is to be done, in order.
+    /// Takes the pending actions, in order.
     pub(super) fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
 
-    /// What the database is to be asked next; the answer goes to [`Sessions::answered`].
+    /// Returns the queue of database jobs. Their results go to [`Sessions::answered`].
     pub(super) fn jobs(&mut self) -> Option<&mut VecDeque<DatabaseJob>> {
         match &mut self.place {
             SessionBackend::Memory(_) | SessionBackend::Here(_) => None,
@@ -273,12 +281,12 @@ impl Sessions {
         }
     }
 
-    /// When [`Sessions::on_time`] is due.
+    /// Returns the time of the next call of [`Sessions::on_time`].
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at).into_iter().chain(self.due_here()).min()
     }
 
-    /// What an AMF asks.
+    /// Handles a request of an AMF.
     pub(super) fn call(&mut self, call: IncomingRequest, now: Instant, subscription: Lookup<'_>) {
         let IncomingRequest { path, message, key, repeated, reply } = call;
         let brought = match self.brought(&message) {
@@ -339,7 +347,7 @@ impl Sessions {
         self.index.get(&ltmsi).filter(|entry| entry.seid == seid).map(|_| ltmsi)
     }
 
-    /// A message of a UPF for a session; whether there is such a one at that UPF.
+    /// Handles a PFCP message. Returns true if the session exists at that UPF.
     pub(super) fn pfcp(&mut self, (upf, seid): (SocketAddr, Seid), message: &[u8], now: Instant) -> bool {
         let Some(ltmsi) = self.of(seid).or_else(|| self.led(seid, message)) else { return false };
         if self.index.get(&ltmsi).is_some_and(|entry| entry.seid == seid && entry.upf != upf) {
@@ -355,14 +363,14 @@ impl Sessions {
         true
     }
 
-    /// A UPF did not answer.
+    /// Handles a missing response of a UPF.
     pub(super) fn pfcp_timeout(&mut self, seid: Seid, now: Instant) {
         if let Some(ltmsi) = self.of(seid) {
             self.enqueue(ltmsi, SmEvent::PfcpTimeout, Transaction::Other, now);
         }
     }
 
-    /// A UPF has lost its sessions.
+    /// Handles a UPF that has lost its sessions.
     pub(super) fn upf_lost(&mut self, upf: SocketAddr, now: Instant) {
         let there: Vec<_> = self.index.iter().filter(|(_, entry)| entry.upf == upf).map(|(ltmsi, _)| *ltmsi).collect();
         for ltmsi in there {
@@ -370,7 +378,7 @@ impl Sessions {
         }
     }
 
-    /// What became of a transfer.
+    /// Handles the result of a transfer.
     pub(super) fn transferred(&mut self, of: TransferName, result: N1N2TransferResult, now: Instant) {
         let TransferName { seid, number, calls } = of;
         let Some(ltmsi) = self.of(seid) else { return };
@@ -378,20 +386,21 @@ impl Sessions {
             entry.taken = Some(number);
         }
         self.is_said(ltmsi);
-        // Nothing changes by it, but that it needs not be said again: that is stored with the next transaction.
+        // A success changes nothing but the pending messages, which are stored with the next
+        // transaction.
         if calls || !matches!(result, N1N2TransferResult::Initiated | N1N2TransferResult::Attempting) {
             self.enqueue(ltmsi, SmEvent::Transferred(result), Transaction::Transfer, now);
         }
     }
 
-    /// The AMF knows that a session has ended, or cannot be told.
+    /// Handles the AMF's acknowledgement of a session's end, or a failed notification.
     pub(super) fn notified(&mut self, seid: Seid, now: Instant) {
         if let Some(ltmsi) = self.of(seid) {
             self.enqueue(ltmsi, SmEvent::Notified, Transaction::Other, now);
         }
     }
 
-    /// What is due by now.
+    /// Handles expired deadlines.
     pub(super) fn on_time(&mut self, now: Instant) {
         while let Some((at, ltmsi)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
             self.due.remove(&(at, ltmsi));
@@ -403,7 +412,7 @@ impl Sessions {
         self.on_time_here(now);
     }
 
-    /// A transaction that somebody waits for.
+    /// Enqueues a transaction of a request.
     fn ask(
         &mut self,
         ltmsi: Ltmsi,
@@ -416,7 +425,7 @@ impl Sessions {
         self.begin_or_wait(ltmsi, Task { turn, kind, key, reply: Some(reply), until, brought }, now);
     }
 
-    /// One that nobody waits for.
+    /// Enqueues a transaction without a request.
     fn enqueue(&mut self, ltmsi: Ltmsi, turn: SmEvent, kind: Transaction, now: Instant) {
         self.begin_or_wait(ltmsi, Task { turn, kind, key: None, reply: None, until: None, brought: None }, now);
     }
@@ -457,7 +466,7 @@ impl Sessions {
         }
     }
 
-    /// Asks the database.
+    /// Enqueues a database job.
     fn put(&mut self, ltmsi: Ltmsi, what: DatabaseOperation, running: Running) {
         let task = match &running {
             Running::Loading(task) => task,
@@ -466,7 +475,8 @@ impl Sessions {
         let of = recovery::name(ltmsi);
         let name = self.record_of(ltmsi, task).map_or(of, crate::shared_record::name);
         let SessionBackend::Database(stored) = &mut self.place else { return };
-        // Whether a commit was carried out is found out however long it takes, and one of more than a transaction is not given up.
+        // Without a deadline: the result of a commit must be known, and the commit of a whole
+        // procedure is not abandoned.
         let patient = matches!(running, Running::Checking(_)) || stored.persist == StatePersist::Procedure;
         let until = if patient && !matches!(what, DatabaseOperation::Load) { None } else { task.until };
         stored.jobs.push_back(DatabaseJob { name, of, what, kind: task.kind, until });
@@ -500,7 +510,7 @@ impl Sessions {
             SessionBackend::Database(stored) if stored.persist == StatePersist::Procedure && goes_on => {
                 return self.done(ltmsi, task, outcome, Some(known), now);
             }
-            // Nothing is to be stored, or to be taken out.
+            // There is nothing to store or to remove.
             SessionBackend::Database(_) if !outcome.changed || outcome.session.is_none() && known.version == 0 => {
                 return self.done(ltmsi, task, outcome, None, now);
             }
@@ -517,7 +527,7 @@ impl Sessions {
         self.put(ltmsi, what, Running::Committing(Box::new(Commit { task, outcome })));
     }
 
-    /// The database has answered.
+    /// Handles the result of a database job.
     pub(super) fn answered(&mut self, ltmsi: Ltmsi, done: OperationResult, now: Instant) {
         let SessionBackend::Database(stored) = &mut self.place else { return };
         let Some(running) = stored.lanes.get_mut(&ltmsi).and_then(|lane| lane.running.take()) else { return };
@@ -555,7 +565,7 @@ impl Sessions {
             if let SmEvent::Create(_) = task.turn {
                 return self.carry_out(ltmsi, task, None, RecordBase::default(), now);
             }
-            // Somebody has taken it out: the AMF hears that there is none.
+            // The record was removed meanwhile.
             self.actions.extend(task.reply.map(|reply| Action::Reply(reply, wire::unknown())));
             self.forget(ltmsi);
             return self.next(ltmsi, now);
@@ -570,13 +580,13 @@ impl Sessions {
         }
     }
 
-    /// The SM context of a record.
+    /// Decodes the SM context of a record.
     fn decoded(&self, found: StoredRecord) -> Option<(Box<Session>, RecordBase)> {
         let SessionBackend::Database(stored) = &self.place else { return None };
         Session::found(stored.codec, found)
     }
 
-    /// What a commit was refused for is known.
+    /// Handles the record loaded after a commit conflict.
     fn checked(&mut self, ltmsi: Ltmsi, commit: Commit, found: Option<StoredRecord>, now: Instant) {
         if self.record_of(ltmsi, &commit.task).is_some() {
             return self.checked_part(ltmsi, commit, found, now);
@@ -590,9 +600,9 @@ impl Sessions {
         if is_this {
             return self.done(ltmsi, task, outcome, None, now);
         }
-        // Somebody else's: the step is void, and done again over what is there.
+        // Another commit is stored: this transaction runs again on it.
         if let SmEvent::Create(_) = task.turn {
-            // The number is somebody else's; another one is taken.
+            // Another SM context has the number: use the next free one.
             self.give_back(&mut outcome);
             self.next(ltmsi, now);
             return match self.free_number() {
@@ -603,14 +613,14 @@ impl Sessions {
         self.loaded(ltmsi, task, found, now);
     }
 
-    /// Addresses that an SM context was given that does not come into being.
+    /// Frees the addresses of an SM context that is not created.
     fn give_back(&mut self, outcome: &mut Outcome) {
         if let Some(session) = outcome.session.take() {
             self.means.addresses.give_back(&session.sm.dnn, &session.sm.address);
         }
     }
 
-    /// The database has not answered in time, and has done nothing.
+    /// Abandons a transaction without effect because the database has not answered.
     fn give_up(&mut self, ltmsi: Ltmsi, task: Task, outcome: Option<Outcome>, now: Instant) {
         if let (SmEvent::Create(_), Some(mut outcome)) = (&task.turn, outcome) {
             self.give_back(&mut outcome);
@@ -619,14 +629,15 @@ impl Sessions {
         self.next(ltmsi, now);
     }
 
-    /// A transaction was not committed.
+    /// Abandons a transaction whose commit was refused.
     fn void(&mut self, ltmsi: Ltmsi, mut task: Task, outcome: Outcome, error: &RecordError, now: Instant) {
         let answer = wire::not_stored(error, matches!(task.turn, SmEvent::Create(_)));
         self.actions.extend(task.reply.take().map(|reply| Action::Reply(reply, answer)));
         self.give_up(ltmsi, task, Some(outcome), now);
     }
 
-    /// A transaction is committed, or is to be later with those that follow it, over this version: what it wants leaves.
+    /// Completes a transaction: executes its effects. `later` = base of the later commit, if it is
+    /// not committed yet.
     fn done(&mut self, ltmsi: Ltmsi, task: Task, mut outcome: Outcome, later: Option<RecordBase>, now: Instant) {
         let given = later.as_ref().map(|known| known.version);
         let given = given.filter(|version| self.give(ltmsi, &mut outcome, *version, task.reply.is_some()));
@@ -690,7 +701,7 @@ impl Sessions {
         self.leave_as(ltmsi, (session.sm.cp_seid, session.supi), Some(session.status_uri()), leave);
     }
 
-    /// What an SM context has left that is gone.
+    /// Executes the effects of a removed SM context.
     fn leave_last(&mut self, ltmsi: Ltmsi, leaves: Vec<OutgoingMessage>) {
         let Some(of) = self.index.get(&ltmsi).map(|entry| (entry.seid, entry.supi)) else { return };
         leaves.into_iter().for_each(|leave| self.leave_as(ltmsi, of, None, leave));
@@ -709,7 +720,7 @@ impl Sessions {
         });
     }
 
-    /// What leads to an SM context that is there from now on.
+    /// Adds an SM context to the index.
     fn enter(&mut self, ltmsi: Ltmsi, session: &Session, made_by: Option<Box<str>>) {
         let Session { sm, supi, .. } = session;
         let (seid, psi, upf, lives) = (sm.cp_seid, sm.psi, sm.upf, !session.has_ended());
@@ -722,7 +733,7 @@ impl Sessions {
         }
     }
 
-    /// Notes how an SM context is, and when something is due.
+    /// Updates index and deadline of an SM context.
     fn note(&mut self, ltmsi: Ltmsi, session: &Session, now: Instant) {
         let Some(entry) = self.index.get_mut(&ltmsi) else { return };
         entry.upf = session.sm.upf;
@@ -754,9 +765,9 @@ impl Sessions {
         }
     }
 
-    /// Nothing leads to it any more.
+    /// Removes an SM context from the index.
     fn forget(&mut self, ltmsi: Ltmsi) {
-        // Nobody answers any more who it is that waits for it.
+        // No later transaction can answer a request that waits for it.
         self.answer(ltmsi, wire::unknown());
         self.is_said(ltmsi);
         let Some(entry) = self.index.remove(&ltmsi) else { return };
@@ -770,7 +781,7 @@ impl Sessions {
         }
     }
 
-    /// The next transaction of an SM context.
+    /// Starts the next queued transaction of an SM context.
     fn next(&mut self, ltmsi: Ltmsi, now: Instant) {
         let SessionBackend::Database(stored) = &mut self.place else { return };
         let Some(lane) = stored.lanes.get_mut(&ltmsi) else { return };

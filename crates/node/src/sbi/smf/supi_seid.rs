@@ -1,15 +1,17 @@
-//! SEIDs that lead to the subscriber: of sessions whose SM contexts travel, an SMF that has only just started knows nothing but
-//! the SEID by which a UPF reports something. From it follow the SUPI, by which the AMF is asked for the SM context, and, the same
-//! each time, the SEID of a session that is asked for again.
+//! Reversible mapping between a SEID and SUPI plus session number.
+//!
+//! With piggybacked SM contexts, a new SMF knows only the SEID of a UPF's report. The SEID gives
+//! the SUPI, with which the SMF fetches the SM context from the AMF. A repeated create request
+//! gives the same SEID.
 
 use vireo_sbi::amf::NUMBER_BITS;
 use vireo_types::{Seid, Supi};
 
-/// An odd number, and its inverse among the numbers of 64 bits: they spread what would begin alike.
+/// An odd number and its inverse modulo 2^64. Multiplication spreads similar values.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const GATHER: u64 = inverse(SPREAD);
 
-/// By Newton's iteration, each step of which doubles the bits that are right.
+/// Computes the inverse by Newton's iteration. Each step doubles the number of correct bits.
 const fn inverse(odd: u64) -> u64 {
     let mut x = odd;
     let mut step = 0;
@@ -20,14 +22,14 @@ const fn inverse(odd: u64) -> u64 {
     x
 }
 
-/// How many SUPIs have fewer digits than these.
+/// Returns the number of SUPIs with fewer digits.
 fn shorter(digits: u32) -> u64 {
     (6..digits).map(|digits| 10u64.pow(digits)).sum()
 }
 
-/// The SEID of a UE's session, by the AMF's number for that.
+/// Returns the SEID of a UE's session. `number` is the AMF's session number.
 pub(super) fn seid(supi: Supi, number: u32) -> Seid {
-    // Its number of digits, and their value (vireo_types::Supi).
+    // Number of digits, and their value (`vireo_types::Supi`).
     let (digits, value) = ((supi.as_u64() >> 56) as u32, supi.as_u64() & (u64::MAX >> 8));
     let place = shorter(digits) + value;
     let low = u64::from(number) & ((1 << NUMBER_BITS) - 1);
@@ -35,8 +37,8 @@ pub(super) fn seid(supi: Supi, number: u32) -> Seid {
     Seid((x ^ x >> 32).wrapping_mul(SPREAD))
 }
 
-/// The SUPI of a SEID, and the end of the AMF's number for the session; `None` if it is none of these. All SUPIs have room in the
-/// bits that these numbers leave.
+/// Returns the SUPI of a SEID and the low bits of the AMF's session number; `None` if [`seid`] does
+/// not return this SEID. All SUPIs fit into the bits that the session numbers leave.
 pub(super) fn supi_of_seid(seid: Seid) -> Option<(Supi, u32)> {
     let x = seid.0.wrapping_mul(GATHER);
     let x = (x ^ x >> 32).wrapping_mul(GATHER);
@@ -70,7 +72,7 @@ mod tests {
         let of = |n| seid(first.offset(n).unwrap(), 0).ltmsi();
         let different: HashSet<_> = (0..1000).map(of).collect();
         assert!(different.len() > 990, "{} of 1000", different.len());
-        // Most numbers are nobody's.
+        // Most numbers are not SEIDs of this mapping.
         let nobody = (0..1000).filter(|n| supi_of_seid(Seid(0x1234_5678_9abc_def0 ^ n << 40)).is_none()).count();
         assert!(nobody > 0, "some numbers are no SUPI's");
     }

@@ -1,4 +1,4 @@
-//! What the AMF asks an SMF, read; and what the SMF answers and asks, written.
+//! Parsing of AMF requests, and construction of the SMF's responses and requests.
 
 use crate::sbi::amf::{IN_IDLE_STATE, STALE};
 use crate::sbi::is_uri;
@@ -19,9 +19,9 @@ use vireo_sbi::{ClientError, Message, Reply};
 use vireo_store::records::{RecordError, StoredRecord};
 use vireo_types::{Dnn, Seid, Snssai, Supi};
 
-/// Octets of a URI that an AMF gives to be told something, at the most.
+/// Maximum length in octets of a callback URI of the AMF.
 const URI_OCTETS: usize = 512;
-/// Where AMFs tell that a UE did not answer to paging. This SMF chooses it (TS 29.518 6.1.5.6).
+/// Path of the callback for undelivered messages. The SMF chooses it (TS 29.518 6.1.5.6).
 const UNREACHED: &str = "/nsmf-callback/v1/unreached";
 
 /// Nsmf_PDUSession_CreateSMContext.
@@ -32,21 +32,21 @@ pub(super) struct CreateRequest {
     pub(super) snssai: Snssai,
     pub(super) dnn: Dnn,
     pub(super) n1: Vec<u8>,
-    /// Where the AMF hears of the end.
+    /// URI for the notification of the end.
     pub(super) status_uri: String,
-    /// Of an AMF that keeps SM contexts: its number for the session.
+    /// The AMF's session number, if the AMF stores SM contexts (piggyback).
     pub(super) carried: Option<u32>,
-    /// Of an AMF that shares the UE's record: that.
+    /// Number of the UE record, if the AMF shares it.
     pub(super) record: Option<u64>,
-    /// Of an AMF that takes the first transfer for the answer: its number for the session.
+    /// The AMF's session number, if the AMF accepts the first transfer as response.
     pub(super) implied: Option<u32>,
 }
 
-/// Reads a request to create an SM context.
+/// Parses a request to create an SM context.
 ///
 /// # Errors
 ///
-/// A problem.
+/// Returns an error if the request is invalid.
 pub(super) fn create(message: &Message) -> Result<CreateRequest, ProblemDetails> {
     let data: SmContextCreateData = message.value().map_err(|e| ProblemDetails::unreadable(&e))?;
     let wrong = ProblemDetails::incorrect;
@@ -71,16 +71,16 @@ pub(super) fn create(message: &Message) -> Result<CreateRequest, ProblemDetails>
     })
 }
 
-/// What an update says, in order.
+/// Nsmf_PDUSession_UpdateSMContext.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UpdateRequest {
     told: N1N2Content,
     pub(super) state: Option<UpCnxState>,
-    /// How far a handover by N2 is.
+    /// State of an N2 handover.
     pub(super) handover: Option<HoState>,
 }
 
-/// What an answer says beside what UE and RAN are told.
+/// State fields of a response, besides N1 and N2 content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ResponseState {
     pub(super) state: Option<UpCnxState>,
@@ -88,7 +88,7 @@ pub(super) struct ResponseState {
 }
 
 impl UpdateRequest {
-    /// What the RAN is to be told, if the session takes part in a handover by N2.
+    /// Returns the N2 content that the RAN needs, if the session takes part in an N2 handover.
     pub(super) fn hands_over(&self) -> Option<N2Sm> {
         match self.handover? {
             HoState::Preparing => Some(N2Sm::SetupRequest),
@@ -97,12 +97,12 @@ impl UpdateRequest {
         }
     }
 
-    /// Whether the RAN wants the session's path switched.
+    /// Returns true if the RAN requests a path switch.
     pub(super) fn switches(&self) -> bool {
         matches!(self.told.n2, Some((N2Sm::PathSwitchRequest, _)))
     }
 
-    /// What of it is an input of the session.
+    /// Returns the inputs of the session, in order.
     pub(super) fn inputs(&self) -> Vec<Input<'_>> {
         let n2 = self.told.n2.as_ref().map(|(kind, octets)| Input::N2(*kind, octets));
         let n1 = self.told.n1.as_deref().map(Input::N1);
@@ -120,15 +120,15 @@ impl UpdateRequest {
     }
 }
 
-/// Reads a request to update an SM context.
+/// Parses a request to update an SM context.
 ///
 /// # Errors
 ///
-/// A problem.
+/// Returns an error if the request is invalid or has no effect.
 pub(super) fn update(message: &Message) -> Result<UpdateRequest, ProblemDetails> {
     let data: SmContextUpdateData = message.value().map_err(|e| ProblemDetails::unreadable(&e))?;
     let told = n1n2_content(message, &(data.n1_sm_msg, data.n2_sm_info, data.n2_sm_info_type))?;
-    // What is said of a handover says how far that is.
+    // The N2 content implies the handover state.
     let handover = match told.n2 {
         Some((N2Sm::HandoverRequired, _)) => Some(HoState::Preparing),
         Some((N2Sm::HandoverRequestAcknowledge | N2Sm::HandoverAllocationUnsuccessful, _)) => Some(HoState::Prepared),
@@ -141,35 +141,35 @@ pub(super) fn update(message: &Message) -> Result<UpdateRequest, ProblemDetails>
     Ok(said)
 }
 
-/// What an SM context is called in URIs.
+/// Returns the reference of an SM context in URIs.
 pub(super) fn reference(seid: Seid) -> String {
     format!("{:016x}", seid.0)
 }
 
-/// The SEID of a reference.
+/// Parses a reference.
 pub(super) fn seid_of(reference: &str) -> Option<Seid> {
     (reference.len() == 16).then(|| u64::from_str_radix(reference, 16).ok().map(Seid)).flatten()
 }
 
-/// Whose message has not reached the UE, if that is what a path says.
+/// Returns the SEID of the session in the path of an undelivered-message callback.
 pub(super) fn unreached(path: &str) -> Option<Seid> {
     seid_of(path.strip_prefix(UNREACHED)?.strip_prefix('/')?)
 }
 
-/// The SM context is there.
+/// Returns the response for a created SM context.
 pub(super) fn created(root: &str, seid: Seid, psi: u8, snssai: Snssai) -> Reply {
     let data = SmContextCreatedData { pdu_session_id: Some(psi), s_nssai: Some(snssai.into()) };
     let location = format!("{root}{SM_CONTEXTS}/{}", reference(seid));
     Reply { location: Some(location), ..Reply::of(201, data) }
 }
 
-/// There is none; the UE is to be told why.
+/// Returns the response for a rejected SM context. `n1` has the cause for the UE.
 pub(super) fn not_created(n1: Option<Vec<u8>>) -> Reply {
     let (status, cause) = refusal(n1.as_deref());
     refused(ProblemDetails::new(status, cause, ""), N1N2Content { n1, n2: None })
 }
 
-/// What was asked is not done; UE and RAN are to be told this.
+/// Returns an error response with content for UE and RAN.
 fn refused(error: ProblemDetails, told: N1N2Content) -> Reply {
     let (n1_sm_msg, n2_sm_info, n2_sm_info_type) = references(&told);
     let status = error.status.unwrap_or(500);
@@ -177,7 +177,8 @@ fn refused(error: ProblemDetails, told: N1N2Content) -> Reply {
     Reply { status, location: None, message: with_parts(Message::of(error), told) }
 }
 
-/// The application error (TS 29.502 table 6.1.7.3-1) for the 5GSM cause of a PDU Session Establishment Reject.
+/// Returns the application error (TS 29.502 table 6.1.7.3-1) for the 5GSM cause of a PDU Session
+/// Establishment Reject.
 fn refusal(n1: Option<&[u8]>) -> (u16, &'static str) {
     // TS 24.501 8.3.3: discriminator, identity, PTI, message type, cause.
     let Some([0x2e, _, _, 0xc3, cause, ..]) = n1 else { return (403, "N1_SM_ERROR") };
@@ -191,38 +192,38 @@ fn refusal(n1: Option<&[u8]>) -> (u16, &'static str) {
     }
 }
 
-/// There is no such SM context.
+/// Returns the response for an unknown SM context.
 pub(super) fn unknown() -> Reply {
     Reply::problem(&ProblemDetails::new(404, "CONTEXT_NOT_FOUND", "there is no such SM context"))
 }
 
-/// A later one was given away than the one that came with the request.
+/// Returns the response for a piggybacked SM context that is older than the last one sent.
 pub(super) fn stale() -> Reply {
     let why = "the SMF has given a later SM context away: nothing was done";
     Reply::problem(&ProblemDetails::new(STALE, "SM_CONTEXT_STALE", why))
 }
 
-/// The AMF that asks was taken over from: another one has the UE.
+/// Returns the response to an AMF from which another AMF has taken over the UE.
 pub(super) fn overtaken() -> Reply {
     let why = "the UE is another AMF's by now: nothing was done";
     Reply::problem(&ProblemDetails::new(409, "CONTEXT_TRANSFERRED", why))
 }
 
-/// Another session has the place: it may have gone in a moment.
+/// Returns the response if another session occupies the SM context number for the moment.
 pub(super) fn congested() -> Reply {
     Reply::problem(&ProblemDetails::new(503, "NF_CONGESTION", "this SMF has too much to do"))
 }
 
-/// Where an SM context is that was left with the AMF.
+/// Returns the path of an SM context that the AMF stores.
 pub(super) fn left_path(supi: Supi, number: u32) -> String {
     amf::held_sm_context_uri(&supi_text(supi), number)
 }
 
-/// What the AMF has there.
+/// Parses the response to a request for an SM context that the AMF stores.
 ///
 /// # Errors
 ///
-/// When it does not say.
+/// Returns an error if the AMF does not answer, or with another status than 200 or 404.
 pub(super) fn left(result: Result<Reply, ClientError>) -> Result<Option<StoredRecord>, RecordError> {
     let down = |why: String| RecordError::Down(why);
     let reply = result.map_err(|error| down(error.to_string()))?;
@@ -241,14 +242,14 @@ pub(super) fn left(result: Result<Reply, ClientError>) -> Result<Option<StoredRe
     }
 }
 
-/// The database of SM contexts has not answered in time, and nothing was done.
+/// Returns the response if the database timed out and nothing was executed.
 pub(super) fn no_database() -> Reply {
     let why = "the database of SM contexts does not answer: nothing was done";
     Reply::problem(&ProblemDetails::new(500, "SYSTEM_FAILURE", why))
 }
 
-/// A transaction was not stored, and so nothing of it was done: the cause that who asked is told (TS 29.502 table 6.1.7.3-1, TS 29.500
-/// table 5.2.7.2-1).
+/// Returns the response for a transaction that was not stored and therefore has no effect (TS
+/// 29.502 table 6.1.7.3-1, TS 29.500 table 5.2.7.2-1).
 pub(super) fn not_stored(error: &RecordError, creates: bool) -> Reply {
     let why = match error {
         RecordError::Full => "there is no room for more where this SMF keeps SM contexts: nothing was done",
@@ -259,7 +260,8 @@ pub(super) fn not_stored(error: &RecordError, creates: bool) -> Reply {
     Reply::problem(&ProblemDetails::new(500, cause, why))
 }
 
-/// What was asked is done; or the RAN is to be told that it is not.
+/// Returns the response to a completed request, or the error response for a refused path switch or
+/// handover.
 pub(super) fn done(told: N1N2Content, ResponseState { state, mut handover }: ResponseState) -> Reply {
     if let Some((N2Sm::PathSwitchUnsuccessful, _)) = told.n2 {
         let why = "the session has no user plane that could be switched";
@@ -280,7 +282,7 @@ pub(super) fn done(told: N1N2Content, ResponseState { state, mut handover }: Res
     Reply { status: 200, location: None, message: with_parts(Message::of(data), told) }
 }
 
-/// What the AMF is asked to transfer.
+/// Returns the request for an N1N2 transfer.
 pub(super) fn transfer(root: &str, (seid, psi, snssai): (Seid, u8, Snssai), told: N1N2Content) -> Message {
     let (n1, n2, _) = references(&told);
     let content = n2
@@ -304,7 +306,7 @@ pub(super) fn transfer(root: &str, (seid, psi, snssai): (Seid, u8, Snssai), told
     with_parts(Message::of(request), told)
 }
 
-/// The same, which says as well that the SM context has come into being.
+/// Adds the announcement of a new SM context to a transfer.
 pub(super) fn with_created(mut message: Message, created: CreatedSmContext) -> Message {
     if let Ok(request) = message.value::<N1N2MessageTransferReqData>() {
         message.body = Message::of(N1N2MessageTransferReqData { vireo_created: Some(created), ..request }).body;
@@ -312,12 +314,12 @@ pub(super) fn with_created(mut message: Message, created: CreatedSmContext) -> M
     message
 }
 
-/// Where that goes.
+/// Returns the path of transfers for a UE.
 pub(super) fn transfer_path(supi: Supi) -> String {
     amf::message_transfer_uri(&supi_text(supi))
 }
 
-/// What became of it.
+/// Converts the response to a transfer.
 pub(super) fn transferred(result: Result<Reply, ClientError>) -> N1N2TransferResult {
     match result {
         Err(error) => {
@@ -343,7 +345,7 @@ fn is_idle(reply: &Reply) -> bool {
     reply.status == 409 && error.is_ok_and(|error| error.cause.as_deref() == Some(IN_IDLE_STATE))
 }
 
-/// The SM context is not there any more.
+/// Returns the notification that the SM context is released.
 pub(super) fn released() -> Message {
     Message::of(SmContextStatusNotification { status_info: StatusInfo { resource_status: RELEASED.into() } })
 }

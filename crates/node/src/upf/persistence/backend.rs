@@ -1,5 +1,6 @@
-//! The records of the UPF beside its N4 thread: a database, which has a thread of its own and ways there and back, or shared memory,
-//! which the N4 thread writes to by itself.
+//! Backend of the UPF's records: a database with its own thread, or shared memory.
+//!
+//! The database thread communicates by channels. The N4 thread writes to shared memory itself.
 
 use super::{COLLECTION, NODE, PersistentUpf, PreviousState, SharedRecordConfig, TransactionContext, WriterMode};
 use crate::config::StateWrite;
@@ -22,34 +23,35 @@ use vireo_store::Version;
 use vireo_store::records::{Change, Codec, Name, Operations, RecordError, RecordStore, ShmRecords, StoredRecord};
 use vireo_store::region::LARGEST_RECORD;
 
-/// After how long a UPF that has taken the place of another looks again what control planes have committed of the one before.
+/// Delays until a restarted UPF reads again what control planes have committed for its predecessor.
 const AGAIN: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(8), Duration::from_secs(50)];
-/// How often it looks meanwhile whether it ends.
+/// Interval of checks for a stop during these delays.
 const STEP: Duration = Duration::from_millis(100);
-/// What of a record in shared memory leads to it, at the most, and what sealing adds.
+/// Maximum size in bytes of a record's header in shared memory, plus the overhead of sealing.
 const HEAD: usize = 64 + 64;
-/// How often it is said at the most that there is no room.
+/// Minimum interval of log lines about missing room.
 const SAID: Duration = Duration::from_secs(60);
-/// What may wait for the database, and for the N4 thread.
+/// Capacity of the channels to the database and to the N4 thread.
 const WAITING: usize = 65_536;
 
-/// The records as they are found.
+/// Opened records, with the state that was found.
 pub(in crate::upf) struct OpenedStore {
     records: Box<dyn RecordStore>,
     way: WriterMode,
     codec: Codec,
     before: Option<PreviousState>,
-    /// Where records are shared with control planes: with whom, and where.
+    /// Set if records are shared with control planes: how, and where.
     shared: Option<(SharedRecordConfig, RecordsConfig)>,
-    /// Where they are in shared memory.
+    /// Set if records are in shared memory.
     room: Option<Arc<dyn CapacityCheck>>,
 }
 
-/// Looks what there is of the UPF at this address: several UPFs may share a database. So many sessions it has at the most.
+/// Opens the records of the UPF at address `n4`: several UPFs may share a database. `sessions` is
+/// the maximum number of sessions.
 ///
 /// # Errors
 ///
-/// When the records cannot be had, or are something else.
+/// Returns an error if the records cannot be opened, or have another format.
 pub(in crate::upf) fn begin(
     of: &DurableRecords,
     (n4, sessions): (IpAddr, usize),
@@ -83,26 +85,26 @@ pub(in crate::upf) fn begin(
 }
 
 impl OpenedStore {
-    /// Octets that the record of a session may have, if there is a bound.
+    /// Returns the maximum size of a session's record in bytes, if there is one.
     pub(in crate::upf) fn record_octets(&self) -> Option<usize> {
         (self.way == WriterMode::Sole).then_some(LARGEST_RECORD - HEAD)
     }
 
-    /// Who knows what room there is, where that may come to an end.
+    /// Returns the capacity check, if the records are bounded.
     pub(in crate::upf) fn room(&self) -> Option<Arc<dyn CapacityCheck>> {
         self.room.clone()
     }
 }
 
-/// What room there is in shared memory.
+/// Capacity check of records in shared memory.
 #[derive(Debug)]
 struct InMemory {
     records: ShmRecords,
-    /// When it was last said that there was none: what is small may have room where what is large has none.
+    /// When missing room was last logged. Small records may fit when large ones do not.
     said: Mutex<Option<Instant>>,
 }
 
-/// The room of these records.
+/// Creates the capacity check of these records.
 pub(in crate::upf) fn in_memory(records: ShmRecords) -> Arc<dyn CapacityCheck> {
     Arc::new(InMemory { records, said: Mutex::default() })
 }
@@ -122,7 +124,7 @@ impl CapacityCheck for InMemory {
     }
 }
 
-/// Records of two places: the UPF's own, and those of UEs that it shares.
+/// Store of two sets of records: those of the UPF alone, and those of UEs that it shares.
 struct SplitRecords {
     alone: Box<dyn RecordStore>,
     shared: Box<dyn RecordStore>,
@@ -153,7 +155,7 @@ impl RecordStore for SplitRecords {
     }
 
     fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
-        // Each has its answer: this one is nobody's.
+        // A placeholder: each change gets its own result below.
         let mut all: Vec<_> = changes.iter().map(|_| Err(RecordError::Conflict)).collect();
         for side in [false, true] {
             let at: Vec<usize> = (0..changes.len()).filter(|at| is_shared(changes[*at].0) == side).collect();
@@ -181,7 +183,7 @@ impl RecordStore for SplitRecords {
     }
 }
 
-/// Looks at the shared records once more when what was on its way to them is there.
+/// Reads the shared records again, after commits that were in flight at the restart.
 fn look_again(of: &RecordsConfig, stop: &AtomicBool, mut say: impl FnMut(Name, OperationResult)) {
     for after in AGAIN {
         let end = Instant::now() + after;
@@ -205,7 +207,7 @@ fn look_again(of: &RecordsConfig, stop: &AtomicBool, mut say: impl FnMut(Name, O
     }
 }
 
-/// The transactions that are under way, with the way to the records.
+/// The transactions in progress, with the connection to the store.
 #[derive(Debug)]
 pub(in crate::upf) struct PersistenceBackend {
     pub(in crate::upf) stored: PersistentUpf,
@@ -218,11 +220,11 @@ enum Place {
     Here(ShmBackend),
 }
 
-/// Records that the N4 thread writes to by itself.
+/// Records in shared memory, which the N4 thread writes itself.
 struct ShmBackend {
     records: Box<dyn RecordStore>,
     metrics: Arc<Metrics>,
-    /// When it was written last what the UPF is to its peers.
+    /// When the node's record was last renewed.
     renewed: Instant,
 }
 
@@ -239,7 +241,7 @@ impl ShmBackend {
             DatabaseOperation::Load => None,
             DatabaseOperation::Commit { expected, octets } => Some(Change::Commit { expected: *expected, octets }),
             DatabaseOperation::Remove { expected } => Some(Change::Remove { expected: *expected }),
-            // Records that nobody shares are wholes.
+            // Records that are not shared have no parts.
             DatabaseOperation::Put { .. } | DatabaseOperation::Parts { .. } => {
                 return OperationResult::Changed(Err(RecordError::NotARecord));
             }
@@ -252,7 +254,7 @@ impl ShmBackend {
         done
     }
 
-    /// Does all that is asked.
+    /// Executes all queued jobs.
     fn ask<P: TablesAccess>(&mut self, stored: &mut PersistentUpf, on: &mut TransactionContext<'_, P>) {
         while let Some(job) = stored.jobs().pop_front() {
             let done = self.work(&job);
@@ -260,7 +262,7 @@ impl ShmBackend {
         }
     }
 
-    /// What could not be done is tried again, and what the UPF is to its peers is written again, when it is time.
+    /// Retries commits that found no room, and renews the node's record when due.
     fn on_time<P: TablesAccess>(&mut self, stored: &mut PersistentUpf, on: &mut TransactionContext<'_, P>) {
         stored.try_again(on);
         if self.renewed.elapsed() >= RENEWED {
@@ -272,7 +274,8 @@ impl ShmBackend {
 }
 
 impl PersistenceBackend {
-    /// Begins, and lets the UPF go on with what was found. A database has a thread, which wakes that of N4.
+    /// Starts the backend, and restores the state that was found. A database gets a thread, which
+    /// wakes the N4 thread.
     pub(in crate::upf) fn start<P: TablesAccess>(
         begun: OpenedStore,
         metrics: Arc<Metrics>,
@@ -291,7 +294,7 @@ impl PersistenceBackend {
             let (node, ended) = (NODE, Arc::clone(&stop));
             let database = Database { records, codec, jobs: waiting, metrics, stop: ended, function, node };
             let say = move |name, done| {
-                // The thread is gone when the UPF stops.
+                // The N4 thread has ended if the UPF was stopped.
                 let _ = results.send((name, done));
                 wake.wake();
             };
@@ -309,7 +312,8 @@ impl PersistenceBackend {
         Ok(keeper)
     }
 
-    /// Takes what the database has answered, some at a time, and asks what is to be asked. Whether there is more.
+    /// Handles a batch of database results and queues new jobs. Returns true if more results are
+    /// available.
     pub(in crate::upf) fn turn<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>) -> bool {
         if let Place::Thread { done, .. } = &self.place {
             for (name, done) in done.try_iter().take(BATCH) {
@@ -320,7 +324,8 @@ impl PersistenceBackend {
         matches!(&self.place, Place::Thread { done, .. } if !done.is_empty())
     }
 
-    /// Asks what there is room for; the rest waits for answers, which wake the thread. Shared memory answers at once.
+    /// Sends jobs until the channel is full. The rest waits for results, which wake the thread.
+    /// Shared memory executes them at once.
     pub(in crate::upf) fn ask<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>) {
         let PersistenceBackend { stored, place } = self;
         match place {
@@ -337,7 +342,7 @@ impl PersistenceBackend {
         }
     }
 
-    /// To be called once a second.
+    /// Renews and retries commits. Must be called once a second.
     pub(in crate::upf) fn on_time<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>) {
         self.stored.renew(on);
         if let Place::Here(here) = &mut self.place {

@@ -1,23 +1,31 @@
-//! A UPF whose sessions are in a database. Each PFCP transaction of a session loads its record, goes by it, and commits what came of
-//! it before the answer leaves; meanwhile the transactions of other sessions go on. So does what packets and time make the UPF
-//! report: the report leaves when the database has what the session is after it, so that no later life gives its number (UR-SEQN)
-//! again. A UPF that dies and starts again has all its sessions, and its control planes see no other UPF.
+//! PFCP transactions of a UPF whose sessions are stored in records.
 //!
-//! Packets write nothing there. What has been counted, and used of a quota, since a session's last transaction or report is lost
-//! with the UPF: of traffic too little is reported then, never anything twice, and of a quota so much may be used again. Packets
-//! that wait in buffers are lost too.
+//! Each PFCP transaction of a session loads the record, executes the request, and commits the
+//! result before the response leaves. Transactions of other sessions run meanwhile. Reports that
+//! packets or timers trigger follow the same rule: a report leaves after the commit of its session.
+//! So no later incarnation uses its number (UR-SEQN) again. A restarted UPF has all its sessions,
+//! and its control planes see the same UPF.
 //!
-//! Where control planes share the records of UEs with it (`state.scope`), a session is a part of its UE's record ([`shared`]): a
-//! request says which, its answer takes along what the session is then, and the SMF commits that.
-//! Where commits do not wait (`state.write = "non-blocking"`) what a transaction says leaves at once, and only the next transaction of the
-//! session waits until its record is written. What was not, when the UPF dies, is lost: the control plane is told that there is no
-//! such session, or that it is as it was before. What the UPF is to control planes is written first, all the same.
+//! Packets write nothing to the store. Usage since a session's last transaction or report is lost
+//! with the UPF. Too little traffic is then reported, never anything twice, and as much of a quota
+//! may be used again. Buffered packets are lost too.
 //!
-//! In shared memory nobody else writes: there a transaction loads nothing, and what it commits is written at once. A session that there
-//! is no room for is taken out again and refused, and a modification is refused before packets go by it. What has changed by itself is
-//! tried again until there is room; meanwhile requests about the session go first.
+//! If control planes share the records of UEs with the UPF (`state.scope`), a session is a part of
+//! its UE's record ([`shared`]). The request names the part, the response carries the resulting
+//! session, and the SMF commits it.
 //!
-//! Here are the transactions and their order, without clock, thread or socket; `keeper` has these.
+//! With write-behind (`state.write = "non-blocking"`) responses leave at once, and only the next
+//! transaction of the session waits for the write. Unwritten changes are lost with the UPF. The
+//! control plane then finds that the session does not exist, or has its earlier state. The node's
+//! record is always written first.
+//!
+//! In shared memory the UPF is the only writer: a transaction loads nothing, and its commit is
+//! written at once. If there is no room, a new session is removed and rejected, and a modification
+//! is rejected before packets use it. Changes without a request are retried until there is room;
+//! meanwhile requests about the session come first.
+//!
+//! This Rust module contains the transactions and their order, without clock, thread or socket;
+//! `backend` has these.
 
 mod backend;
 mod octets;
@@ -44,26 +52,26 @@ use vireo_store::records::{Change, Codec, Encoded, LIFE, Name, RecordBase, Recor
 use vireo_types::{Duration, Instant};
 use vireo_wire::pfcp::{Cause, Message, MessageType};
 
-/// Whose records these are: a session's under its SEID.
+/// Collection of sessions; the ID is the SEID.
 const COLLECTION: &str = "upf";
-/// Where it is written what this UPF is to control planes.
+/// Record of the UPF's identity and associations.
 const NODE: Name = Name { collection: "upf-node", id: 0 };
-/// Requests about one session that wait, at the most.
+/// Maximum number of queued tasks for one session.
 const BEHIND: usize = 32;
-/// Requests of all control planes that wait, at the most.
+/// Maximum number of unanswered requests of all control planes.
 const REQUESTS: usize = if cfg!(test) { 1_024 } else { 65_536 };
-/// How long a record is asked for that a request needs: less than a control plane goes on asking.
+/// Time limit to load the record for a request: less than a control plane retransmits.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often a life tries to begin while others write.
+/// Maximum number of attempts to start an incarnation while others write the record.
 const ATTEMPTS: usize = 8;
-/// Within so many seconds each record is committed again, so that it lives on.
+/// Period in seconds in which each record is committed again, so that it does not expire.
 const RENEWED: usize = LIFE.as_secs() as usize / 3;
 
 fn name(seid: u64) -> Name {
     Name { collection: COLLECTION, id: seid }
 }
 
-/// What a transaction acts on, and where what it says goes.
+/// The state that a transaction changes, and its output queue.
 pub(super) struct TransactionContext<'a, P: TablesAccess> {
     pub(super) upf: &'a mut Upf,
     pub(super) now: Timestamps,
@@ -79,25 +87,25 @@ struct Request {
     datagram: Vec<u8>,
     kind: Transaction,
     until: Instant,
-    /// The control plane commits what comes of it.
+    /// True if the control plane commits the result.
     shared: bool,
 }
 
-/// A transaction.
+/// A task that needs a transaction.
 #[derive(Debug)]
 enum Task {
     Request(Box<Request>),
-    /// Something has changed by itself; these wait until it is committed.
+    /// A change without a request; the tickets wait for its commit.
     Changed(Vec<u64>),
 }
 
-/// What is committed.
+/// Parameters and value of a commit.
 #[derive(Debug)]
 struct Commit {
     kind: Transaction,
-    /// `None`: it has gone.
+    /// `None`: the session has been removed.
     value: Option<Encoded>,
-    /// The version that it is put in place of.
+    /// Version that the commit replaces.
     expected: Version,
     answered: Option<Answered>,
     tickets: Vec<u64>,
@@ -109,12 +117,13 @@ impl Commit {
     }
 }
 
-/// What of a transaction the database is asked.
+/// Operation in progress at the database.
 #[derive(Debug)]
 enum Running {
     Loading(Task),
     Committing(Commit),
-    /// Another version was there: is it this one, whose answer was lost?
+    /// The commit found another version. The load shows whether it is this commit, whose
+    /// confirmation was lost.
     Checking(Commit),
 }
 
@@ -122,12 +131,12 @@ enum Running {
 #[derive(Debug, Default)]
 struct Lane {
     running: Option<Running>,
-    /// Of a record that is shared: what was loaded.
+    /// The loaded record, if it is shared.
     record: StoredRecord,
     behind: VecDeque<Task>,
 }
 
-/// What leaves when so many commits are done.
+/// Messages that leave when the remaining commits are done.
 #[derive(Debug)]
 struct CommitGroup {
     left: usize,
@@ -135,61 +144,62 @@ struct CommitGroup {
     request: Option<(SocketAddr, u32)>,
 }
 
-/// The transactions that are under way.
+/// All transactions in progress.
 #[derive(Debug, Default)]
 pub(super) struct PersistentUpf {
     lanes: FxHashMap<Name, Lane>,
     jobs: VecDeque<DatabaseJob>,
     tickets: FxHashMap<u64, CommitGroup>,
     next_ticket: u64,
-    /// Requests that are being carried out: one that comes again meanwhile has its answer coming.
+    /// Requests in progress; repeats of them are dropped.
     requests: FxHashSet<(SocketAddr, u32)>,
-    /// Numbers of our own requests that have to wait.
+    /// Sequence numbers of the UPF's requests that wait for a commit.
     held: FxHashSet<u32>,
-    /// All sessions, the one that was committed again longest ago in front.
+    /// All sessions with records of their own, in the order of their last renewal.
     renewals: VecDeque<u64>,
     /// Sessions that are parts of their UEs' records.
     places: PartLocations,
-    /// Where nobody else writes: the versions of all sessions' records.
+    /// With a sole writer: the versions of all sessions' records.
     versions: Option<FxHashMap<u64, Version>>,
-    /// What is said about sessions does not wait for what is committed.
+    /// True with write-behind: responses do not wait for commits.
     hastes: bool,
-    /// How sessions are kept that are records of their own.
+    /// Encoding of sessions with records of their own.
     codec: Codec,
-    /// There was no room for the last session, which was said.
+    /// True if the last new session was rejected for lack of room, which was logged.
     full: bool,
-    /// Commits that there was no room for: they are tried again.
+    /// Commits that found no room and must be retried.
     stalled: Vec<Name>,
 }
 
-/// How records are kept.
+/// Coordination of writes to the records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum WriterMode {
-    /// Somebody else may write to them.
+    /// Another program may write to the records.
     #[default]
     Shared,
-    /// The same, and what is said about sessions does not wait.
+    /// The same, and responses do not wait for commits (write-behind).
     Behind,
-    /// Nobody else writes to them.
+    /// The UPF is the only writer.
     Sole,
 }
 
-/// What a UPF finds that starts.
+/// Stored state that a starting UPF finds.
 #[derive(Debug)]
 pub(super) struct PreviousState {
     node: Node,
     sessions: Vec<Written>,
-    /// Those of them that are parts of their UEs' records.
+    /// Sessions that are parts of their UEs' records.
     places: PartLocations,
-    /// Of the sessions' records.
+    /// Versions of the sessions' records.
     versions: Vec<(u64, Version)>,
 }
 
-/// Looks what there is; `None`: there was no UPF before.
+/// Loads the stored state, and starts the next incarnation. Returns `None` if there was no UPF
+/// before.
 ///
 /// # Errors
 ///
-/// When the database does not answer, or has something else.
+/// Returns an error if the database does not respond, or if a record has another format.
 pub(super) fn look(
     records: &mut dyn RecordStore,
     codec: Codec,
@@ -215,7 +225,7 @@ pub(super) fn look(
     Ok(Some(PreviousState { node, sessions, places, versions }))
 }
 
-/// What the UPF was to control planes, as of its next life; that is written before anything is said in it.
+/// Returns the node of the next incarnation, after its record has been written.
 fn begin_life(records: &mut dyn RecordStore, mut found: StoredRecord) -> Result<Node, DatabaseError> {
     for _ in 0..ATTEMPTS {
         let node = Node::decode(&found.octets).ok_or(DatabaseError::Stranger)?.after_restart();
@@ -223,7 +233,8 @@ fn begin_life(records: &mut dyn RecordStore, mut found: StoredRecord) -> Result<
         let change = Change::Commit { expected: found.version, octets: &octets };
         match records.change(&[(NODE, change)]).remove(0) {
             Ok(_) => return Ok(node),
-            // The life before has written it a moment ago, or the answer was lost: then this life is not the next but that after it.
+            // The previous incarnation has just written the record, or the confirmation was lost:
+            // this incarnation then skips a number.
             Err(RecordError::Conflict | RecordError::OutcomeUnknown(_)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -233,19 +244,20 @@ fn begin_life(records: &mut dyn RecordStore, mut found: StoredRecord) -> Result<
 }
 
 impl PersistentUpf {
-    /// Nothing is under way. With `sharing` control planes may commit what comes of their requests.
+    /// Creates an instance without transactions. With `sharing`, control planes may commit the
+    /// results of their requests.
     pub(super) fn new(way: WriterMode, codec: Codec, sharing: Option<SharedRecordConfig>) -> Self {
         let (versions, hastes) = ((way == WriterMode::Sole).then(FxHashMap::default), way == WriterMode::Behind);
         PersistentUpf { places: PartLocations::new(sharing), versions, hastes, codec, ..PersistentUpf::default() }
     }
 
-    /// A UPF begins, or goes on with what the one before has left.
+    /// Starts a new UPF, or restores the state of the previous one.
     pub(super) fn begin<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>, before: Option<PreviousState>) {
         on.upf.note_changes();
         let ntp = on.now.ntp;
         if let Some(PreviousState { node, sessions, places, versions }) = before {
             self.versions.iter_mut().for_each(|known| known.extend(versions.iter().copied()));
-            // Those of others are committed again by these.
+            // Sessions in shared records are renewed by the control planes.
             let own = sessions.iter().map(|(seid, ..)| *seid).filter(|seid| !places.has(*seid));
             self.renewals.extend(own);
             self.places = places;
@@ -259,7 +271,7 @@ impl PersistentUpf {
         on.plane.change(|tables, _| tables.restored());
     }
 
-    /// A datagram came on N4.
+    /// Processes a datagram from N4.
     pub(super) fn receive<P: TablesAccess>(
         &mut self,
         on: &mut TransactionContext<'_, P>,
@@ -268,7 +280,7 @@ impl PersistentUpf {
     ) {
         let read = |message: Message<'_>| Some((kind(message.message_type())?, message.seid(), message.sequence()));
         let asked = Message::new(datagram).ok().and_then(read).filter(|_| on.upf.is_known(from));
-        // What is refused for its sender alone takes no place before the owner's requests.
+        // A request that will be refused for its sender must not delay the owner's requests.
         let asked = asked.filter(|(kind, seid, _)| {
             *kind == Transaction::PfcpEstablishment || !on.upf.is_session_of_others(from, *seid)
         });
@@ -307,7 +319,7 @@ impl PersistentUpf {
         self.begin_or_wait(on, name, Task::Request(Box::new(request)));
     }
 
-    /// A SEID that no record has, as far as is known.
+    /// Returns a SEID that no known record has.
     fn reserve<P: TablesAccess>(&self, on: &mut TransactionContext<'_, P>) -> u64 {
         loop {
             let seid = on.upf.reserve();
@@ -317,7 +329,7 @@ impl PersistentUpf {
         }
     }
 
-    /// Something is done besides requests about sessions: what it says leaves when what it changes is committed.
+    /// Runs an action without a request. Its messages leave when its changes are committed.
     pub(super) fn act<P: TablesAccess>(
         &mut self,
         on: &mut TransactionContext<'_, P>,
@@ -328,7 +340,7 @@ impl PersistentUpf {
         self.leave(on, None, out);
     }
 
-    /// Sends again what is unanswered ([`Upf::tick`]), but for what has to wait for its commit.
+    /// Retransmits unanswered requests ([`Upf::tick`]), except those that wait for a commit.
     pub(super) fn tick<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>) {
         let mut out = Outgoing::new();
         on.upf.tick(on.now, &mut out);
@@ -336,7 +348,7 @@ impl PersistentUpf {
         on.out.append(&mut out);
     }
 
-    /// To be called once a second: some records are committed again.
+    /// Commits a share of the records again. Must be called once a second.
     pub(super) fn renew<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>) {
         for _ in 0..self.renewals.len().div_ceil(RENEWED) {
             let Some(seid) = self.renewals.pop_front() else { break };
@@ -347,7 +359,7 @@ impl PersistentUpf {
         }
     }
 
-    /// To be called once a second: what there was no room for is tried again.
+    /// Retries the commits that found no room. Must be called once a second.
     pub(super) fn try_again<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>) {
         let stalled = std::mem::take(&mut self.stalled);
         if !stalled.is_empty() {
@@ -360,7 +372,8 @@ impl PersistentUpf {
         }
     }
 
-    /// Has what there is no room for wait behind a request: that may make room, and is answered in any case. Whether it was so.
+    /// Moves a commit that found no room behind a request about the same record. The request may
+    /// free room, and is answered in any case. Returns true if there was such a commit.
     fn gives_way(&mut self, name: Name) -> bool {
         let Some(at) = self.stalled.iter().position(|other| *other == name) else { return false };
         self.stalled.swap_remove(at);
@@ -372,7 +385,7 @@ impl PersistentUpf {
         true
     }
 
-    /// What the database is to be asked.
+    /// Returns the queue of database jobs.
     pub(super) fn jobs(&mut self) -> &mut VecDeque<DatabaseJob> {
         &mut self.jobs
     }
@@ -381,7 +394,7 @@ impl PersistentUpf {
         let Some(lane) = self.lanes.get_mut(&name) else { return self.load(name, task) };
         match task {
             Task::Changed(more) => {
-                // A commit that has not begun has this change with it.
+                // A queued commit that has not started includes this change.
                 if let Some(Task::Changed(tickets)) = lane.behind.back_mut() {
                     tickets.extend(more);
                 } else if let (Some(Running::Loading(Task::Changed(tickets))), true) =
@@ -415,7 +428,7 @@ impl PersistentUpf {
         self.lanes.entry(name).or_default().running = Some(Running::Loading(task));
     }
 
-    /// The database has answered.
+    /// Handles a result of the database.
     pub(super) fn answered<P: TablesAccess>(
         &mut self,
         on: &mut TransactionContext<'_, P>,
@@ -479,7 +492,7 @@ impl PersistentUpf {
         let found = self.part_of(name, found);
         let new = matches!(&task, Task::Request(request) if request.kind == Transaction::PfcpEstablishment);
         if new && found.is_some() {
-            // Of a life whose clock was ahead: another number is taken.
+            // The record belongs to an incarnation whose clock was ahead: another SEID is used.
             let other = self::name(on.upf.reserve());
             self.places.move_to(name.id, other.id);
             self.load(other, task);
@@ -492,7 +505,7 @@ impl PersistentUpf {
                 return self.give_up(on, name, task);
             };
             (known, answered) = (loaded, before.clone());
-            // What is here may be later than what a control plane has committed.
+            // The session here may be later than the one that a control plane has committed.
             let holds = self.places.has(name.id) && on.upf.sessions.contains_key(&name.id);
             if let (Task::Request(_), false) = (&task, holds) {
                 on.upf.adopt((name.id, session, before), on.now, on.plane);
@@ -506,19 +519,19 @@ impl PersistentUpf {
         }
     }
 
-    /// The session of what was found of it.
+    /// Decodes the session of a found record.
     fn decoded(
         &self,
         name: Name,
         found: StoredRecord,
         ntp: u32,
     ) -> Option<(Box<Session>, Option<Answered>, RecordBase)> {
-        // A part is octets in any format.
+        // A part is binary in any format.
         let codec = if self.places.has(name.id) { Codec::default() } else { self.codec };
         Session::found(codec, found, ntp)
     }
 
-    /// Carries a request out over what was loaded.
+    /// Executes a request based on the loaded record.
     fn carry_out<P: TablesAccess>(
         &mut self,
         on: &mut TransactionContext<'_, P>,
@@ -539,7 +552,8 @@ impl PersistentUpf {
         self.look_whether_gone(on.upf, name);
     }
 
-    /// What was said leaves when what has changed is committed: first of all the session of the request, whose record was loaded.
+    /// Commits all changes; the messages leave afterwards. The session of the request comes first,
+    /// because its record is loaded.
     fn leave<P: TablesAccess>(
         &mut self,
         on: &mut TransactionContext<'_, P>,
@@ -553,7 +567,7 @@ impl PersistentUpf {
         names.extend(node.then_some(NODE));
         let request = own.as_ref().map(|(_, _, request)| (request.from, request.sequence));
         if let Some((own, _, Request { from, sequence, shared: true, .. })) = &own {
-            // Of its own session the answer takes all along, and whoever gets it commits that.
+            // The response carries the session of its request, and the receiver commits that.
             if names.contains(own) && self.places.attach(on.upf, (*from, *sequence), own.id, &mut out) {
                 names.retain(|name| name != own);
             }
@@ -581,7 +595,7 @@ impl PersistentUpf {
         }
     }
 
-    /// Asks for a commit of what there is now.
+    /// Queues a commit of the present state.
     fn commit<P: TablesAccess>(
         &mut self,
         on: &mut TransactionContext<'_, P>,
@@ -607,7 +621,8 @@ impl PersistentUpf {
                 error!("a session cannot be stored: please report it");
                 return self.done(on, name, commit);
             }
-            // It came and went between two looks, or was never there; or the UE is gone, and all that was of it.
+            // The session came and went between two transactions, or never existed. Or the UE's
+            // record is gone with all its parts.
             _ if version == 0 && (placed || value.is_none()) => return self.done(on, name, commit),
             value => value.flatten(),
         };
@@ -620,14 +635,14 @@ impl PersistentUpf {
         };
         let job = DatabaseJob { name: self.places.record(name), of: name, what, kind: commit.kind, until: None };
         match self.versions.is_some() && commit.kind == Transaction::PfcpModification {
-            // Nobody takes the room that it was found to have.
+            // No other commit takes the room that was found for the modification.
             true => self.jobs.push_front(job),
             false => self.jobs.push_back(job),
         }
         self.lanes.entry(name).or_default().running = Some(Running::Committing(commit));
     }
 
-    /// A session that was to come into being cannot be kept: it is gone again, and who asks for it is told.
+    /// Removes a new session that cannot be stored, and rejects its request.
     fn take_back<P: TablesAccess>(
         &mut self,
         on: &mut TransactionContext<'_, P>,
@@ -643,12 +658,12 @@ impl PersistentUpf {
                 on.upf.take_back(name.id, *request, on.plane, out);
             }
         }
-        // It was not written.
+        // The session was never stored.
         on.upf.take_changed();
         self.done(on, name, commit);
     }
 
-    /// What a commit was refused for is known.
+    /// Handles the load after a refused commit.
     fn checked<P: TablesAccess>(
         &mut self,
         on: &mut TransactionContext<'_, P>,
@@ -660,7 +675,7 @@ impl PersistentUpf {
         let found = self.part_of(name, found);
         let own = name.collection == COLLECTION && !self.places.has(name.id);
         let decoded = found.clone().filter(|_| own).and_then(|found| self.decoded(name, found, on.now.ntp));
-        // What a place has kept as something else in between may have its fields in another order.
+        // A store that converted the record meanwhile may have reordered its fields.
         let there = decoded.and_then(|(session, answered, loaded)| {
             known = loaded;
             session.encode(self.codec, answered.as_ref(), None).ok()
@@ -689,7 +704,7 @@ impl PersistentUpf {
         self.next(name);
     }
 
-    /// The next transaction of a record.
+    /// Starts the next transaction of a record.
     fn next(&mut self, name: Name) {
         let Some(lane) = self.lanes.get_mut(&name) else { return };
         match lane.behind.pop_front() {
@@ -721,7 +736,7 @@ impl PersistentUpf {
         self.next_ticket
     }
 
-    /// What waits no more.
+    /// Removes a ticket and returns its messages.
     fn take_ticket(&mut self, ticket: u64) -> Option<Outgoing> {
         let CommitGroup { out, request, .. } = self.tickets.remove(&ticket)?;
         for sequence in out.iter().filter_map(|(_, datagram)| own_request(datagram)) {
@@ -731,7 +746,7 @@ impl PersistentUpf {
         Some(out)
     }
 
-    /// A request has its answer.
+    /// Removes an answered request from those in progress.
     fn answers(&mut self, request: Option<(SocketAddr, u32)>) {
         if let Some(request) = request {
             self.requests.remove(&request);
@@ -739,7 +754,7 @@ impl PersistentUpf {
     }
 }
 
-/// The octets of what is a whole.
+/// Returns the octets of a value without parts.
 fn whole(value: &Encoded) -> &[u8] {
     match value {
         Encoded::Whole(octets) => octets,
@@ -747,7 +762,7 @@ fn whole(value: &Encoded) -> &[u8] {
     }
 }
 
-/// What a request about a session is.
+/// Returns the kind of transaction that a request about a session needs.
 fn kind(message: MessageType) -> Option<Transaction> {
     match message {
         MessageType::SESSION_ESTABLISHMENT_REQUEST => Some(Transaction::PfcpEstablishment),
@@ -757,7 +772,7 @@ fn kind(message: MessageType) -> Option<Transaction> {
     }
 }
 
-/// The number of a request of our own.
+/// Returns the sequence number of a request of the UPF.
 fn own_request(datagram: &[u8]) -> Option<u32> {
     Message::new(datagram).ok().filter(|message| message.message_type().is_request()).map(|message| message.sequence())
 }

@@ -1,5 +1,8 @@
-//! How what a session consists of is written in its record: PFCP's elements as on the wire, lists as lists. Where people read it (JSON)
-//! octets are hexadecimal, and elements are told by name and in words as well, which nobody reads back.
+//! Serialisation of PFCP information elements in session records.
+//!
+//! Elements have their encoding of TS 29.244, and lists are lists. In human-readable formats (JSON)
+//! octets are hexadecimal. Elements then also have a name and a description, which the decoder
+//! ignores.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -7,7 +10,7 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use vireo_wire::pfcp::Element;
 
-/// Octets; where people read them, hexadecimal.
+/// Octets, which are hexadecimal in human-readable formats.
 pub(in crate::upf) mod hexadecimal {
     use super::*;
 
@@ -26,23 +29,22 @@ pub(in crate::upf) mod hexadecimal {
     }
 }
 
-/// An element as it is written: its content, and for people what it is.
+/// A serialised element: its content.
 struct StoredElement(Vec<u8>);
 
-/// As people read it.
+/// An element in human-readable formats.
 #[derive(Serialize, Deserialize)]
 struct Readable<'a> {
-    /// Which element.
     #[serde(borrow)]
     ie: Cow<'a, str>,
-    /// What it says.
+    /// Description of the value.
     says: Cow<'a, str>,
-    /// Its content, which is what counts.
+    /// Content; the only field that is decoded.
     #[serde(with = "hexadecimal")]
     octets: Vec<u8>,
 }
 
-/// An element that is to be written.
+/// Element to serialise.
 struct ElementRef<'a, E>(&'a E);
 
 impl<E: Element + Debug> Serialize for ElementRef<'_, E> {
@@ -73,7 +75,7 @@ impl StoredElement {
     }
 }
 
-/// An element of PFCP.
+/// Serialisation of one PFCP element.
 pub(in crate::upf) mod element {
     use super::*;
 
@@ -86,7 +88,7 @@ pub(in crate::upf) mod element {
     }
 }
 
-/// An element that may be missing.
+/// Serialisation of an optional element.
 pub(in crate::upf) mod optional {
     use super::*;
 
@@ -102,7 +104,7 @@ pub(in crate::upf) mod optional {
     }
 }
 
-/// Several elements of a type.
+/// Serialisation of several elements of one type.
 pub(in crate::upf) mod elements {
     use super::*;
 
@@ -118,7 +120,7 @@ pub(in crate::upf) mod elements {
     }
 }
 
-/// A list that has room for some where it lies.
+/// Serialisation of a list with inline storage.
 pub(in crate::upf) mod list {
     use super::*;
     use smallvec::{Array, SmallVec};

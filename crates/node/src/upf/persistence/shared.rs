@@ -1,8 +1,9 @@
-//! Sessions that are parts of their UEs' records, which the SMF commits with its own: where they are, and what goes there.
+//! Sessions that are parts of their UEs' records, which the SMF commits.
 //!
-//! The UPF answers before the SMF has committed. If it dies then, the next life may look at the records before that, and miss a
-//! session or have an earlier one of it: it looks [again](Stored::late) when all that was on its way is committed. What it has
-//! itself holds, as packets go by it.
+//! The UPF responds before the SMF has committed. After a crash the next incarnation may read the
+//! records before that commit. It then misses a session, or has an earlier state of it. It
+//! therefore reads the records [again](PersistentUpf::late) when all pending commits must be done.
+//! A session that exists in the UPF prevails, because packets use its rules.
 
 use super::*;
 use crate::shared_record::{self, UpfPartHeader};
@@ -10,44 +11,45 @@ use serde::{Deserialize, Serialize};
 use vireo_store::records::Format;
 use vireo_wire::pfcp::FSeid;
 
-/// With whom records are shared.
+/// Parameters of shared records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::upf) struct SharedRecordConfig {
-    /// What this UPF is called there: there may be others.
+    /// Name of this UPF in the records. Several UPFs may share them.
     pub(in crate::upf) own: String,
-    /// What octets are kept as.
+    /// Format of the stored octets.
     pub(in crate::upf) format: Format,
 }
 
-/// A session, as its part has it.
+/// A session as a part of a record.
 #[derive(Debug, Serialize, Deserialize)]
 struct Part {
     head: UpfPartHeader,
-    /// Whose it is.
+    /// Name of the UPF that has the session.
     upf: String,
     #[serde(with = "serde_bytes")]
     session: Vec<u8>,
 }
 
-/// Where a session's part is.
+/// Location of a session's part.
 #[derive(Clone, Copy, Debug)]
 struct PartLocation {
     record: u64,
     number: u32,
-    /// The last that was given away or committed.
+    /// Last step that was sent or committed.
     step: u64,
-    /// Whether the session is of a life before.
+    /// True for a session of a previous incarnation.
     before: bool,
 }
 
-/// Those of sessions.
+/// Locations of the parts of all sessions.
 #[derive(Debug, Default)]
 pub(super) struct PartLocations {
     sharing: Option<SharedRecordConfig>,
     of: FxHashMap<u64, PartLocation>,
-    /// Sessions of the lives before that have gone in this one.
+    /// Sessions of previous incarnations that were removed in this one.
     gone: FxHashSet<u64>,
-    /// What steps do: those of the lives before are lower, also those that were given away and not committed.
+    /// Lower bound of steps. Those of previous incarnations are lower, also if they were sent and
+    /// never committed.
     base: u64,
 }
 
@@ -56,7 +58,7 @@ impl PartLocations {
         PartLocations { sharing, ..PartLocations::default() }
     }
 
-    /// Which part a request wants its session to be.
+    /// Returns the part that a request assigns to its session.
     pub(super) fn of(&self, datagram: &[u8]) -> Option<(u64, u32)> {
         self.sharing.as_ref().and_then(|_| shared_record::place(datagram))
     }
@@ -65,26 +67,26 @@ impl PartLocations {
         self.of.contains_key(&seid)
     }
 
-    /// A request about a session, or for a `new` one, has said where its part is.
+    /// Stores the location that a request names, for an existing or a `new` session.
     pub(super) fn enter(&mut self, seid: u64, (record, number): (u64, u32), new: bool) {
         let place = self.of.entry(seid).or_insert(PartLocation { record, number, step: 0, before: !new });
         (place.record, place.number) = (record, number);
     }
 
-    /// A session gets another number before it is there.
+    /// Changes the SEID of a session that does not exist yet.
     pub(super) fn move_to(&mut self, seid: u64, other: u64) {
         if let Some(place) = self.of.remove(&seid) {
             self.of.insert(other, place);
         }
     }
 
-    /// The record that has what this is the name of.
+    /// Returns the record that contains the named session.
     pub(super) fn record(&self, of: Name) -> Name {
         let place = self.of.get(&of.id).filter(|_| of.collection == COLLECTION);
         place.map_or(of, |place| shared_record::name(place.record))
     }
 
-    /// The sessions of this UPF in a record.
+    /// Returns the sessions of this UPF in a record.
     pub(super) fn found(&mut self, record: u64, found: &StoredRecord, ntp: u32) -> Vec<Written> {
         let Some(SharedRecordConfig { own, format }) = &self.sharing else { return Vec::new() };
         let mut all = Vec::new();
@@ -106,7 +108,7 @@ impl PartLocations {
         all
     }
 
-    /// The next part of a session, as it is given away.
+    /// Returns the next step of a session's part, encoded.
     fn next(&mut self, seid: u64, session: Vec<u8>) -> Option<Vec<u8>> {
         let place = self.of.get_mut(&seid)?;
         place.step = place.step.max(self.base) + 1;
@@ -114,19 +116,19 @@ impl PartLocations {
         postcard::to_stdvec(&Part { head, upf, session }).ok()
     }
 
-    /// A life begins.
+    /// Starts an incarnation.
     pub(super) fn begin(&mut self, ntp: u32) {
         self.base = u64::from(ntp) << 24;
     }
 
-    /// A session is gone.
+    /// Removes the location of a removed session.
     pub(super) fn forget(&mut self, seid: u64) {
         if self.of.remove(&seid).is_some_and(|place| place.before) {
             self.gone.insert(seid);
         }
     }
 
-    /// Has the answer to a request take along what its session is then. Whether it does.
+    /// Adds the resulting session to the response of a request. Returns true if it did.
     pub(super) fn attach(
         &mut self,
         upf: &Upf,
@@ -141,7 +143,7 @@ impl PartLocations {
             Some((kind, datagram))
         });
         let Some((kind, datagram)) = answer else { return false };
-        // An establishment that was answered before names no session.
+        // The repeat of an answered establishment names no session.
         let made = Message::new(datagram).ok().and_then(|message| message.get::<FSeid>().ok().flatten());
         let seid = made.map_or(seid, |made| made.seid);
         let part = match upf.sessions.get(&seid) {
@@ -162,7 +164,7 @@ impl PartLocations {
 }
 
 impl PersistentUpf {
-    /// Where a session's part is needs not be known when it is gone, and nothing of that is under way.
+    /// Removes the location of a session that is gone and has no transaction in progress.
     pub(super) fn look_whether_gone(&mut self, upf: &Upf, name: Name) {
         let committing = self.lanes.get(&name).is_some_and(|lane| lane.running.is_some());
         if name.collection == COLLECTION && !committing && !upf.sessions.contains_key(&name.id) {
@@ -170,7 +172,8 @@ impl PersistentUpf {
         }
     }
 
-    /// What a record has of a session; where that is a part, with the record's version.
+    /// Returns the part of a record that is the session, with the record's version. A session with
+    /// its own record is returned unchanged.
     pub(super) fn part_of(&mut self, name: Name, found: Option<StoredRecord>) -> Option<StoredRecord> {
         if name.collection != COLLECTION || !self.places.has(name.id) {
             return found;
@@ -186,7 +189,8 @@ impl PersistentUpf {
         Some(StoredRecord { version, octets: part.session, parts: Vec::new() })
     }
 
-    /// The change that commits a session, or that it is gone, as a part of the record that was loaded.
+    /// Returns the operation that commits a session, or its removal, as a part of the loaded
+    /// record.
     pub(super) fn part(&mut self, name: Name, expected: Version, session: Option<&[u8]>) -> DatabaseOperation {
         let place = self.places.of.get(&name.id).map_or(0, |place| place.number);
         let own = shared_record::upf_part_name(place);
@@ -204,7 +208,7 @@ impl PersistentUpf {
         }
     }
 
-    /// What a record has that was looked at once more: sessions that were committed late are set up.
+    /// Handles a record that was read again. Sessions that were committed late are restored.
     pub(super) fn late<P: TablesAccess>(
         &mut self,
         on: &mut TransactionContext<'_, P>,
@@ -217,7 +221,7 @@ impl PersistentUpf {
                 on.upf.adopt(written, on.now, on.plane);
             }
         }
-        // What is there is as it was loaded.
+        // The restored sessions equal their records.
         on.upf.take_changed();
     }
 }

@@ -1,4 +1,4 @@
-//! A session as it is kept in a database: what control planes have said, and what packets had come to when that was written.
+//! Record of a session: its PFCP state, and its usage at the time of writing.
 
 use super::{Inactivity, Session};
 use crate::upf::addresses::AllocatedAddresses;
@@ -12,20 +12,24 @@ use std::borrow::Cow;
 use vireo_store::records::{Codec, Encoded, Format, FormatError, RecordBase, StoredRecord};
 use vireo_wire::pfcp::{ApnDnn, Cause, FSeid, FqCsid, NodeId, SessionModificationRequest};
 
-/// What records begin with: another one is of a release that has other fields.
+/// First byte of a record. Another value belongs to a release with other fields.
 const FORMAT: u8 = 1;
 
-/// Octets that a request may add to what is written with its rules: an owner's name (a Node ID has 255) and address, what is chosen for
-/// a PDR, what a URR has counted.
+/// Maximum growth in bytes of a stored session beyond its rules while a request is executed:
+///
+/// - the identity (a Node ID has up to 255 bytes, plus an address),
+/// - the allocations for a PDR,
+/// - the measurement of a URR.
 const WHOSE: usize = 320;
 const CHOSEN: usize = 64;
 const COUNTED: usize = 256;
-/// And what is kept of its answer: an answer as such, a Created PDR, a Usage Report.
+/// Maximum size in bytes of the stored response: the response itself, a Created PDR, a Usage
+/// Report.
 const ANSWER: usize = 128;
 const CREATED: usize = 96;
 const REPORT: usize = 256;
 
-/// PDRs for which the UPF chooses something.
+/// Returns the number of PDRs for which the UPF allocates something.
 fn chosen(rules: &Rules) -> usize {
     let wants = |pdr: &&Pdr| {
         let wanted = matches!(pdr.detection.matching, Matching::Tunnel { end: TunnelEnd::Wanted { .. }, .. });
@@ -34,15 +38,16 @@ fn chosen(rules: &Rules) -> usize {
     rules.pdrs.iter().filter(wants).count()
 }
 
-/// Octets by which what is written of rules may grow as they are carried out.
+/// Returns the maximum growth in bytes of the stored rules during their execution.
 fn growth(rules: &Rules) -> usize {
     chosen(rules) * CHOSEN + rules.urrs.len() * COUNTED
 }
 
-/// What is written: the fields of all, beginning with the format. Fields are the parts of a record that is in parts.
+/// The stored fields of a session; the format comes first. A record in parts has one part for each
+/// field.
 type StoredFields<'a> = (SessionIdentity, Cow<'a, Rules>, SessionExtras<'a>);
 
-/// Whose a session is.
+/// Owner of a session.
 #[derive(Serialize, Deserialize)]
 struct SessionIdentity {
     format: u8,
@@ -52,7 +57,7 @@ struct SessionIdentity {
     node: NodeId,
 }
 
-/// What there is beside its rules.
+/// Stored fields beside identity and rules.
 #[derive(Serialize, Deserialize)]
 struct SessionExtras<'a> {
     chosen: Option<AllocatedAddresses>,
@@ -68,7 +73,8 @@ struct SessionExtras<'a> {
 }
 
 impl Session {
-    /// The session as it is written, with the request about it that was answered last; where that has no room beside it, without.
+    /// Encodes the session with its last answered request. The request is left out if the record
+    /// would exceed `most` bytes.
     pub(in crate::upf) fn encode(
         &self,
         codec: Codec,
@@ -77,7 +83,7 @@ impl Session {
     ) -> Result<Encoded, FormatError> {
         let encoded = codec.encode(&self.written(&self.rules, answered))?;
         match (&encoded, most) {
-            // The same request would be carried out again in the next life.
+            // Without it, a repeat of the request is executed again after a restart.
             (Encoded::Whole(octets), Some(most)) if octets.len() > most => {
                 codec.encode(&self.written(&self.rules, None))
             }
@@ -85,12 +91,13 @@ impl Session {
         }
     }
 
-    /// The same as octets alone.
+    /// Encodes the session in postcard format, as one byte string.
     pub(in crate::upf) fn octets(&self, answered: Option<&Answered>) -> Option<Vec<u8>> {
         postcard::to_stdvec(&self.written(&self.rules, answered)).ok()
     }
 
-    /// Refuses rules by which it would be larger than can be kept. What it has with these as it is now, where there is such a bound.
+    /// Checks that the session with these rules does not exceed the maximum record size. Returns
+    /// its present size with them, or 0 without such a bound.
     pub(in crate::upf) fn fits(&self, rules: &Rules, settings: &Settings) -> Result<usize, Refused> {
         let Some(most) = settings.record_octets else { return Ok(0) };
         let octets = postcard::to_stdvec(&self.written(rules, None)).map_or(usize::MAX, |octets| octets.len());
@@ -100,8 +107,9 @@ impl Session {
         }
     }
 
-    /// Refuses a change to these rules, with which it has so many octets, while there is no room for all that it may come to with its
-    /// answer: once packets go by it, it has to be kept.
+    /// Checks that the store has room for this change, including growth and response; `octets` is
+    /// the size with these rules. It runs before the change: once packets use the rules, the
+    /// session must be stored.
     pub(in crate::upf) fn has_room(
         &self,
         octets: usize,
@@ -113,7 +121,7 @@ impl Session {
         let whose = if request.node_id.is_some() || request.cp_f_seid.is_some() { WHOSE } else { 0 };
         let reports = (rules.urrs.len() + request.remove_urrs.len()) * REPORT;
         let octets = octets + whose + growth(rules) + ANSWER + chosen(rules) * CREATED + reports;
-        // The answer is left out where it does not fit beside the rest.
+        // The response is left out if it does not fit.
         match room.has(settings.record_octets.map_or(octets, |most| octets.min(most))) {
             true => Ok(()),
             false => Err(Refused::cause(Cause::NO_RESOURCES)),
@@ -134,8 +142,8 @@ impl Session {
         (whose, Cow::Borrowed(rules), further)
     }
 
-    /// One that was written, without records of the datapath, and what is to be given back with its next commit. `now` is in seconds
-    /// since 1900.
+    /// Decodes a stored session, which has no datapath entries yet. Returns also the base of its
+    /// next commit. `now` is in seconds since 1900.
     pub(in crate::upf) fn found(
         codec: Codec,
         found: StoredRecord,
@@ -146,12 +154,12 @@ impl Session {
             let (session, answered) = Session::of(written, now)?;
             Some((session, answered, known))
         };
-        // What was written before the format was another.
+        // Records that were written before the format changed are binary.
         let binary = (found.parts.is_empty() && codec.format != Format::Binary).then(|| found.clone());
         read(codec, found).or_else(|| read(Codec::default(), binary?))
     }
 
-    /// One of octets.
+    /// Decodes a session in postcard format.
     pub(in crate::upf) fn decode(octets: &[u8], now: u32) -> Option<(Box<Self>, Option<Answered>)> {
         Session::of(postcard::from_bytes::<StoredFields<'static>>(octets).ok()?, now)
     }
@@ -173,8 +181,8 @@ impl Session {
         (whose.format == FORMAT).then(|| (Box::new(session), further.answered.map(Cow::into_owned)))
     }
 
-    /// Goes by what was loaded; what packets have come to is this session's. `false`, and as before, if that was other rules than
-    /// those that packets go by.
+    /// Adopts a loaded session but keeps the usage of this one. Returns false, and changes nothing,
+    /// if the loaded rules differ from those in effect.
     pub(in crate::upf) fn adopt(&mut self, loaded: Session) -> bool {
         let Session { cp, node, mut rules, dnn, sets, .. } = loaded;
         for urr in &mut rules.urrs {

@@ -1,5 +1,7 @@
-//! Sessions as they are kept between requests: those of simple devices in less than a fifth of the room. What such a session shares
-//! with others, its rules but for numbers and its owner, is kept once; it is put together again for whoever wants it.
+//! In-memory table of sessions.
+//!
+//! IoT sessions have a compact form of less than a fifth of the size. The table stores shared parts
+//! once: rules without their identifiers, and owners. It rebuilds the full session for each access.
 
 use super::{Inactivity, Session};
 use crate::upf::compile::SessionEntries;
@@ -13,10 +15,11 @@ use vireo_datapath::{DownlinkId, Tunnel};
 use vireo_types::{SessionAddress, Teid};
 use vireo_wire::pfcp::{FSeid, NodeId};
 
-/// Kinds of rules, and owners, that are kept once each; sessions of more kinds are kept whole.
+/// Maximum number of distinct shared rules, and of distinct owners. Sessions beyond that are stored
+/// in full.
 const SHARED: usize = 64;
 
-/// All sessions, by their SEIDs.
+/// All sessions, by SEID.
 #[derive(Debug, Default)]
 pub(in crate::upf) struct Sessions {
     kept: HashMap<u64, StoredForm>,
@@ -30,23 +33,23 @@ enum StoredForm {
     Simple(Box<CompactSession>),
 }
 
-/// Whose a session is.
+/// Owner of a session.
 #[derive(Debug, PartialEq, Eq)]
 struct SessionCreator {
     node: NodeId,
-    /// With the SEID left out.
+    /// F-SEID with the SEID replaced by 0.
     cp: FSeid,
 }
 
-/// What is a simple session's own.
+/// The parts of an IoT session that it does not share.
 #[derive(Debug)]
 struct CompactSession {
-    /// With [`CompactSession::teid`], [`CompactSession::ue`] and [`CompactSession::tunnel`] left out.
+    /// Without [`CompactSession::teid`], [`CompactSession::ue`] and [`CompactSession::tunnel`].
     shape: Arc<Rules>,
     owner: Arc<SessionCreator>,
     cp_seid: u64,
     ue: SessionAddress,
-    /// The far end of its downlink tunnel, and the place of the FAR that has it.
+    /// Remote end of the downlink tunnel, and the index of its FAR.
     tunnel: Option<(Tunnel, u8)>,
     teid: Teid,
     downlink: DownlinkId,
@@ -54,7 +57,7 @@ struct CompactSession {
     simple: bool,
 }
 
-/// A session to be looked at.
+/// Read access to a session, stored or rebuilt.
 pub(in crate::upf) enum SessionRef<'a> {
     Kept(&'a Session),
     Made(Box<Session>),
@@ -72,7 +75,7 @@ impl Deref for SessionRef<'_> {
 }
 
 impl Sessions {
-    /// With room for so many, so that a million sessions are never moved at once.
+    /// Creates a table with this capacity, so that it is never reallocated with a million sessions.
     pub(in crate::upf) fn with_capacity(sessions: usize) -> Self {
         Sessions { kept: HashMap::with_capacity(sessions), ..Sessions::default() }
     }
@@ -85,7 +88,7 @@ impl Sessions {
         self.kept.contains_key(seid)
     }
 
-    /// Which worker handles a session's packets.
+    /// Returns the worker that handles a session's packets.
     pub(in crate::upf) fn worker(&self, seid: u64) -> Option<u8> {
         match self.kept.get(&seid)? {
             StoredForm::Whole(session) => Some(session.worker),
@@ -93,7 +96,7 @@ impl Sessions {
         }
     }
 
-    /// When a session is to be looked at next.
+    /// Returns when a session's timer fires.
     pub(in crate::upf) fn look(&self, seid: u64) -> Option<TimerDue> {
         match self.kept.get(&seid)? {
             StoredForm::Whole(session) => Some(session.look),
@@ -108,7 +111,7 @@ impl Sessions {
         }
     }
 
-    /// Changes a session.
+    /// Calls `change` with a session.
     pub(in crate::upf) fn change<R>(&mut self, seid: &u64, change: impl FnOnce(&mut Session) -> R) -> Option<R> {
         if let StoredForm::Whole(session) = self.kept.get_mut(seid)? {
             return Some(change(session));
@@ -134,7 +137,7 @@ impl Sessions {
         })
     }
 
-    /// Takes those out that are meant.
+    /// Removes and returns the matching sessions.
     pub(in crate::upf) fn take(&mut self, which: impl Fn(&Session) -> bool) -> Vec<(u64, Box<Session>)> {
         let meant = |_: &u64, kept: &mut StoredForm| match kept {
             StoredForm::Whole(session) => which(session),
@@ -148,10 +151,10 @@ impl Sessions {
         gone.map(|(seid, kept)| (seid, whole(kept))).collect()
     }
 
-    /// What is a session's own, if it is a simple one.
+    /// Returns the compact form of a session, if it has one.
     fn simple(&mut self, session: &Session) -> Option<CompactSession> {
         let Session { cp, node, rules, records, chosen, dnn, sets, inactivity, worker, simple, look } = session;
-        // In tests all that can be, so that whatever is done to sessions is done to such ones.
+        // Tests use it for all sessions that allow it, to cover every operation.
         let kind = *simple || cfg!(test);
         let plain = kind && chosen.is_none() && dnn.is_none() && sets.is_empty() && inactivity.limit.is_none();
         let (&[teid], &[(ue, downlink)]) = (&records.uplinks[..], &records.downlinks[..]) else { return None };
@@ -174,13 +177,14 @@ impl Sessions {
     }
 }
 
-/// The one of `all` that is the same, which it becomes if there is none.
+/// Returns the element of `all` equal to `one`, which is added if absent. Returns `None` if there
+/// is no room.
 fn shared<T: PartialEq>(all: &mut Vec<Arc<T>>, one: T) -> Option<Arc<T>> {
     if let Some(same) = all.iter().find(|other| ***other == one) {
         return Some(Arc::clone(same));
     }
     if all.len() >= SHARED {
-        // those that nobody has any more make room
+        // unreferenced elements make room
         all.retain(|other| Arc::strong_count(other) > 1);
     }
     (all.len() < SHARED).then(|| {
@@ -189,7 +193,8 @@ fn shared<T: PartialEq>(all: &mut Vec<Arc<T>>, one: T) -> Option<Arc<T>> {
     })
 }
 
-/// Rules without what is a session's own, and the tunnel that they had; `None` where more than that is.
+/// Returns the rules without the parts of the session, and its tunnel. Returns `None` if other
+/// parts differ.
 fn shape(rules: &Rules, teid: Teid, ue: SessionAddress) -> Option<(Rules, Option<(Tunnel, u8)>)> {
     let mut shape = rules.clone();
     let (mut ups, mut downs) = (0, 0);
@@ -213,7 +218,7 @@ fn shape(rules: &Rules, teid: Teid, ue: SessionAddress) -> Option<(Rules, Option
 }
 
 impl CompactSession {
-    /// The session as whoever wants it knows it.
+    /// Rebuilds the full session.
     fn whole(&self) -> Box<Session> {
         let mut rules = (*self.shape).clone();
         for pdr in &mut rules.pdrs {
@@ -249,7 +254,7 @@ impl CompactSession {
 
 #[cfg(test)]
 impl Sessions {
-    /// Whether a session is kept as one of simple devices.
+    /// Returns true if a session is stored in compact form.
     pub(in crate::upf) fn is_small(&self, seid: u64) -> bool {
         matches!(self.kept.get(&seid), Some(StoredForm::Simple(_)))
     }

@@ -1,5 +1,4 @@
-//! Associations with control planes (TS 29.244 6.2): how they begin, to which addresses they are bound, and what ends
-//! with them.
+//! Associations with control planes (TS 29.244 6.2): setup, binding and release.
 
 use super::supervision::{Contest, Supervision};
 use super::{Association, HOSTS, Line, Session, SessionHolder, TablesAccess, Timestamps, Upf};
@@ -11,15 +10,15 @@ use vireo_datapath::Use;
 use vireo_types::{Duration, Instant};
 use vireo_wire::pfcp::{self, *};
 
-/// How long an association that never had a session keeps its place when others need one.
+/// Time for which an association without sessions is kept when others need its place.
 const UNUSED: Duration = Duration::from_secs(60);
 
-/// What becomes of an Association Setup Request.
+/// Result of an Association Setup Request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Setup {
-    /// It is answered; `retained`: the sessions that it wants kept are.
+    /// A response is due. `retained` is true if the sessions are retained as requested.
     Answer { cause: Cause, retained: bool },
-    /// It is answered when the address that the Node ID is bound to has, or has not, shown that it is there.
+    /// The response is deferred until the bound address of the Node ID proves alive or dead.
     Waits,
 }
 
@@ -29,15 +28,17 @@ impl Setup {
     }
 }
 
-/// Returns true if a Recovery Time Stamp is later than another: serial numbers, which wrap in 2036.
+/// Returns true if a Recovery Time Stamp is later than another. Stamps are serial numbers, which
+/// wrap in 2036.
 fn is_later(stamp: u32, than: u32) -> bool {
     (stamp.wrapping_sub(than) as i32) > 0
 }
 
 impl Upf {
-    /// A heartbeat with a later Recovery Time Stamp than the association's says that the control plane has restarted
-    /// and knows nothing of its sessions (TS 29.244 6.2.2, TS 23.527 4.3). It names no node: where several are at one
-    /// address, an Association Setup Request has to.
+    /// Handles the Recovery Time Stamp of a heartbeat. A later one than the association's means
+    /// that the control plane has restarted without its sessions (TS 29.244 6.2.2, TS 23.527 4.3).
+    /// A heartbeat names no node: if several share an address, only an Association Setup Request
+    /// reports the restart.
     pub(super) fn heartbeat(&mut self, from: SocketAddr, stamp: u32, now: Timestamps, plane: &mut impl TablesAccess) {
         let mut here = self.associations.iter().filter(|(_, association)| association.address.ip() == from.ip());
         let (Some((node_id, association)), None) = (here.next(), here.next()) else { return };
@@ -54,7 +55,7 @@ impl Upf {
         self.dissociate(node_id, plane);
     }
 
-    /// A control plane sets an association up.
+    /// Handles an Association Setup Request.
     pub(super) fn associate(
         &mut self,
         from: SocketAddr,
@@ -87,9 +88,11 @@ impl Upf {
         self.bind(from, request, now, plane)
     }
 
-    /// A Node ID that is bound to another address is asked for. Nothing is deleted by it. If the sessions are to stay (the
-    /// same time stamp, or Session Retention Information), the address that has them is asked for a sign of life, and the
-    /// new one takes its place if none comes: so the next balancer of a cluster or SMF of a set goes on.
+    /// Handles a setup for a Node ID that is bound to another address; it never deletes sessions.
+    ///
+    /// The setup retains the sessions if it has the same time stamp, or Session Retention
+    /// Information. The bound address must then prove that it is alive, else the new address
+    /// replaces it. So another balancer of a cluster, or another SMF of a set, takes over.
     fn contend(
         &mut self,
         from: SocketAddr,
@@ -124,7 +127,8 @@ impl Upf {
         Setup::refused(Cause::REQUEST_REJECTED)
     }
 
-    /// Whether an address may have one more association. One that was never used makes room for it.
+    /// Returns true if an address may have one more association. An association that was never used
+    /// makes room.
     fn has_room_for(&mut self, address: IpAddr, now: Timestamps, plane: &mut impl TablesAccess) -> bool {
         let limits = &self.settings.associations;
         let own = self.associations.values().filter(|association| association.address.ip() == address).count();
@@ -142,7 +146,7 @@ impl Upf {
         node_id.is_some_and(|node_id| self.dissociate(&node_id, plane).is_accepted())
     }
 
-    /// The association is with that address from now on.
+    /// Binds the association to this address.
     pub(super) fn bind(
         &mut self,
         from: SocketAddr,
@@ -152,9 +156,10 @@ impl Upf {
     ) -> Setup {
         let recovery = request.recovery_time_stamp.0;
         let retention = request.session_retention;
-        // A control plane that sets up again with the same time stamp has lost nothing: several of its hosts may do so
-        // for the one Node ID they share. With another it has restarted, unless it says that it wants its sessions kept
-        // (TS 29.244 6.2.6.2.2).
+        // A setup with the same time stamp shows that the control plane has lost nothing. Several
+        // of its hosts may set up an association for the Node ID that they share. A different stamp
+        // means a restart, unless the control plane asks to retain its sessions (TS 29.244
+        // 6.2.6.2.2).
         let known = self.associations.get(&request.node_id).map(|association| association.recovery);
         match known {
             Some(before) if before != recovery && retention.is_none() => {
@@ -189,7 +194,7 @@ impl Upf {
         (association.address, association.recovery) = (from, recovery);
         association.supervision.heard_at(now.instant);
         if moved {
-            // The other address may answer heartbeats where this one does not.
+            // The new address may answer heartbeats although the old one did not, or vice versa.
             association.supervision = Supervision::new(now.instant);
         }
         if association.contest.take().is_some() {
@@ -200,7 +205,7 @@ impl Upf {
         if let Some(retention) = retention {
             let from_these = retention.addresses.iter().copied().collect();
             association.holder = Some(SessionHolder { address: from.ip(), from: from_these });
-            // What was asked of the others is not answered by them any more.
+            // The other hosts do not answer their pending requests.
             let hosts = association.hosts.clone();
             self.requests.readdress(|to| hosts.contains(&to.ip()), from.ip());
             if let Some(left_out) = self.lines.admit(Line::TakenOver, from.ip(), now.instant) {
@@ -210,8 +215,9 @@ impl Upf {
         Setup::Answer { cause: Cause::REQUEST_ACCEPTED, retained }
     }
 
-    /// Where a session's reports go: to whoever made it, or has taken it over. Only to addresses of the control plane: a
-    /// report to another one would look there as if it were about a session of its own.
+    /// Returns the destination of a session's reports: the host that created the session or has
+    /// taken it over. Only addresses of the control plane are eligible. Another host would
+    /// attribute the report to a session of its own.
     pub(super) fn reported_to(&self, session: &Session) -> SocketAddr {
         let own = session.cp_address();
         let address = self.associations.get(&session.node).map_or(own, |association| {
@@ -225,7 +231,7 @@ impl Upf {
         SocketAddr::new(address, pfcp::PORT)
     }
 
-    /// Ends an association and its sessions.
+    /// Removes an association and its sessions.
     pub(super) fn dissociate(&mut self, node_id: &NodeId, plane: &mut impl TablesAccess) -> Cause {
         let Some(association) = self.associations.remove(node_id) else {
             return Cause::NO_ESTABLISHED_ASSOCIATION;
@@ -246,7 +252,7 @@ impl Upf {
     pub(super) fn remove(&mut self, seid: u64, plane: &mut impl TablesAccess) {
         let Some(session) = self.sessions.remove(&seid) else { return };
         self.note(seid);
-        // when does not matter to peers that are left
+        // the time is irrelevant for removed peers
         self.paths.change(&session.peers(), &[], Instant(0));
         self.slices.leaves(session.worker, seid);
         session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
@@ -254,9 +260,9 @@ impl Upf {
         plane.change(|tables, released| session.records.clone().remove(tables, seid, released));
     }
 
-    /// The session that a control plane wants to set up anew: it has the addresses, and is known to the control plane by the
-    /// same F-SEID. That names one session (TS 29.244 5.6.2), so the control plane has not heard of this one; hosts of one
-    /// Node ID give out SEIDs together, whatever their addresses.
+    /// Returns the session that an establishment request repeats: it has the same addresses and the
+    /// same F-SEID. An F-SEID names one session (TS 29.244 5.6.2), so the control plane has not
+    /// received the first response. Hosts of one Node ID share the SEIDs, whatever their addresses.
     pub(super) fn same(&self, request: &SessionEstablishmentRequest, plane: &mut impl TablesAccess) -> Option<u64> {
         let addresses = request.create_pdrs.iter().flat_map(|pdr| &pdr.pdi.ue_ip_addresses);
         let addresses = addresses.flat_map(|ue| [ue.ipv4.map(IpAddr::V4), ue.ipv6.map(IpAddr::V6)]).flatten();
@@ -267,11 +273,11 @@ impl Upf {
         })
     }
 
-    /// Removes these sessions without a report.
+    /// Removes the matching sessions without reports.
     fn remove_all(&mut self, which: impl Fn(&Session) -> bool, plane: &mut impl TablesAccess) {
         let gone: Vec<(u64, Box<Session>)> = self.sessions.take(which);
         gone.iter().for_each(|(_, session)| session.lead_away(plane));
-        // not all in one change: packets of others must not wait for a million removals
+        // in several changes: other packets must not wait for a million removals
         for sessions in gone.chunks(64) {
             plane.change(|tables, released| {
                 for (seid, session) in sessions {
@@ -283,12 +289,13 @@ impl Upf {
             self.note(*seid);
             self.slices.leaves(session.worker, *seid);
             session.chosen.into_iter().for_each(|chosen| self.addresses.give_back(chosen));
-            // when does not matter to peers that are left
+            // the time is irrelevant for removed peers
             self.paths.change(&session.peers(), &[], Instant(0));
         }
     }
 
-    /// Ends the sessions of sets that a part of the control plane has lost (TS 29.244 7.4.6, TS 23.527 4.4).
+    /// Removes the sessions of the FQ-CSIDs that a part of the control plane has lost (TS 29.244
+    /// 7.4.6, TS 23.527 4.4).
     pub(super) fn delete_sets(
         &mut self,
         from: SocketAddr,
@@ -313,17 +320,17 @@ impl Upf {
         Ok(())
     }
 
-    /// The answer to a request of a kind that is not served.
+    /// Returns the cause for a request of an unsupported type.
     pub(super) fn unserved(&self, from: SocketAddr) -> Cause {
         if self.is_known(from) { Cause::SERVICE_NOT_SUPPORTED } else { Cause::NO_ESTABLISHED_ASSOCIATION }
     }
 
-    /// Whether there is such a session, and it is of none of the control planes that send from there.
+    /// Returns true if the session exists and belongs to no control plane with this source address.
     pub(in super::super) fn is_session_of_others(&self, from: SocketAddr, seid: u64) -> bool {
         self.sessions.get(&seid).is_some_and(|session| !self.is_peer(from, &session.node))
     }
 
-    /// Whether an associated control plane sends from there.
+    /// Returns true if an associated control plane uses this source address.
     pub(in super::super) fn is_known(&self, from: SocketAddr) -> bool {
         self.associations.values().any(|association| association.hosts.contains(&from.ip()))
     }

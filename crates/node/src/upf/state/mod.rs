@@ -1,5 +1,7 @@
-//! The UPF's end of N4 (TS 29.244 6) as a pure state machine: associations, sessions, reports. Time, the tables and the
-//! place for what is sent are arguments.
+//! Pure state machine of the UPF's side of N4 (TS 29.244 6).
+//!
+//! It handles associations, sessions and reports. Time, the tables and the output queue are
+//! arguments.
 
 mod associations;
 mod recovery;
@@ -31,24 +33,24 @@ use vireo_datapath::{Memory, Released, Tables, TablesHandle};
 use vireo_types::{Duration, Instant, SessionAddress};
 use vireo_wire::pfcp::*;
 
-/// What the state machine may know of time.
+/// Time as the state machine sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timestamps {
-    /// The datapath's clock.
+    /// Time of the datapath's clock.
     pub(super) instant: Instant,
-    /// Seconds since 1900-01-01, as PFCP writes times.
+    /// Seconds since 1900-01-01, the time format of PFCP.
     pub(super) ntp: u32,
 }
 
-/// Whoever holds the tables.
+/// Access to the tables of the datapath.
 pub(super) trait TablesAccess {
-    /// Changes the tables; what the change lets go leaves before any later packet.
+    /// Changes the tables. Packets that the change releases leave before any later packet.
     fn change<R>(&mut self, change: impl FnOnce(&mut Tables, &mut Released) -> R) -> R;
 
-    /// Looks at the tables.
+    /// Reads the tables.
     fn look<R>(&mut self, look: impl FnOnce(&Tables) -> R) -> R;
 
-    /// Brings the packets of a UE here, or not any more.
+    /// Adds or removes the host route of a UE.
     fn lead(&mut self, ue: SessionAddress, here: bool);
 }
 
@@ -78,21 +80,20 @@ impl TablesAccess for Memory {
     fn lead(&mut self, _: SessionAddress, _: bool) {}
 }
 
-/// Knows what room there is where sessions are kept.
+/// Capacity of the session store.
 pub(super) trait CapacityCheck: std::fmt::Debug + Send + Sync {
-    /// Whether what is kept of a session that is there could be of so many octets now.
+    /// Returns true if an existing session could be stored with this size in bytes.
     fn has(&self, octets: usize) -> bool;
 }
 
-/// What the state machine is told at start.
+/// Configuration of the state machine.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    /// Our address on N4: Node ID and F-SEID.
+    /// The UPF's address on N4, for Node ID and F-SEID.
     pub(super) address: IpAddr,
-    /// Our addresses on N3, of each module; one at least.
+    /// The UPF's addresses on N3, one element for each module; at least one.
     pub(super) n3: Vec<N3>,
     pub(super) max_sessions: usize,
-    /// The data networks.
     pub(super) pools: Vec<Pool>,
     pub(super) slices: Vec<DataSlice>,
     pub(super) lean: Vec<LeanSlice>,
@@ -100,13 +101,13 @@ pub(super) struct Settings {
     pub(super) attempts: u8,
     pub(super) path_check: Option<Duration>,
     pub(super) associations: AssociationConfig,
-    /// When we started, in seconds since 1900.
+    /// Start of the UPF, in seconds since 1900: its Recovery Time Stamp.
     pub(super) started: u32,
-    /// Of SEIDs and sequence numbers. Random.
+    /// Random seed of SEIDs and sequence numbers.
     pub(super) seed: [u8; 32],
-    /// Octets that what is kept of a session may have, if there is a bound.
+    /// Maximum size of a session's record in bytes, if there is one.
     pub(super) record_octets: Option<usize>,
-    /// Who is asked before a session is changed, where it is kept in room that may come to an end.
+    /// Checked before each change of a session, if the store is bounded.
     pub(super) room: Option<Arc<dyn CapacityCheck>>,
 }
 
@@ -115,58 +116,58 @@ impl Settings {
         self.associations.heartbeat_interval.map(Into::into)
     }
 
-    /// The module of a session: they take turns.
+    /// Returns the module of a session. Sessions are assigned in turn.
     pub(super) fn module(&self, seid: u64) -> usize {
-        // its lower half counts from 1
+        // the lower half of a SEID counts from 1
         (seid as u32).wrapping_sub(1) as usize % self.n3.len().max(1)
     }
 
-    /// Our N3 addresses in a session's F-TEIDs.
+    /// Returns the UPF's N3 addresses in a session's F-TEIDs.
     pub(super) fn n3(&self, seid: u64) -> N3 {
         self.n3.get(self.module(seid)).copied().unwrap_or_default()
     }
 }
 
-/// Addresses that a control plane may send from.
+/// Maximum number of source addresses of a control plane.
 const HOSTS: usize = 64;
-/// Sessions that are looked at in one go, and entries of such that are gone: some tenths of a millisecond.
+/// Maximum number of fired session timers, and of wheel entries, per call: some tenths of a
+/// millisecond.
 const LOOKS: usize = 128;
 const ENTRIES: usize = 1024;
-/// Reports of downlink data that were delayed, in one go.
+/// Maximum number of delayed downlink data reports per call.
 const DELAYED: usize = 256;
-/// Requests that are of no session are kept under this SEID, which none has.
+/// SEID of pending requests that concern no session. No session has it.
 const NO_SESSION: u64 = 0;
-/// The unit of the Downlink Data Notification Delay (TS 29.244 8.2.28).
+/// The unit of the Downlink Data Notification Delay (TS 29.244 8.2.28), in milliseconds.
 const DELAY_MS: u64 = 50;
 
-/// Counts of PFCP.
+/// Counters of PFCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PfcpStats {
-    /// Requests that were done.
     pub accepted: u64,
-    /// Requests that were refused.
     pub rejected: u64,
-    /// Of them, sessions for which there was no room where they are to be kept.
+    /// Rejected establishments for which the session store had no room.
     pub no_room: u64,
-    /// Datagrams that got no answer because they deserve none.
+    /// Datagrams that received no response.
     pub discarded: u64,
-    /// Datagrams that were ignored because they came from addresses of UEs.
+    /// Datagrams that were dropped because a UE has their source address.
     pub from_ues: u64,
-    /// Requests that came again and got the answer they had got.
+    /// Repeated requests that received the stored response.
     pub repeated: u64,
-    /// Reports sent, without repetitions.
+    /// Reports sent, without retransmissions.
     pub reports: u64,
-    /// Reports that no control plane answered.
+    /// Reports without response of a control plane.
     pub unanswered: u64,
-    /// Datagrams from addresses that are no control plane's by the configuration.
+    /// Datagrams from addresses that the configuration does not permit.
     pub unlisted: u64,
-    /// Association Setup Requests refused because of their address, or for want of room.
+    /// Association Setup Requests refused because of their address or the maximum number of
+    /// associations.
     pub refused_associations: u64,
     /// Sessions removed because their control plane was silent for too long.
     pub released: u64,
 }
 
-/// Log lines that peers cause.
+/// Rate-limited log lines, which peers can trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Associated,
@@ -186,28 +187,28 @@ enum Line {
 #[derive(Debug)]
 struct Association {
     address: SocketAddr,
-    /// Where it sends from: several hosts of a control plane may have one Node ID.
+    /// Source addresses: several hosts of a control plane may share one Node ID.
     hosts: SmallVec<[IpAddr; 1]>,
     recovery: u32,
-    /// A host has taken sessions over from others: it is told what there is to report of them.
+    /// Host that has taken over sessions of others, and receives their reports.
     holder: Option<SessionHolder>,
-    /// Whether it has, or had, sessions.
+    /// True if the control plane has, or had, sessions.
     used: bool,
     supervision: Supervision,
-    /// Another address asks for it.
+    /// Pending request of another address for the association.
     contest: Option<Box<Contest>>,
 }
 
-/// Who has taken sessions over.
+/// A host that has taken over sessions.
 #[derive(Debug)]
 struct SessionHolder {
     address: IpAddr,
-    /// Of whose sessions; of all, if there are none.
+    /// Previous addresses of the sessions; empty means all.
     from: Vec<CpPfcpEntityIpAddress>,
 }
 
 impl SessionHolder {
-    /// Whether the sessions of that address are its.
+    /// Returns true if the sessions of that address were taken over.
     fn has(&self, address: IpAddr) -> bool {
         let is = |of: &CpPfcpEntityIpAddress| match address {
             IpAddr::V4(address) => of.ipv4 == Some(address),
@@ -217,30 +218,30 @@ impl SessionHolder {
     }
 }
 
-/// The state machine.
+/// State of one UPF.
 #[derive(Debug)]
 pub(super) struct Upf {
     pub(super) settings: Settings,
     associations: HashMap<NodeId, Association>,
-    /// Associations that another address asks for.
+    /// Number of associations with a pending contest.
     contests: usize,
     lines: LogLimit<Line>,
     pub(super) sessions: Sessions,
     pub(super) slices: Slices,
-    /// When sessions of which something happens by time are looked at.
+    /// Timers of sessions with time-based actions.
     looks: TimerWheel,
-    /// Whether there are more GTP-U peers to ask at once.
+    /// True if further Echo Requests are due at once.
     asking: bool,
     addresses: Addresses,
     paths: PathMonitor,
-    /// Downlink data that is not reported yet: when, of which session and PDR.
+    /// Delayed downlink data reports: time, session and PDR.
     delayed: BTreeMap<(Instant, u64), u16>,
     seids: Seids,
-    /// The SEID of the next session, if it was chosen before.
+    /// SEID of the next session, if it was reserved.
     reserved: Option<u64>,
-    /// What has changed, if somebody wants to know.
+    /// Changes since they were last stored; `None` without a store.
     changed: Option<DirtyState>,
-    /// Which life of the UPF this is, where that is written.
+    /// Number of this incarnation of the UPF, if it is stored.
     life: u32,
     requests: Requests,
     responses: Responses,
@@ -293,30 +294,31 @@ impl Upf {
         self.sessions.len()
     }
 
-    /// When [`Upf::tick`] is to be called at the latest.
+    /// Returns when [`Upf::tick`] must be called at the latest.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let delayed = self.delayed.keys().next().map(|(at, _)| *at);
         self.requests.deadline().into_iter().chain(delayed).chain(self.contest_deadline()).min()
     }
 
-    /// What the UPF can.
+    /// Returns the UP Function Features.
     fn features(&self) -> UpFunctionFeatures {
         if self.addresses.is_empty() { FEATURES } else { FEATURES | UpFunctionFeatures::UEIP }
     }
 
-    /// Whether the control plane of this Node ID sends from there.
+    /// Returns true if the control plane of this Node ID uses this source address.
     fn is_peer(&self, from: SocketAddr, node: &NodeId) -> bool {
         self.associations.get(node).is_some_and(|association| association.hosts.contains(&from.ip()))
     }
 
-    /// By whom answers are kept: what one host of a control plane asks may be asked again by another.
+    /// Returns the key of stored responses. All hosts of a control plane share one, because a host
+    /// may repeat the request of another.
     fn asker(&self, from: SocketAddr) -> SocketAddr {
         let same = self.associations.values().find(|association| association.hosts.contains(&from.ip()));
         let first = same.and_then(|association| association.hosts.first());
         SocketAddr::new(first.copied().unwrap_or(from.ip()), from.port())
     }
 
-    /// A datagram came on N4.
+    /// Processes a datagram from N4.
     pub(super) fn receive(
         &mut self,
         from: SocketAddr,
@@ -361,7 +363,8 @@ impl Upf {
         let cause = match self.request(from, &message, now, plane, &mut answer) {
             Some(cause) if !answer.is_empty() => cause,
             None if kind == MessageType::ASSOCIATION_SETUP_REQUEST => return,
-            // unknown types and such that only a control plane answers are discarded (TS 29.244 7.6.4)
+            // unknown types, and those that only a control plane answers, are discarded (TS 29.244
+            // 7.6.4)
             _ => {
                 debug!("PFCP from {from}: {kind:?} is not served");
                 self.stats.discarded += 1;
@@ -375,25 +378,26 @@ impl Upf {
                 self.stats.rejected += 1;
             }
         }
-        // Nothing is kept for strangers: their requests change nothing, and would push others' answers out.
+        // Responses to unknown senders are not stored: their requests change nothing, and would
+        // displace other responses.
         if kind != MessageType::HEARTBEAT_REQUEST && (known || self.is_known(from)) {
             self.responses.keep(asker, sequence, datagram, answer.clone(), now.instant);
         }
         out.push((from, answer));
     }
 
-    /// Whether messages of this address are read.
+    /// Returns true if the UPF accepts messages of this address.
     pub(super) fn admits(&self, address: IpAddr) -> bool {
         self.settings.associations.admits(address)
     }
 
-    /// Reads messages of these control planes alone from now on.
+    /// Replaces the permitted control planes.
     pub(super) fn set_control_planes(&mut self, control_planes: Vec<ControlPlane>) {
         self.settings.associations.control_planes = control_planes;
     }
 
-    /// Refuses an association to an address that is no control plane's, and nothing is kept of it. Other messages are
-    /// dropped.
+    /// Refuses an association to an address that is not permitted, without storing state. Other
+    /// messages are dropped.
     fn turn_away(&mut self, from: SocketAddr, datagram: &[u8], now: Timestamps, out: &mut Outgoing) {
         self.stats.unlisted += 1;
         if let Some(left_out) = self.lines.admit(Line::Unlisted, from.ip(), now.instant) {
@@ -407,7 +411,8 @@ impl Upf {
         }
     }
 
-    /// Does what a request asks and writes the answer. `None` if it is none that a UPF answers.
+    /// Executes a request and encodes the response. Returns `None` for a type that a UPF does not
+    /// answer.
     fn request(
         &mut self,
         from: SocketAddr,
@@ -457,7 +462,7 @@ impl Upf {
                 let response = SessionSetDeletionResponse { node_id, cause, offending_ie };
                 response.emit(answer, sequence).map(|()| cause)
             }
-            // neither was announced in the UP Function Features (PFDM, SSET)
+            // the UP Function Features announce neither (PFDM, SSET)
             MessageType::PFD_MANAGEMENT_REQUEST => {
                 let cause = self.unserved(from);
                 PfdManagementResponse { cause, offending_ie: None }.emit(answer, sequence).map(|()| cause)
@@ -483,7 +488,7 @@ impl Upf {
         plane: &mut impl TablesAccess,
         answer: &mut Vec<u8>,
     ) -> Option<Cause> {
-        // the answer goes to the session as its owner numbers it, if that can be read
+        // the response carries the SEID of the control plane, if the request contains one
         let cp_seid = message.get::<FSeid>().ok().flatten().map_or(0, |f_seid| f_seid.seid);
         let response = match self.try_establish(from, message, now, plane) {
             Ok(response) => response,
@@ -513,7 +518,7 @@ impl Upf {
         }
         let seid = reserved.unwrap_or_else(|| self.seids.draw(|seid| self.sessions.contains_key(&seid)));
         let session = match self.install(seid, &request, now, plane) {
-            // A repeat that is not known as such: another host of the control plane asks again.
+            // A repeat that is not recognised, because another host of the control plane sent it.
             Err(refused) if refused.error.offending_ie == Some(UeIpAddress::ID) => match self.same(&request, plane) {
                 Some(before) => {
                     debug!("PFCP from {from}: a session is set up anew");
@@ -535,7 +540,7 @@ impl Upf {
         Ok(response)
     }
 
-    /// A session that has its records is there.
+    /// Adds a session whose entries exist.
     fn enter(&mut self, seid: u64, mut session: Box<Session>, now: Timestamps) {
         self.arm(seid, &mut session, now);
         self.uses(&session.node);
@@ -544,14 +549,14 @@ impl Upf {
         self.sessions.insert(seid, session);
     }
 
-    /// A control plane has a session.
+    /// Marks the association of a node as used.
     fn uses(&mut self, node: &NodeId) {
         if let Some(association) = self.associations.get_mut(node) {
             association.used = true;
         }
     }
 
-    /// The session of a request, with its records.
+    /// Creates the session of a request, with its entries.
     fn install(
         &mut self,
         seid: u64,
@@ -567,14 +572,14 @@ impl Upf {
         Ok(session)
     }
 
-    /// Notes when a session is to be looked at again.
+    /// Arms the timer of a session.
     fn arm(&mut self, seid: u64, session: &mut Session, now: Timestamps) {
         if let Some(after) = session.due_in(now.ntp) {
             self.looks.arm(seid, &mut session.look, seconds(now), after);
         }
     }
 
-    /// The session that a peer names, which must be its own.
+    /// Removes and returns the session that a peer names. The session must belong to the peer.
     fn take(&mut self, from: SocketAddr, seid: u64) -> Result<Box<Session>, Cause> {
         if self.sessions.get(&seid).is_some_and(|session| self.is_peer(from, &session.node)) {
             return self.sessions.remove(&seid).ok_or(Cause::SESSION_CONTEXT_NOT_FOUND);
@@ -596,7 +601,8 @@ impl Upf {
             Ok(mut session) => {
                 let before = session.peers();
                 let result = SessionModificationRequest::parse(message).map_err(Refused::from).and_then(|request| {
-                    // Another control plane of the same address takes it over: nobody gives sessions to others.
+                    // Another control plane of the same address takes over the session: it may only
+                    // name a Node ID of its own.
                     if request.node_id.as_ref().is_some_and(|node| !self.is_peer(from, node)) {
                         return Err(Refused::cause(Cause::NO_ESTABLISHED_ASSOCIATION));
                     }
@@ -650,7 +656,7 @@ impl Upf {
     }
 }
 
-/// The datapath's clock in seconds.
+/// Returns the datapath's clock in seconds.
 fn seconds(now: Timestamps) -> u64 {
     now.instant.0 / 1_000_000
 }

@@ -1,5 +1,7 @@
-//! What of the state machine outlives it in a database: sessions, and what the UPF is to its peers. The next life goes on with it, to
-//! control planes the same UPF (TS 23.527 4.2): they see no other Recovery Time Stamp.
+//! State of the UPF that survives a restart: sessions, associations and identity.
+//!
+//! A restarted UPF continues with them. For control planes it is the same UPF (TS 23.527 4.2), with
+//! an unchanged Recovery Time Stamp.
 
 use super::supervision::Supervision;
 use super::{Association, SessionHolder, TablesAccess, Timestamps, Upf};
@@ -12,33 +14,33 @@ use tracing::warn;
 use vireo_datapath::Use;
 use vireo_wire::pfcp::*;
 
-/// What the node's record begins with: another one is of a release that has other fields.
+/// First byte of the node's record. Another value belongs to a release with other fields.
 const FORMAT: u8 = 3;
-/// Before control planes were asked for signs of life.
+/// Format before the UPF supervised control planes.
 const FORMAT_UNSUPERVISED: u8 = 2;
-/// Before lives were counted.
+/// Format before incarnations were counted.
 const FORMAT_WITHOUT_LIFE: u8 = 1;
 
-/// What is other than it is written.
+/// Changes that are not stored yet.
 #[derive(Debug, Default)]
 pub(in super::super) struct DirtyState {
-    /// Sessions that have changed, come or gone; some more than once.
+    /// Sessions that were changed, created or removed; may contain duplicates.
     pub(in super::super) sessions: Vec<u64>,
-    /// Associations.
+    /// True if the associations have changed.
     pub(in super::super) node: bool,
 }
 
-/// What the UPF is to its peers.
+/// Identity and associations of the UPF.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in super::super) struct Node {
-    /// Which life of it this is, from 0 on.
+    /// Number of the incarnation, from 0.
     life: u32,
-    /// Its Recovery Time Stamp.
+    /// Recovery Time Stamp of the UPF.
     recovery: u32,
     associations: Vec<StoredAssociation>,
 }
 
-/// An association.
+/// A stored association.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredAssociation {
     #[serde(with = "element")]
@@ -47,11 +49,11 @@ struct StoredAssociation {
     hosts: Vec<IpAddr>,
     recovery: u32,
     holder: Option<StoredHolder>,
-    /// Whether it has ever answered a heartbeat of the UPF.
+    /// True if the control plane has ever answered a heartbeat of the UPF.
     answers: bool,
 }
 
-/// An association, as it was written before control planes were asked for signs of life.
+/// A stored association of a release that did not supervise control planes.
 #[derive(Debug, Serialize, Deserialize)]
 struct Unsupervised {
     #[serde(with = "element")]
@@ -77,7 +79,7 @@ struct StoredHolder {
 }
 
 impl Node {
-    /// Of what is written.
+    /// Decodes a record of any known format.
     pub(in super::super) fn decode(octets: &[u8]) -> Option<Self> {
         match octets.split_first()? {
             (&FORMAT, octets) => postcard::from_bytes(octets).ok(),
@@ -102,27 +104,27 @@ impl Node {
         }
     }
 
-    /// As it is written.
+    /// Encodes the record in the present format.
     pub(in super::super) fn encode(&self) -> Option<Vec<u8>> {
         postcard::to_extend(self, vec![FORMAT]).ok()
     }
 
-    /// The next life begins with it.
+    /// Returns the node for the next incarnation.
     pub(in super::super) fn after_restart(self) -> Self {
         Node { life: self.life.wrapping_add(1), ..self }
     }
 }
 
-/// A session that was written, with its SEID and the request about it that was answered last.
+/// A stored session, with its SEID and its last answered request.
 pub(in super::super) type Written = (u64, Box<Session>, Option<Answered>);
 
 impl Upf {
-    /// It is asked what has changed, from now on.
+    /// Starts to record changes.
     pub(in super::super) fn note_changes(&mut self) {
         self.changed = Some(DirtyState::default());
     }
 
-    /// What has changed since this was asked last.
+    /// Returns the changes since the last call.
     pub(in super::super) fn take_changed(&mut self) -> DirtyState {
         self.changed.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -135,7 +137,7 @@ impl Upf {
         self.changed.iter_mut().for_each(|changed| changed.node = true);
     }
 
-    /// Goes on with what was written. What cannot be had any more is as if it had changed.
+    /// Restores the stored state. Sessions that cannot be restored are marked as changed.
     pub(in super::super) fn go_on(
         &mut self,
         node: Node,
@@ -161,7 +163,7 @@ impl Upf {
         }
         let chosen: Vec<_> = sessions.iter().filter_map(|(_, session, _)| session.chosen).collect();
         self.addresses.given(&chosen);
-        // in this order tunnels lead to their records as they did
+        // this order restores the assignment of tunnels to entries
         sessions.sort_by_key(|(_, session, _)| session.first_teid());
         for (seid, session, answered) in sessions {
             if !self.associations.contains_key(&session.node) || !self.restore(seid, session, now, plane) {
@@ -172,7 +174,7 @@ impl Upf {
         }
     }
 
-    /// Sets a session up again; whether it could be.
+    /// Restores a session. Returns true if that was possible.
     fn restore(
         &mut self,
         seid: u64,
@@ -189,7 +191,7 @@ impl Upf {
         true
     }
 
-    /// Goes by what was loaded of a session, which is set up again if it is not there.
+    /// Adopts a loaded session, or restores it if it does not exist.
     pub(in super::super) fn adopt(&mut self, written: Written, now: Timestamps, plane: &mut impl TablesAccess) {
         let (seid, session, answered) = written;
         if !self.sessions.contains_key(&seid) {
@@ -203,7 +205,7 @@ impl Upf {
         }
     }
 
-    /// What is written of the associations.
+    /// Encodes identity and associations.
     pub(in super::super) fn encode_node(&self) -> Option<Vec<u8>> {
         let known = |(node, association): (&NodeId, &Association)| {
             let Association { address, hosts, recovery, holder, supervision, .. } = association;
@@ -217,22 +219,22 @@ impl Upf {
         Node { life: self.life, recovery: self.settings.started, associations }.encode()
     }
 
-    /// The first life of a UPF that has records begins.
+    /// Starts the first incarnation of a UPF with a store.
     pub(in super::super) fn begin(&mut self, plane: &mut impl TablesAccess) {
         plane.change(|tables, _| tables.begin_life(self.life));
     }
 
-    /// A SEID that no session has, for the next one.
+    /// Returns an unused SEID for the next session.
     pub(in super::super) fn reserve(&mut self) -> u64 {
         self.seids.draw(|seid| self.sessions.contains_key(&seid))
     }
 
-    /// The next session has this SEID, which was reserved.
+    /// Sets the SEID of the next session, which was reserved.
     pub(in super::super) fn give(&mut self, seid: u64) {
         self.reserved = Some(seid);
     }
 
-    /// Whether this very request was answered.
+    /// Returns true if the identical request was answered.
     pub(in super::super) fn has_answered(
         &self,
         from: SocketAddr,
@@ -243,20 +245,20 @@ impl Upf {
         self.responses.find(self.asker(from), sequence, datagram, now.instant).is_some()
     }
 
-    /// The answer to the request of this number.
+    /// Returns the answered request with this sequence number.
     pub(in super::super) fn answered(&self, from: SocketAddr, sequence: u32) -> Option<Answered> {
         self.responses.answered(self.asker(from), sequence)
     }
 
-    /// Has a session no more, and nobody knows.
+    /// Removes a session without recording the change.
     #[cfg(test)]
     pub(in super::super) fn forget(&mut self, seid: u64, plane: &mut impl TablesAccess) {
         self.remove(seid, plane);
         self.take_changed();
     }
 
-    /// A session has no room where it is to be kept. Nobody was told of it: it is gone again, and the answer that waits among these says
-    /// that it cannot be had.
+    /// Removes a new session that the store has no room for. Its response has not been sent: the
+    /// function replaces it, among `out`, with a rejection.
     pub(in super::super) fn take_back(
         &mut self,
         seid: u64,
@@ -284,7 +286,7 @@ impl Upf {
         }
     }
 
-    /// Answers a request about a session that it is not carried out.
+    /// Rejects a request about a session without executing it.
     pub(in super::super) fn refuse(&mut self, from: SocketAddr, datagram: &[u8], cause: Cause, out: &mut Outgoing) {
         let Ok(message) = Message::new(datagram) else { return };
         let (sequence, mut answer) = (message.sequence(), Vec::new());
@@ -315,7 +317,7 @@ impl Upf {
 mod tests {
     use super::*;
 
-    /// What a release has written that counted no lives is gone on with.
+    /// The records of earlier releases without incarnation numbers are readable.
     #[test]
     fn lives_are_counted_from_what_is_there() {
         let known = |n: u8| Unsupervised {

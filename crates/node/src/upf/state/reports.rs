@@ -1,4 +1,4 @@
-//! What the UPF tells by itself: reports of sessions and of paths, and what their answers do.
+//! Reports of sessions and paths, and the handling of their responses.
 
 use super::{
     DELAY_MS, DELAYED, ENTRIES, LOOKS, Line, LogLimit, NO_SESSION, Outgoing, TablesAccess, TimerDue, Timestamps, Upf,
@@ -14,7 +14,7 @@ use vireo_wire::gtpu;
 use vireo_wire::pfcp::{self, *};
 
 impl Upf {
-    /// Tells every control plane of paths that failed or are there again (TS 29.244 5.9).
+    /// Reports failed and recovered paths to every control plane (TS 29.244 5.9).
     fn node_report(&mut self, lost: &[IpAddr], found: &[IpAddr], now: Timestamps, out: &mut Outgoing) {
         let peers = |peers: &[IpAddr]| peers.iter().map(|peer| RemoteGtpuPeer(*peer)).collect();
         let failure = (!lost.is_empty()).then(|| UserPlanePathFailureReport { remote_peers: peers(lost) });
@@ -39,8 +39,8 @@ impl Upf {
         }
     }
 
-    /// Asks GTP-U peers whether they are there, not too many in one go. To be called about once a second, and as long as
-    /// [`Upf::is_behind`].
+    /// Sends due Echo Requests to GTP-U peers, a bounded number per call. Must be called about once
+    /// a second, and while [`Upf::is_behind`] returns true.
     pub(in super::super) fn check_paths(&mut self, now: Timestamps, plane: &mut impl TablesAccess, out: &mut Outgoing) {
         let due = self.paths.due(now.instant);
         self.asking = due.more;
@@ -60,7 +60,7 @@ impl Upf {
         }
     }
 
-    /// The datapath has seen something that a control plane must know.
+    /// Handles an event of the datapath.
     pub(in super::super) fn event(
         &mut self,
         event: Event,
@@ -112,7 +112,7 @@ impl Upf {
         }
     }
 
-    /// A control plane answered a report.
+    /// Handles the response to a report.
     pub(super) fn response(
         &mut self,
         from: SocketAddr,
@@ -131,7 +131,7 @@ impl Upf {
         };
         let Ok(response) = SessionReportResponse::parse(message) else { return };
         if response.cause == Cause::SESSION_CONTEXT_NOT_FOUND {
-            // nobody would ever end it (TS 29.244 6.3.2.4)
+            // otherwise no control plane would ever delete the session (TS 29.244 6.3.2.4)
             if let Some(left_out) = self.lines.admit(Line::Unknown, from.ip(), now.instant) {
                 info!(control_plane = %from, left_out, "session unknown to its control plane, removed");
             }
@@ -156,12 +156,13 @@ impl Upf {
         });
     }
 
-    /// Sends again what is unanswered, not too much in one go. To be called when [`Upf::deadline`] has passed.
+    /// Retransmits unanswered requests and sends delayed reports, a bounded number per call. Must
+    /// be called when [`Upf::deadline`] has passed.
     pub(in super::super) fn tick(&mut self, now: Timestamps, out: &mut Outgoing) {
         for _ in 0..DELAYED {
             let Some(entry) = self.delayed.first_entry().filter(|entry| entry.key().0 <= now.instant) else { break };
             let ((_, seid), pdr) = entry.remove_entry();
-            // the UE may be back by itself
+            // the UE may have become reachable meanwhile
             if self.sessions.get(&seid).is_some_and(|session| session.waits(pdr)) {
                 self.report(seid, &downlink_data(pdr), now, out);
             }
@@ -176,19 +177,21 @@ impl Upf {
         }
     }
 
-    /// Makes a request to nobody, if there may be one more.
+    /// Sends a request to an unreachable address. Returns false if too many requests are
+    /// unanswered.
     #[cfg(test)]
     pub(in super::super) fn fill_requests(&mut self, now: Timestamps, out: &mut Outgoing) -> bool {
         let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 9));
         self.requests.send(NO_SESSION, nobody, now.instant, out, |_| Some(vec![]))
     }
 
-    /// Whether [`Upf::upkeep`] has more to do at once.
+    /// Returns true if [`Upf::upkeep`] must be called again at once.
     pub(in super::super) fn is_behind(&self) -> bool {
         self.looks.is_behind() || self.asking
     }
 
-    /// What is to be done once in a `second`, or what is left of it: a part, so that no control plane waits for long.
+    /// Runs the work that is due each `second`, or the rest of it. Each call does a bounded part,
+    /// so that no control plane waits for long.
     pub(in super::super) fn upkeep(
         &mut self,
         second: bool,
@@ -207,8 +210,8 @@ impl Upf {
         }
     }
 
-    /// Reports the usage that is due by time, of so many sessions as nobody notices. To be called about once a second,
-    /// and as long as [`Upf::is_behind`].
+    /// Reports due usage of a bounded number of sessions. Must be called about once a second, and
+    /// while [`Upf::is_behind`] returns true.
     pub(in super::super) fn report_usage(
         &mut self,
         now: Timestamps,
@@ -229,12 +232,12 @@ impl Upf {
         }
     }
 
-    /// Reports what there is to report of a session, and notes when it is to be looked at again.
+    /// Sends the due reports of a session and arms its timer.
     fn look_at(&mut self, seid: u64, now: Timestamps, plane: &mut impl TablesAccess, out: &mut Outgoing) {
         let (room, looks, settings) = (self.requests.has_room(), &mut self.looks, &self.settings);
         let looked = self.sessions.change(&seid, |session| {
             if !room {
-                // what it has counted stays with it until there is
+                // the URRs keep their measurement until a report can be sent
                 looks.arm(seid, &mut session.look, seconds(now), 1);
                 return None;
             }
@@ -264,14 +267,14 @@ impl Upf {
     }
 }
 
-/// A report has no place among those that wait for their answers.
+/// Logs that a report was not sent, because too many are unanswered.
 fn not_sent(lines: &mut LogLimit<Line>, to: SocketAddr, now: Timestamps) {
     if let Some(left_out) = lines.admit(Line::Reports, to.ip(), now.instant) {
         warn!(control_plane = %to, left_out, "report left out, too many are unanswered");
     }
 }
 
-/// The report that packets wait by this PDR.
+/// Returns a downlink data report for this PDR.
 fn downlink_data(pdr: u16) -> SessionReportRequest {
     SessionReportRequest {
         report_type: ReportType::DLDR,

@@ -1,13 +1,15 @@
-//! SEIDs of the UPF: 32 random bits over a count. The count makes them differ and lets modules take turns; the random
-//! bits make those of other control planes' sessions impossible to guess.
+//! SEIDs of the UPF: 32 random bits above a counter.
+//!
+//! The counter makes SEIDs unique and distributes sessions over modules in turn. The random bits
+//! prevent other control planes from guessing a SEID.
 
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 
-/// The source of SEIDs.
+/// Generator of SEIDs.
 #[derive(Debug)]
 pub(super) struct Seids {
-    /// The lower half of the next SEID; never 0, so that no SEID is.
+    /// The lower half of the next SEID. It is never 0, so that no SEID is 0.
     next: u32,
     random: StdRng,
 }
@@ -17,17 +19,17 @@ impl Seids {
         Seids { next: 1, random: StdRng::from_seed(seed) }
     }
 
-    /// Random bits for other numbers.
+    /// Returns random bits for other numbers.
     pub(super) fn random(&mut self) -> u32 {
         self.random.next_u32()
     }
 
-    /// The next SEIDs count on behind this one.
+    /// Continues the counter after that of this SEID.
     pub(super) fn go_on_after(&mut self, seid: u64) {
         self.next = (seid as u32).wrapping_add(1).max(1);
     }
 
-    /// Returns a SEID that no session has.
+    /// Returns an unused SEID.
     pub(super) fn draw(&mut self, is_taken: impl Fn(u64) -> bool) -> u64 {
         loop {
             let seid = u64::from(self.random.next_u32()) << 32 | u64::from(self.next);
@@ -50,7 +52,7 @@ mod tests {
         let drawn: Vec<u64> = (0..1000).map(|_| seids.draw(|_| false)).collect();
         assert!(drawn.iter().zip(1..).all(|(seid, n)| *seid as u32 == n), "the lower half counts");
         let upper: HashSet<u64> = drawn.iter().map(|seid| seid >> 32).collect();
-        // Each bit is one in half of them.
+        // Each bit is set in half of them.
         let ones = |bit: u32| drawn.iter().filter(|seid| **seid >> bit & 1 == 1).count();
         assert!(upper.len() > 990 && (32..64).all(|bit| (400..600).contains(&ones(bit))));
         let other = Seids::new([8; 32]).draw(|_| false);

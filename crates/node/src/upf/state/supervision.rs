@@ -1,10 +1,11 @@
-//! Signs of life of control planes: heartbeats of the UPF (TS 29.244 6.2.2), sessions of those that are silent, and
-//! which of two addresses a Node ID means.
+//! Supervision of control planes (TS 29.244 6.2.2), and contested Node IDs.
 //!
-//! - A control plane that has answered a Heartbeat Request before and now leaves several without an answer is *silent*. Its
-//!   sessions are kept for a time, in which it may come back or another address may take over, and are then removed.
-//! - One that never answered is not supervised: there are control planes that answer none, and they may be alive.
-//! - Any message from an address of the control plane is a sign of life.
+//! - A control plane is *silent* if it has answered a Heartbeat Request before, and then leaves
+//!   several unanswered. Its sessions are kept for a time, in which it may return or another
+//!   address may take over. Then they are removed.
+//! - A control plane that has never answered is not supervised: some answer no heartbeats although
+//!   they are alive.
+//! - Any message from an address of the control plane shows that it is alive.
 
 use super::associations::Setup;
 use super::{Association, Line, Outgoing, TablesAccess, Timestamps, Upf};
@@ -13,40 +14,40 @@ use tracing::{info, warn};
 use vireo_types::{Duration, Instant};
 use vireo_wire::pfcp::{self, *};
 
-/// How long the address that a Node ID is bound to may take to show that it is there.
+/// Time within which the bound address of a Node ID must show that it is alive.
 const CONTEST: Duration = Duration::from_millis(2_000);
-/// How often it is asked meanwhile.
+/// Interval of Heartbeat Requests meanwhile.
 const PROBE: Duration = Duration::from_millis(250);
 
-/// What is known of the life of a control plane.
+/// Supervision state of a control plane.
 #[derive(Debug)]
 pub(super) struct Supervision {
-    /// When it sent something last.
+    /// Time of its last message.
     pub(super) heard: Instant,
-    /// Whether it has ever answered a Heartbeat Request.
+    /// True if it has ever answered a Heartbeat Request.
     pub(super) answers: bool,
-    /// Since when it is silent.
+    /// Time since which it is silent.
     pub(super) silent_since: Option<Instant>,
-    /// When the next Heartbeat Request is due.
+    /// Time of the next Heartbeat Request.
     next: Instant,
-    /// The sequence number of the one without an answer, and how often it was sent.
+    /// Sequence number of the unanswered Heartbeat Request, and number of transmissions.
     unanswered: Option<(u32, u8)>,
 }
 
 impl Supervision {
-    /// Of a control plane that has just sent something.
+    /// Creates the state of a control plane that has just sent a message.
     pub(super) fn new(now: Instant) -> Self {
         Supervision { heard: now, answers: false, silent_since: None, next: now, unanswered: None }
     }
 
-    /// It has sent something. Returns true if it was silent.
+    /// Records a message. Returns true if the control plane was silent.
     pub(super) fn heard_at(&mut self, now: Instant) -> bool {
         self.heard = now;
         self.silent_since.take().is_some()
     }
 }
 
-/// Another address asks for the association.
+/// Request of another address for the association of a Node ID.
 #[derive(Debug)]
 pub(super) struct Contest {
     from: SocketAddr,
@@ -62,7 +63,7 @@ impl Contest {
     }
 }
 
-/// What is to be done about an association.
+/// Action that is due for an association.
 enum Due {
     Nothing,
     Probe,
@@ -71,7 +72,7 @@ enum Due {
 }
 
 impl Upf {
-    /// An address has sent something.
+    /// Records a message of this address.
     pub(super) fn heard(&mut self, from: SocketAddr, now: Instant) {
         for association in self.associations.values_mut().filter(|other| other.hosts.contains(&from.ip())) {
             if association.supervision.heard_at(now)
@@ -82,7 +83,7 @@ impl Upf {
         }
     }
 
-    /// A control plane answered a Heartbeat Request.
+    /// Handles a Heartbeat Response.
     pub(super) fn heartbeat_answered(
         &mut self,
         from: SocketAddr,
@@ -109,7 +110,7 @@ impl Upf {
         self.heartbeat(from, response.recovery_time_stamp.0, now, plane);
     }
 
-    /// When [`Upf::supervise`] has something to do that does not wait for the next second.
+    /// Returns when [`Upf::supervise`] must be called before the next second.
     pub(super) fn contest_deadline(&self) -> Option<Instant> {
         if self.contests == 0 {
             return None;
@@ -117,8 +118,8 @@ impl Upf {
         self.associations.values().filter_map(|association| association.contest.as_ref()).map(|c| c.next_probe).min()
     }
 
-    /// Sends heartbeats that are due, removes the sessions of control planes that were silent for too long, and decides
-    /// which address a contested Node ID means.
+    /// Sends due heartbeats, removes the sessions of control planes that were silent for too long,
+    /// and decides contests.
     pub(super) fn supervise(&mut self, now: Timestamps, plane: &mut impl TablesAccess, out: &mut Outgoing) {
         let mut due = Vec::new();
         for (node_id, association) in &mut self.associations {
@@ -150,7 +151,7 @@ impl Upf {
         }
     }
 
-    /// Answers who has asked for an association that another address had.
+    /// Decides a contest and answers its Association Setup Request.
     fn decide(
         &mut self,
         node_id: &NodeId,
@@ -163,7 +164,7 @@ impl Upf {
         let Some(contest) = contest else { return };
         self.contests -= 1;
         if let Some(association) = self.associations.get_mut(node_id) {
-            // Heartbeats go on from the beginning.
+            // Regular heartbeats restart.
             association.supervision.unanswered = None;
         }
         let Contest { from, sequence, request, .. } = *contest;
@@ -181,7 +182,7 @@ impl Upf {
         }
     }
 
-    /// Writes the answer to an Association Setup Request, if it is answered now.
+    /// Encodes the response to an Association Setup Request, unless the answer is deferred.
     pub(super) fn setup_response(&self, setup: Setup, sequence: u32, answer: &mut Vec<u8>) -> Option<Cause> {
         let Setup::Answer { cause, retained } = setup else { return None };
         let response = AssociationSetupResponse {
@@ -243,7 +244,7 @@ impl Association {
     }
 }
 
-/// Sends a Heartbeat Request, the one without an answer again if there is one.
+/// Sends a Heartbeat Request, or retransmits the unanswered one.
 fn probe(association: &mut Association, requests: &mut super::Requests, started: u32, out: &mut Outgoing) {
     let supervision = &mut association.supervision;
     let (sequence, sent) = supervision.unanswered.unwrap_or_else(|| (requests.next_sequence(), 0));

@@ -1,4 +1,4 @@
-//! Which addresses sessions may name, and where their uplink packets come from.
+//! Addresses that sessions may name, and permitted sources of uplink packets.
 
 use super::*;
 use vireo_datapath::{Access, DropReason};
@@ -18,7 +18,7 @@ impl Bench {
     }
 }
 
-/// A control plane that names a UE as a RAN node has packets of other UEs sent there.
+/// A control plane that names a UE as RAN node would direct packets of other UEs there.
 #[test]
 fn tunnel_to_ue_address_is_refused() {
     let mut b = bench();
@@ -47,7 +47,7 @@ fn named_addresses_are_protected_from_ues() {
     b.uplink(teid, &ipv4(UE, TARGET, 40));
     b.uplink(teid, &ipv4(UE, GNB, 40));
     assert_eq!((b.plane.n6.len(), b.dropped(DropReason::Protected)), (1, 3), "the RAN nodes of now and before");
-    // without its association it is an address like others
+    // without its association the address has no special meaning
     b.establish(&request());
     let release = AssociationReleaseRequest { node_id: node() };
     let _: (_, AssociationReleaseResponse) = b.ask(|out, sequence| release.emit(out, sequence));
@@ -59,7 +59,8 @@ fn named_addresses_are_protected_from_ues() {
     assert_eq!((b.plane.n6.len(), b.dropped(DropReason::Protected)), (2, 3));
 }
 
-/// In an Xn handover the target forwards uplink packets before the path switch (TS 23.502 4.9.1.2.2).
+/// In an Xn handover the target forwards uplink packets before the path switch (TS 23.502
+/// 4.9.1.2.2).
 #[test]
 fn uplink_of_xn_target_waits_for_path_switch() {
     for own_peer_only in [false, true] {
@@ -73,7 +74,7 @@ fn uplink_of_xn_target_waits_for_path_switch() {
         b.uplink_from(TARGET, teid, &ipv4(UE, SERVER, 45));
         let octets: Vec<usize> = b.plane.n6.iter().map(Vec::len).collect();
         assert_eq!(octets, [41, 42, 43, 44, 45], "in order, each once");
-        // what the source still has counts, unless each tunnel is bound to its own peer
+        // packets still queued at the source pass, unless each tunnel is bound to its own peer
         b.uplink(teid, &ipv4(UE, SERVER, 46));
         assert_eq!(b.plane.n6.len(), if own_peer_only { 5 } else { 6 });
         assert_eq!(b.plane.stats.drops.iter().sum::<u64>(), 0);

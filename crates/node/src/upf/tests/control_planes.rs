@@ -1,4 +1,4 @@
-//! Which control plane a Node ID means, and what becomes of the sessions of one that is silent.
+//! Binding of Node IDs to control planes, and the sessions of silent ones.
 
 use super::*;
 use vireo_types::Network;
@@ -16,13 +16,13 @@ fn setup(node_id: NodeId, recovery: u32) -> AssociationSetupRequest {
 }
 
 impl Bench {
-    /// Sends a setup request as `from`; the cause of the answer, if one comes at once.
+    /// Sends a setup request as `from`. Returns the cause of an immediate response.
     fn set_up(&mut self, from: Ipv4Addr, request: &AssociationSetupRequest) -> Option<Cause> {
         let out = self.send_as(from, |out, sequence| request.emit(out, sequence));
         out.first().map(|(_, answer)| cause(answer))
     }
 
-    /// Sends a message as `from`; what the UPF sends then.
+    /// Sends a message as `from`. Returns the messages of the UPF.
     fn send_as(&mut self, from: Ipv4Addr, emit: impl FnOnce(&mut Vec<u8>, u32) -> Result<(), TooLong>) -> Outgoing {
         self.sequence += 1;
         let mut octets = vec![];
@@ -38,7 +38,7 @@ impl Bench {
         self.send_as(from, |out, sequence| request.emit(out, sequence))
     }
 
-    /// Lets time pass, a second at a time; what the UPF sends meanwhile.
+    /// Advances the time by one second at a time. Returns the messages of the UPF.
     fn pass(&mut self, seconds: u64) -> Outgoing {
         let mut out = vec![];
         for _ in 0..seconds {
@@ -50,7 +50,8 @@ impl Bench {
     }
 }
 
-/// Entries of `upf.control-planes`: which addresses may use a Node ID, or any that no other entry names.
+/// Returns entries of `upf.control-planes`: addresses that may use a Node ID, or any that no other
+/// entry names.
 fn list(entries: &[(Option<NodeId>, &[Ipv4Addr])]) -> Vec<ControlPlane> {
     let entry = |(node_id, addresses): &(Option<NodeId>, &[Ipv4Addr])| ControlPlane {
         node_id: node_id.clone(),
@@ -60,7 +61,7 @@ fn list(entries: &[(Option<NodeId>, &[Ipv4Addr])]) -> Vec<ControlPlane> {
 }
 
 impl Bench {
-    /// An association whose control plane answers a heartbeat, and a session.
+    /// Creates an association whose control plane answers a heartbeat, and a session.
     fn supervised(&mut self) -> u64 {
         let (seid, _) = self.session();
         let sent = heartbeats(&self.pass(1));
@@ -96,7 +97,7 @@ fn heartbeats(out: &Outgoing) -> Vec<(SocketAddr, u32)> {
 fn other_source_with_other_time_stamp_deletes_nothing() {
     let mut b = bench();
     let (seid, teid) = b.session();
-    // TS 29.244 6.2.6.2.2 is about the control plane itself, which sends from the address that it is bound to.
+    // TS 29.244 6.2.6.2.2 concerns the control plane itself, which sends from its bound address.
     assert_eq!(b.set_up(OTHER, &setup(node(), 2_000)), Some(Cause::REQUEST_REJECTED));
     b.heartbeat_as(OTHER, 3_000);
     b.pass(5);
@@ -228,7 +229,7 @@ fn control_plane_that_comes_back_has_its_sessions() {
 fn silence_without_any_answer_before_means_nothing() {
     let mut b = bench();
     b.session();
-    // Answers of others, and to other requests, are none of this control plane's.
+    // Responses of other addresses, and to other requests, do not count for this control plane.
     let sent = heartbeats(&b.pass(1));
     b.answer(OTHER, sent[0].1, 1_000);
     b.answer(SMF, sent[0].1 + 1, 1_000);
@@ -275,7 +276,7 @@ fn answers_to_strangers_are_not_kept() {
     let mut octets = vec![];
     request().emit(&mut octets, 0, 4711).expect("short");
     let first = b.deliver(&octets);
-    // More refusals than answers are kept.
+    // More refusals than stored responses.
     for n in 0..70_000 {
         b.sequence = n;
         b.send_as(OTHER, |out, sequence| SessionDeletionRequest::default().emit(out, 9, sequence));
@@ -317,7 +318,7 @@ fn reports_go_to_the_control_plane_alone() {
     let mut b = bench();
     b.associate();
     let mut asked = request();
-    // What is reported there would look as if it came of a session of that control plane.
+    // A report sent there would look as if it concerned a session of that control plane.
     asked.cp_f_seid = FSeid::new(CP_SEID, OTHER.into());
     let (seid, _) = established(&b.establish(&asked));
     let mut out = vec![];
@@ -330,7 +331,7 @@ fn sessions_are_not_given_to_others() {
     let mut b = bench();
     let (seid, _) = b.session();
     assert_eq!(b.set_up(OTHER, &setup(NodeId::Ipv4(OTHER), 7)), Some(Cause::REQUEST_ACCEPTED));
-    // Its reports would go to the other control plane, under a SEID of the giver's choice.
+    // Otherwise the other control plane would receive reports with a SEID that this one has chosen.
     let change = SessionModificationRequest { node_id: Some(NodeId::Ipv4(OTHER)), ..forward(RAN_TEID) };
     assert_eq!(b.modify(seid, &change).cause, Cause::NO_ESTABLISHED_ASSOCIATION);
     assert_eq!(b.set_up(SMF, &setup(NodeId::Ipv4(SERVER), 7)), Some(Cause::REQUEST_ACCEPTED));

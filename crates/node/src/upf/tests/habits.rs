@@ -1,9 +1,10 @@
-//! How other cores' SMFs ask: what they leave out, and what they add.
+//! Requests as SMFs of other cores send them, with missing and additional elements.
 
 use super::*;
 
-/// Open5GS: four PDRs, two of them for the tunnel between UPF and SMF, by which router advertisements come; 3GPP
-/// Interface Types, network instances, a URR with a threshold and a BAR.
+/// Request of Open5GS: four PDRs, 3GPP Interface Types, network instances, a URR with a threshold,
+/// and a BAR. Two of the PDRs are for the tunnel between UPF and SMF, which carries router
+/// advertisements.
 pub(super) fn open5gs() -> SessionEstablishmentRequest {
     let choose = FTeid::Choose { ipv4: true, ipv6: false, id: Some(5) };
     let mut request = SessionEstablishmentRequest::new(node(), FSeid::new(CP_SEID, SMF.into()));
@@ -102,7 +103,8 @@ fn open5gs_has_a_tunnel_to_the_smf() {
     let (to, datagram) = b.plane.n3.remove(0);
     let packet = Packet::parse(&datagram).expect("sound");
     assert_eq!((to, packet.teid, packet.payload), ((SMF, 2152).into(), Teid(0x5), &solicitation[..]));
-    // what the SMF sends while the UE is idle waits, and goes with the rest once both FARs forward
+    // packets that the SMF sends while the UE is idle are buffered, and leave with the rest once
+    // both FARs forward
     let mut datagram =
         gtpu::g_pdu_header(end(3), PduSession::Downlink { qfi: 1, rqi: false }, 48).expect("short").to_vec();
     datagram.extend(ipv4(SMF, UE, 48));
@@ -118,8 +120,8 @@ fn open5gs_has_a_tunnel_to_the_smf() {
     assert_eq!(lengths, [(RAN_TEID, 48), (RAN_TEID, 60)]);
 }
 
-/// free5GC: filters that let everything pass "to" the UE's own address, an explicit F-TEID in updates, the usual FAR
-/// that drops until the gNB's tunnel is known.
+/// Request of free5GC: filters that permit all packets "to" the UE's own address, and an explicit
+/// F-TEID in updates. The FAR drops until the gNB's tunnel is known.
 #[test]
 fn free5gc_writes_the_ues_address_into_its_filters() {
     let mut b = bench();
@@ -143,7 +145,8 @@ fn free5gc_writes_the_ues_address_into_its_filters() {
     assert_eq!((b.plane.n6.len(), b.tunnelled().len()), (1, 1));
 }
 
-/// OAI: the downlink PDR comes with the gNB's tunnel in the modification, without a QER; its PDI says the QoS flow.
+/// Request of OAI: the modification creates the downlink PDR, with the gNB's tunnel and without a
+/// QER; its PDI names the QoS flow.
 #[test]
 fn oai_brings_the_downlink_later_and_without_a_qer() {
     let mut b = bench();

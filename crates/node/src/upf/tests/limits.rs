@@ -1,4 +1,4 @@
-//! What happens by time and volume: quotas, thresholds, timers, and how packets wait.
+//! Actions by time and volume: quotas, thresholds, timers and buffering.
 
 use super::reports::{answer, counted, the_report, volume};
 use super::*;
@@ -19,7 +19,7 @@ fn usage(b: &mut Bench) -> Vec<UsageReport> {
     if out.is_empty() { vec![] } else { the_report(&out).1.usage_reports }
 }
 
-/// The triggers of the only report.
+/// Returns the triggers of the only report.
 fn trigger(b: &mut Bench) -> Option<UsageReportTrigger> {
     let reports = usage(b);
     assert!(reports.len() <= 1, "{reports:?}");
@@ -48,7 +48,7 @@ fn packets_stop_at_the_volume_quota_and_go_on_with_another() {
     assert_eq!((reports[0].trigger, volume(&reports[0]).0), (UsageReportTrigger::VOLQU, Some(300)));
     b.plane.receive_n6(&ipv4(SERVER, UE, 100), b.now.instant);
     assert_eq!((b.tunnelled(), usage(&mut b)), (vec![], vec![]), "told once");
-    // what is asked before the quota is used up takes nothing of it
+    // a query before the quota is exhausted does not consume it
     assert_eq!(b.modify(seid, &grant(250)).cause, Cause::REQUEST_ACCEPTED);
     b.uplink(teid, &ipv4(UE, SERVER, 100));
     let mut query = SessionModificationRequest::default();
@@ -206,7 +206,7 @@ fn a_bar_says_how_many_packets_wait_and_when_that_is_told() {
     b.later(1);
     let (sequence, report) = the_report(&tick(&mut b));
     assert_eq!(report.report_type, ReportType::DLDR);
-    // the answer changes the BAR
+    // the response changes the BAR
     answer(&mut b, sequence, |response| {
         response.update_bar = Some(UpdateBarInReport {
             bar_id: BarId(1),
@@ -216,7 +216,7 @@ fn a_bar_says_how_many_packets_wait_and_when_that_is_told() {
     });
     (0..2).for_each(|_| b.plane.receive_n6(&ipv4(SERVER, UE, 60), b.now.instant));
     assert_eq!(b.plane.stats.buffered, 3);
-    // a UE that is back before the delay is over is not paged
+    // a UE that returns before the delay has passed is not paged
     b.modify(seid, &buffer());
     b.plane.receive_n6(&ipv4(SERVER, UE, 60), b.now.instant);
     assert_eq!(b.events(), vec![]);

@@ -20,7 +20,7 @@ fn a_stranger_does_nothing_to_others_sessions() {
     };
     b.from = stranger;
     assert_eq!(all(&mut b), [Cause::NO_ESTABLISHED_ASSOCIATION; 4]);
-    // with an association of its own it is still not its session
+    // an association of its own does not make the session its own
     let other = AssociationSetupRequest {
         node_id: NodeId::Ipv4(Ipv4Addr::new(192, 0, 2, 66)),
         recovery_time_stamp: RecoveryTimeStamp(1),
@@ -41,7 +41,7 @@ fn a_stranger_does_nothing_to_others_sessions() {
     let set_up: (_, AssociationSetupResponse) = b.ask(|out, sequence| other.emit(out, sequence));
     assert_eq!(set_up.1.cause, Cause::REQUEST_ACCEPTED);
     assert_eq!(b.modify(seid, &forward(RAN_TEID)).cause, Cause::REQUEST_ACCEPTED);
-    // another host of the same control plane may
+    // another host of the same control plane may modify the session
     b.from = stranger;
     let hosts = vec![Network::host(own.ip()), Network::host(stranger.ip())];
     b.upf.settings.associations.control_planes = vec![ControlPlane { node_id: Some(node()), networks: hosts }];
@@ -64,7 +64,7 @@ fn requests_may_come_in_any_order_and_again() {
         assert_eq!(b.deliver(request), *answer);
     }
     assert_eq!(b.upf.stats.repeated, 2);
-    // a repetition is answered and not done again: the last that was new holds
+    // a repeat is answered and not executed again: the last new request prevails
     b.plane.receive_n6(&ipv4(SERVER, UE, 40), b.now.instant);
     assert_eq!(b.tunnelled().last().map(|(teid, _)| *teid), Some(Teid(0x71)));
 }
@@ -104,7 +104,7 @@ fn what_is_missing_is_named() {
     assert_eq!(refused(&|r| r.create_pdrs[0].far_id = None), conditional(FarId::ID));
     assert_eq!(refused(&|r| r.create_pdrs[1].pdi.ue_ip_addresses.clear()), conditional(UeIpAddress::ID));
     assert_eq!(refused(&|r| r.create_fars[0].forwarding_parameters = None), conditional(ForwardingParameters::ID));
-    // rules that name none, twice the same, or more than is served
+    // references to missing rules, duplicate IDs, and more rules than are supported
     assert_eq!(refused(&|r| r.create_pdrs[1].far_id = Some(FarId(8))), failed(FailedRuleId::Pdr(2)));
     assert_eq!(refused(&|r| r.create_pdrs[0].qer_ids[0] = QerId(8)), failed(FailedRuleId::Pdr(1)));
     assert_eq!(refused(&|r| r.create_pdrs[0].urr_ids.push(UrrId(8))), failed(FailedRuleId::Pdr(1)));
@@ -139,7 +139,7 @@ fn what_is_missing_is_named() {
     let wants_v6 = FTeid::Choose { ipv4: false, ipv6: true, id: None };
     let (cause, _, rule) = refused(&|r| r.create_pdrs[0].pdi.f_teid = Some(wants_v6));
     assert_eq!((cause, rule), (Cause::INVALID_F_TEID_ALLOCATION, Some(FailedRuleId::Pdr(1))));
-    // a filter that everything passes is none
+    // a filter that matches all packets is no filter
     let mut request = request();
     request.create_pdrs[1].pdi.sdf_filters = filter("permit out ip from any to assigned");
     assert_eq!(b.establish(&request).cause, Cause::REQUEST_ACCEPTED);
@@ -195,18 +195,18 @@ fn what_is_no_pfcp_is_not_answered_and_does_no_harm() {
     for end in 0..good.len() {
         assert_eq!(b.deliver(&good[..end]), vec![], "a datagram of {end} octets");
     }
-    // another version is told ours
+    // the response to another version contains the UPF's version
     let mut other = good.clone();
     other[0] = 0x41;
     let answer = b.deliver(&other);
     assert_eq!(Message::new(&answer[0].1).expect("sound").message_type(), MessageType::VERSION_NOT_SUPPORTED_RESPONSE);
-    // a response that nobody asked for, a request that only control planes answer, an unknown type
+    // an unsolicited response, a request that only control planes answer, an unknown type
     for kind in [57, 56, 12, 200] {
         let mut stray = good.clone();
         stray[1] = kind;
         assert_eq!(b.deliver(&stray), vec![], "type {kind}");
     }
-    // an element that ends too early, in a message of right length
+    // a truncated element in a message of correct length
     let mut cut = vec![];
     let mut builder = Builder::new(&mut cut, MessageType::SESSION_MODIFICATION_REQUEST, Some(seid), 51);
     builder.put_raw(UpdateFar::ID, &[0, 108, 0, 4, 0, 0]);
@@ -215,7 +215,7 @@ fn what_is_no_pfcp_is_not_answered_and_does_no_harm() {
     let message = Message::new(&answer[0].1).expect("sound");
     let response = SessionModificationResponse::parse(&message).expect("an answer");
     assert_eq!((response.cause, response.offending_ie), (Cause::INVALID_LENGTH, Some(OffendingIe(FarId::ID))));
-    // unknown elements are passed over
+    // unknown elements are skipped
     let mut unknown = vec![];
     let mut builder = Builder::new(&mut unknown, MessageType::SESSION_MODIFICATION_REQUEST, Some(seid), 52);
     builder.put_raw(999, &[1, 2, 3]).put_raw(0x8001, &[0, 10, 1]);
@@ -227,7 +227,7 @@ fn what_is_no_pfcp_is_not_answered_and_does_no_harm() {
 
 #[test]
 fn random_changes_of_a_good_request_never_break_the_books() {
-    // a fixed sequence of pseudo-random changes (xorshift), so that a failure comes again
+    // a fixed sequence of pseudo-random changes (xorshift), so that failures are reproducible
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = move || {
         state ^= state << 13;
@@ -237,7 +237,7 @@ fn random_changes_of_a_good_request_never_break_the_books() {
     };
     let mut b = bench();
     b.associate();
-    // apart from those of the loop
+    // outside the range of the loop
     b.sequence = 1 << 20;
     let encode = |request: &SessionEstablishmentRequest| {
         let mut octets = vec![];

@@ -1,4 +1,4 @@
-//! A scripted control plane and RAN against the state machine and the datapath in memory.
+//! Scripted control plane and RAN for the state machine and an in-memory datapath.
 
 mod access;
 mod control_planes;
@@ -32,7 +32,7 @@ const GNB: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 2);
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
 const STARTED: u32 = 3_900_000_000;
-/// The control plane's number of the session.
+/// The control plane's SEID of the session.
 const CP_SEID: u64 = 0x77;
 const RAN_TEID: Teid = Teid(0xbeef);
 
@@ -41,7 +41,7 @@ struct Bench {
     plane: Memory,
     now: Timestamps,
     sequence: u32,
-    /// Who sends.
+    /// Source address of requests.
     from: SocketAddr,
 }
 
@@ -49,7 +49,7 @@ fn bench() -> Bench {
     bench_with(vec![])
 }
 
-/// With data networks that the UPF may choose addresses of.
+/// Creates a test bench with address pools of the UPF.
 fn bench_with(pools: Vec<crate::upf::Pool>) -> Bench {
     bench_of(pools, Limits::default())
 }
@@ -87,7 +87,7 @@ fn bench_of(pools: Vec<crate::upf::Pool>, limits: Limits) -> Bench {
     }
 }
 
-/// A user plane to which the gNB is known from N2.
+/// A user plane that knows the gNB from N2.
 fn plane(pool: Pool, limits: Limits) -> Memory {
     let mut tables = Tables::new(vec![pool], limits);
     tables.set_peer(GNB.into(), vireo_datapath::Use::Node, true);
@@ -99,14 +99,14 @@ impl Bench {
         (SMF, 8805).into()
     }
 
-    /// Sends octets as the SMF; gives what comes back.
+    /// Sends a message as the SMF, and returns the messages of the UPF.
     fn deliver(&mut self, octets: &[u8]) -> Outgoing {
         let mut out = vec![];
         self.upf.receive(self.from, octets, self.now, &mut self.plane, &mut out);
         out
     }
 
-    /// Sends a request and gives its only answer.
+    /// Sends a request and returns its only response.
     fn ask<T: Body>(&mut self, emit: impl FnOnce(&mut Vec<u8>, u32) -> Result<(), TooLong>) -> (Header, T) {
         self.sequence += 1;
         let mut octets = vec![];
@@ -147,7 +147,8 @@ impl Bench {
         self.ask(|out, sequence| (SessionDeletionRequest {}).emit(out, seid, sequence)).1
     }
 
-    /// An association and the usual session, whose UE is idle: its SEID and its uplink TEID.
+    /// Sets up an association and the default session, whose UE is idle. Returns its SEID and
+    /// uplink TEID.
     fn session(&mut self) -> (u64, Teid) {
         self.associate();
         let response = self.establish(&request());
@@ -162,7 +163,7 @@ impl Bench {
         self.plane.receive_n3((GNB, 2152).into(), &datagram, self.now.instant);
     }
 
-    /// What was sent into tunnels since the last look, with their TEIDs.
+    /// Returns the packets sent into tunnels since the last call, with their TEIDs.
     fn tunnelled(&mut self) -> Vec<(Teid, Vec<u8>)> {
         let sent = std::mem::take(&mut self.plane.n3);
         let read = |(to, datagram): &(SocketAddr, Vec<u8>)| {
@@ -173,7 +174,7 @@ impl Bench {
         sent.iter().map(read).collect()
     }
 
-    /// Hands the datapath's events to the state machine.
+    /// Passes the datapath's events to the state machine.
     fn events(&mut self) -> Outgoing {
         let mut out = vec![];
         for event in std::mem::take(&mut self.plane.events) {
@@ -188,7 +189,7 @@ impl Bench {
     }
 }
 
-/// Of each UPF another one.
+/// Returns a different seed for each UPF.
 fn seed() -> [u8; 32] {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     [NEXT.fetch_add(1, Ordering::Relaxed); 32]
@@ -235,7 +236,7 @@ fn downlink_pdr(id: u16, ipv4: Option<Ipv4Addr>, ipv6: Option<Ipv6Addr>) -> Crea
 
 const CHOOSE: FTeid = FTeid::Choose { ipv4: true, ipv6: false, id: None };
 
-/// The session that an SMF asks for: uplink forwarded, downlink buffered, one QER.
+/// The session that an SMF requests: uplink forwarded, downlink buffered, one QER.
 fn request() -> SessionEstablishmentRequest {
     let mut request = SessionEstablishmentRequest::new(node(), FSeid::new(CP_SEID, SMF.into()));
     request.create_pdrs.push(uplink_pdr(1, CHOOSE));
@@ -258,7 +259,7 @@ fn request() -> SessionEstablishmentRequest {
     request
 }
 
-/// Forward downlink packets to this tunnel of the gNB.
+/// Forwards downlink packets to this tunnel of the gNB.
 fn forward(teid: Teid) -> SessionModificationRequest {
     forward_to(teid, GNB.into(), None)
 }

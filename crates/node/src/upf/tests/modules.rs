@@ -1,4 +1,4 @@
-//! Modules: N3 addresses that sessions take turns at, each with a range of TEIDs.
+//! Modules: N3 addresses that sessions use in turn, each with a range of TEIDs.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn two_modules() -> Bench {
     b
 }
 
-/// A session of this UE: its SEID, and the end of its tunnel.
+/// Creates a session of this UE. Returns its SEID and its tunnel end.
 fn session_of(b: &mut Bench, ue: Ipv4Addr) -> (u64, Teid, Option<IpAddr>) {
     let mut request = request();
     request.create_pdrs[1] = downlink_pdr(2, Some(ue), None);

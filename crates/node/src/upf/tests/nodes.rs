@@ -1,8 +1,8 @@
-//! What is said between nodes, not of one session: who may ask, and which cause an answer names.
+//! Node-related messages: permitted senders, and the cause in the response.
 
 use super::*;
 
-/// The cause and the offending element of the answer to a request of these elements.
+/// Returns the cause and the offending element of the response to a request with these elements.
 fn answer(b: &mut Bench, kind: MessageType, elements: &[(u16, &[u8])]) -> (Cause, Option<u16>) {
     b.sequence += 1;
     let mut octets = vec![];
@@ -31,7 +31,7 @@ fn each_request_between_nodes_gets_its_cause() {
     let (none, unserved) = (Cause::NO_ESTABLISHED_ASSOCIATION, Cause::SERVICE_NOT_SUPPORTED);
     let accepted = Cause::REQUEST_ACCEPTED;
     let set_deletion = T::SESSION_SET_DELETION_REQUEST;
-    // what, without an association, and with one
+    // request, elements, response without and with an association
     type Answer = (Cause, Option<u16>);
     type Row<'a> = (MessageType, &'a [(u16, &'a [u8])], Answer, Answer);
     let table: [Row<'_>; 17] = [
@@ -66,7 +66,7 @@ fn each_request_between_nodes_gets_its_cause() {
         for (kind, elements, without, with) in &table {
             let expected = if associated { with } else { without };
             let mut unknown = elements.to_vec();
-            // elements that nobody knows change nothing
+            // unknown elements have no effect
             unknown.push((999, &[1]));
             for elements in [elements, &unknown[..]] {
                 assert_eq!(answer(&mut b, *kind, elements), *expected, "{kind:?} {elements:?}, {associated}");
@@ -99,7 +99,7 @@ fn a_upf_that_has_restarted_says_so_and_knows_no_session() {
     let mut b = bench();
     let (seid, _) = b.session();
     let before = b.associate();
-    // the same, started later
+    // the same UPF, started later
     b.upf = Upf::new(Settings { started: STARTED + 5, seed: seed(), ..b.upf.settings.clone() });
     b.plane = bench().plane;
     let beat = HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(1_000) };

@@ -133,7 +133,7 @@ fn usage_is_told_on_demand_and_at_the_end() {
     assert_eq!((packets.uplink_packets, packets.downlink_packets), (Some(1), Some(2)));
     assert_eq!(report.duration, Some(DurationMeasurement(10)));
 
-    // a tunnel that is replaced takes nothing of the count with it
+    // a replaced tunnel does not change the measurement
     b.uplink(teid, &ipv4(UE, SERVER, 100));
     let mut change = SessionModificationRequest::default();
     let mut pdr = uplink_pdr(7, CHOOSE);
@@ -220,7 +220,7 @@ fn a_peer_that_answers_no_more_is_told_to_control_planes() {
     b.plane.receive_n3((GNB, 2152).into(), &response, b.now.instant);
     let (_, report) = node_report(&b.events());
     assert_eq!((report.report_type, report.path_recovery.is_some()), (NodeReportType::UPRR, true));
-    // a peer of no session is not asked
+    // a peer of no session receives no Echo Request
     b.delete(seid);
     b.plane.n3.clear();
     b.later(200);

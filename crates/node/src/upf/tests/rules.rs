@@ -1,9 +1,9 @@
-//! Rules that records do not hold.
+//! Rules that entries cannot hold.
 
 use super::*;
 use vireo_datapath::DropReason;
 
-/// A packet of UDP from port 4000 of the UE, or to it.
+/// Returns a UDP packet from or to port 4000 of the UE.
 fn udp(source: Ipv4Addr, destination: Ipv4Addr, [from, to]: [u16; 2], octets: u16) -> Vec<u8> {
     let mut packet = ipv4(source, destination, octets);
     packet[20..22].copy_from_slice(&from.to_be_bytes());
@@ -31,7 +31,7 @@ fn to_gnb(far: u32, teid: u32) -> CreateFar {
 
 const SHARED: FTeid = FTeid::Choose { ipv4: true, ipv6: false, id: Some(5) };
 
-/// DNS in QoS flow 5 under QER and URR 5, everything else in flow 1 under QER 1.
+/// DNS in QoS flow 5 under QER and URR 5, all other packets in flow 1 under QER 1.
 pub(super) fn two_flows() -> SessionEstablishmentRequest {
     let mut request = request();
     request.create_fars[1] = to_gnb(2, RAN_TEID.0);
@@ -46,7 +46,7 @@ pub(super) fn two_flows() -> SessionEstablishmentRequest {
     let mut up = uplink_pdr(11, SHARED);
     let mut down = downlink_pdr(12, Some(UE), None);
     up.pdi.sdf_filters = vec![SdfFilter { id: Some(1), ..SdfFilter::new(dns) }];
-    // the same filter by its name
+    // a reference to the same filter by ID
     down.pdi.sdf_filters = vec![SdfFilter { id: Some(1), ..SdfFilter::default() }];
     for mut pdr in [up, down] {
         pdr.precedence = Precedence(10);
@@ -75,7 +75,7 @@ fn filtered_pdrs_share_a_tunnel_and_an_address() {
     b.plane.receive_n6(&udp(SERVER, UE, [53, 4000], 70), b.now.instant);
     b.plane.receive_n6(&udp(SERVER, UE, [80, 4000], 100), b.now.instant);
     assert_eq!((b.plane.n6.len(), flows_of(&mut b)), (2, vec![Some(5), Some(1)]));
-    // the gate of the one is closed, the others go on; the count stays
+    // one gate is closed, the other flow continues; the measurement remains
     let mut change = SessionModificationRequest::default();
     let gate_status = Some(GateStatus { uplink_closed: true, downlink_closed: true });
     change.update_qers.push(UpdateQer { qer_id: QerId(5), gate_status, ..UpdateQer::default() });
@@ -85,7 +85,7 @@ fn filtered_pdrs_share_a_tunnel_and_an_address() {
     b.uplink(teid, &udp(UE, SERVER, [4000, 53], 60));
     b.uplink(teid, &udp(UE, SERVER, [4000, 80], 100));
     assert_eq!((b.plane.n6.len(), b.plane.stats.dropped(DropReason::GateClosed)), (3, 1));
-    // without the filtered PDRs records do again
+    // without the filtered PDRs entries suffice again
     let mut change = SessionModificationRequest::default();
     change.remove_pdrs.extend([11, 12].map(|id| RemovePdr { pdr_id: PdrId(id) }));
     assert_eq!(b.modify(seid, &change).cause, Cause::REQUEST_ACCEPTED);
@@ -126,7 +126,7 @@ fn a_session_between_two_upfs_relays_and_ends_its_tunnels() {
     let mut b = bench();
     b.associate();
     let mut request = request();
-    // no UE address anywhere: the anchor knows it
+    // no UE address: only the anchor knows it
     request.create_fars[0].forwarding_parameters = Some(ForwardingParameters {
         destination_interface: DestinationInterface::CORE,
         outer_header_creation: Some(OuterHeaderCreation::gtpu(Teid(0xa), anchor)),
@@ -213,13 +213,13 @@ fn the_upf_chooses_addresses_of_the_network_instance() {
     assert_eq!(address(&ims), Ipv4Addr::new(10, 46, 0, 2));
     let first = wanting(&mut b, Some("core.example"), Some("internet"));
     assert_eq!(address(&first), Ipv4Addr::new(10, 45, 0, 2));
-    // it is the UE's: packets pass
+    // the UE's packets with that address pass
     let teid = first.created_pdrs[0].f_teid.and_then(|f_teid| f_teid.teid()).expect("chosen");
     b.uplink(teid, &ipv4(UE, SERVER, 60));
     b.plane.receive_n6(&ipv4(SERVER, UE, 60), b.now.instant);
     assert_eq!((b.plane.n6.len(), b.tunnelled().len()), (1, 1));
     assert_eq!(wanting(&mut b, None, None).offending_ie, Some(OffendingIe(NetworkInstance::ID)), "which of the two?");
-    // one that the control plane has chosen by itself is not chosen again
+    // an address that the control plane has chosen itself is not allocated again
     let mut given = request();
     given.create_pdrs[1] = downlink_pdr(2, Some(Ipv4Addr::new(10, 45, 0, 3)), None);
     assert_eq!(b.establish(&given).cause, Cause::REQUEST_ACCEPTED);

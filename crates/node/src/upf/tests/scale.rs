@@ -1,9 +1,9 @@
-//! How sessions cost: looked at only when there is reason to, in octets each, and in time.
+//! Cost of sessions: number of timer checks, memory, and time.
 
 use super::*;
 use std::time::Instant as Watch;
 
-/// A session with everything that is usual, thresholds and a period among it.
+/// A session with all common features, including thresholds and a period.
 fn usual(n: u32) -> SessionEstablishmentRequest {
     let mut request = request();
     request.cp_f_seid.seid = u64::from(n) + 1;
@@ -32,7 +32,7 @@ fn roomy(sessions: usize) -> Bench {
     b
 }
 
-/// Sends a request, and looks at nothing of the answer but that it is one.
+/// Sends a request, and checks only that there is one response.
 fn send(b: &mut Bench, octets: &[u8], out: &mut Outgoing) {
     out.clear();
     b.upf.receive(b.from, octets, b.now, &mut b.plane, out);
@@ -70,7 +70,7 @@ fn reports_that_have_no_room_come_later() {
     b.upf.report_usage(b.now, &mut b.plane, &mut out);
     assert_eq!(out, vec![]);
     b.later(20);
-    // those before are given up
+    // the earlier requests have no attempts left
     (0..4).for_each(|_| {
         b.later(3);
         while b.upf.deadline().is_some_and(|deadline| deadline <= b.now.instant) {
@@ -81,7 +81,7 @@ fn reports_that_have_no_room_come_later() {
     assert_eq!(super::reports::the_report_of(&out, 1).1.usage_reports[0].trigger, UsageReportTrigger::PERIO);
 }
 
-/// Sessions that all report in the same second: how many.
+/// Creates `count` sessions that all report in the same second.
 fn with_equal_periods(count: u32) -> (Bench, Vec<u64>) {
     let mut b = roomy(count as usize);
     let mut out = vec![];
@@ -97,7 +97,7 @@ fn with_equal_periods(count: u32) -> (Bench, Vec<u64>) {
     (b, seids)
 }
 
-/// Answers reports as their control plane does.
+/// Answers reports as their control plane. Returns their number.
 fn answer_all(b: &mut Bench, out: &Outgoing) -> usize {
     for (_, octets) in out {
         let report = Message::new(octets).expect("sound");
@@ -114,12 +114,12 @@ fn answer_all(b: &mut Bench, out: &Outgoing) -> usize {
 fn what_is_due_in_one_second_is_told_little_by_little() {
     const SESSIONS: u32 = 1_000;
     let (mut b, seids) = with_equal_periods(SESSIONS);
-    // some are gone by then
+    // some sessions are deleted before
     let gone = 200;
     seids[..gone].iter().for_each(|seid| drop(b.delete(*seid)));
     b.later(3599);
     let mut out = vec![];
-    // it is looked now and then whether the datapath has told of volume
+    // sessions are checked occasionally, in case a volume event of the datapath was lost
     b.upf.report_usage(b.now, &mut b.plane, &mut out);
     while b.upf.is_behind() {
         b.upf.report_usage(b.now, &mut b.plane, &mut out);
@@ -149,7 +149,7 @@ fn usage_of_250_000_sessions() {
     let (mut b, seids) = with_equal_periods(ALL);
     let mut number = 0;
     let mut out = vec![];
-    // a control plane that goes on with its work
+    // a control plane that continues to work
     let mut modify = |b: &mut Bench, count: usize| {
         let watch = Watch::now();
         for _ in 0..count {
@@ -195,7 +195,7 @@ fn usage_of_250_000_sessions() {
     );
 }
 
-/// Octets of memory that this process uses.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4096

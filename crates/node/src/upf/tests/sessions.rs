@@ -55,7 +55,7 @@ fn a_repeated_request_is_done_once_and_answered_alike() {
     let first = b.deliver(&octets);
     assert_eq!(b.deliver(&octets), first);
     assert_eq!((b.upf.sessions(), b.upf.stats.repeated), (1, 1));
-    // a control plane that starts anew counts from the same numbers, but its requests are others
+    // a restarted control plane reuses the sequence numbers, but its requests differ
     let mut request = request();
     request.cp_f_seid.seid += 1;
     request.create_pdrs[1] = downlink_pdr(2, Some(Ipv4Addr::new(10, 45, 0, 3)), None);
@@ -79,7 +79,7 @@ fn given_and_shared_tunnel_ends_are_taken() {
     assert_eq!(clash.cause, Cause::INVALID_F_TEID_ALLOCATION);
     assert_eq!(clash.failed_rule_id, Some(FailedRuleId::Pdr(1)));
 
-    // two PDRs with one CHOOSE ID, of two QoS flows, have one tunnel end
+    // two PDRs with one CHOOSE ID, for two QoS flows, have one tunnel end
     let mut shared = request();
     let choose = FTeid::Choose { ipv4: true, ipv6: false, id: Some(5) };
     let flow = |id, qfi| {
@@ -136,7 +136,7 @@ fn a_handover_ends_the_old_tunnel() {
 fn rules_come_and_go() {
     let mut b = bench();
     let (seid, teid) = b.session();
-    // another tunnel for the same session, and the first one goes
+    // another tunnel for the same session replaces the first
     let mut change = SessionModificationRequest::default();
     change.create_pdrs.push(uplink_pdr(7, CHOOSE));
     change.remove_pdrs.push(RemovePdr { pdr_id: PdrId(1) });
@@ -147,7 +147,7 @@ fn rules_come_and_go() {
     b.uplink(new, &ipv4(UE, SERVER, 40));
     assert_eq!((b.plane.n6.len(), b.plane.stats.dropped(DropReason::UnknownTeid)), (1, 1));
     assert_eq!(b.plane.tables.len(), (1, 1));
-    // the downlink PDR is moved to another FAR that drops
+    // the downlink PDR gets another FAR, which drops
     let mut change = SessionModificationRequest::default();
     change.create_fars.push(CreateFar { far_id: FarId(9), apply_action: ApplyAction::DROP, ..CreateFar::default() });
     change.update_pdrs.push(UpdatePdr { pdr_id: PdrId(2), far_id: Some(FarId(9)), ..UpdatePdr::default() });

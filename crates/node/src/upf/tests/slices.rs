@@ -1,4 +1,4 @@
-//! Slices: of which one a session is, who its worker is, and users that move.
+//! Slices: selection of slice and worker, and migration of users.
 
 use super::*;
 use crate::api::{MoveError, MoveRequest, MoveResult, UserSelector};
@@ -12,7 +12,7 @@ use vireo_types::{SessionAddress, Snssai};
 const PHONES: Snssai = Snssai { sst: 1, sd: None };
 const METERS: Snssai = Snssai { sst: 3, sd: Some(7) };
 
-/// Phones with one worker, meters with two, cars by their data network with one.
+/// Phones with one worker, meters with two, and cars, selected by data network, with one.
 fn sliced() -> Bench {
     let mut b = bench();
     let slice = |name: &str, snssai, dnns: &[&str], workers| DataSlice {
@@ -36,7 +36,7 @@ fn ue(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 45, 0, host)
 }
 
-/// A session: its SEID and TEID.
+/// Creates a session, and returns its SEID and TEID.
 fn session_of(b: &mut Bench, host: u8, snssai: Option<Snssai>, network: Option<&str>) -> (u64, Teid) {
     let mut request = request();
     request.create_pdrs[1] = downlink_pdr(2, Some(ue(host)), None);
@@ -47,7 +47,7 @@ fn session_of(b: &mut Bench, host: u8, snssai: Option<Snssai>, network: Option<&
     established(&response)
 }
 
-/// Who handles a session's packets, by its tunnel and by its address.
+/// Returns the workers of a session's packets, by tunnel and by address.
 fn workers(b: &Bench, teid: Teid, host: u8) -> (u8, u8) {
     let owners = b.plane.tables.owners();
     let address = SessionAddress { ipv4: Some(ue(host)), ipv6_prefix: None };
@@ -105,7 +105,7 @@ fn users_move_by_number_address_range_and_slice() {
     let address = |host| IpAddr::from(ue(host));
     assert_eq!(moved(&mut b, UserSelector::Addresses(address(3), address(3)), "meters", Some(1)), moved_one);
     assert_eq!(workers(&b, sessions[1].1.1, 3), (2, 2));
-    // those of the range that are there; the two workers of the slice share them out
+    // the existing users of the range, divided between the two workers of the slice
     let range = UserSelector::Addresses(address(4), address(200));
     assert_eq!(moved(&mut b, range, "meters", None), Ok(MoveResult { users: 6, moved: 6 }));
     assert_eq!(users(&b), [0, 4, 3, 1]);
@@ -116,7 +116,7 @@ fn users_move_by_number_address_range_and_slice() {
     for (host, (_, teid)) in &sessions[1..] {
         assert_eq!(workers(&b, *teid, *host), (0, 0));
     }
-    // what was counted, and who is who, is where it was
+    // counters and assignments of users are unchanged
     b.uplink(teid, &ipv4(ue(2), SERVER, 100));
     assert_eq!(b.plane.n6.len(), 1);
     assert_eq!(b.plane.tables.uplink_volume(teid).packets, 1);
@@ -209,7 +209,7 @@ fn new_tunnels_of_a_session_are_its_workers_too() {
     let teid = response.created_pdrs[0].f_teid.and_then(|end| end.teid()).expect("chosen");
     assert!(teid != old);
     assert_eq!(workers(&b, teid, 2), (3, 3));
-    // a control plane that starts anew takes all of them away
+    // a restarted control plane removes all sessions
     b.associate_as(2_000);
     assert_eq!(users(&b), [0, 0, 0, 0]);
 }
@@ -220,7 +220,7 @@ fn a_session_of_simple_devices_is_lean_as_long_as_nobody_wants_more() {
     let meters = LeanSlice { snssai: Some(METERS), dnns: vec!["meters".parse().expect("a name")], alone: false };
     b.upf = Upf::new(Settings { lean: vec![meters], max_sessions: 64, ..b.upf.settings.clone() });
     b.associate();
-    // of a session, by how much the count of its tunnel grows with a packet
+    // by how much a packet increases the counter of the session's tunnel
     let counted = |b: &mut Bench, teid: Teid, host: u8| {
         let before = b.plane.tables.uplink_volume(teid).packets;
         let left = b.plane.stats.uplink.packets;
@@ -232,7 +232,7 @@ fn a_session_of_simple_devices_is_lean_as_long_as_nobody_wants_more() {
     let (_, other) = session_of(&mut b, 3, Some(PHONES), Some("meters"));
     let (_, named) = session_of(&mut b, 4, None, Some("meters"));
     assert_eq!((counted(&mut b, simple, 2), counted(&mut b, other, 3), counted(&mut b, named, 4)), (0, 1, 0));
-    // whoever asks for usage gets it, from then on
+    // a session whose control plane requests usage is counted from then on
     let timer = |seconds| SessionModificationRequest {
         user_plane_inactivity_timer: Some(UserPlaneInactivityTimer(seconds)),
         ..SessionModificationRequest::default()
@@ -288,7 +288,7 @@ fn users_go_from_a_busy_worker_to_an_idle_one_of_their_slice_by_themselves() {
     for host in 2..22 {
         session_of(&mut b, host, Some(METERS), None);
     }
-    // all of them at one of its two workers
+    // all users at one of the two workers
     moved(&mut b, UserSelector::Slice { name: "meters".into(), count: None }, "meters", Some(0)).expect("moved");
     assert_eq!(users(&b), [0, 20, 0, 0]);
     let mut rebalance = Rebalance::default();

@@ -1,4 +1,4 @@
-//! A UPF whose sessions are in a database, which dies and starts again.
+//! Restarts of a UPF whose sessions are in a database.
 
 use super::*;
 use crate::database::{DatabaseJob, DatabaseOperation, OperationResult};
@@ -13,33 +13,33 @@ mod full;
 mod renewal;
 mod shared;
 
-/// What the database was asked, by the kind of transaction: to tell, to take, to take out.
+/// Numbers of database operations by kind of transaction: loads, commits, removals.
 type Asked = BTreeMap<&'static str, [u32; 3]>;
 
 struct World {
     records: Box<dyn RecordStore>,
     bench: Bench,
     stored: PersistentUpf,
-    /// After so many answers of the database the UPF dies, once: before it has taken the next in.
+    /// The UPF dies, once, after this number of database results, before it processes the next.
     fuse: Option<u32>,
     lives: u32,
     asked: Asked,
-    /// With whom the control plane shares records.
+    /// Set if the control plane shares the records.
     sharing: Option<SharedRecordConfig>,
     way: WriterMode,
     codec: Codec,
-    /// Commits are refused, if they are.
+    /// Error of all commits, if set.
     refusal: Option<RecordError>,
 }
 
-/// A UPF that starts.
+/// Starts an incarnation of the UPF.
 fn life(
     records: &mut dyn RecordStore,
     (way, codec, sharing): (WriterMode, Codec, Option<&SharedRecordConfig>),
     now: Timestamps,
 ) -> (Bench, PersistentUpf) {
     let mut bench = bench_of(vec![], Limits { restoring: true, ..Limits::default() });
-    // Packets are there before the sessions are.
+    // Packets arrive before the sessions are restored.
     bench.uplink(Teid(0x100), &ipv4(UE, SERVER, 100));
     assert_eq!(bench.plane.n3, vec![], "no Error Indication, by which the RAN would let a session go");
     (bench.now, bench.upf.settings.started) = (now, now.ntp);
@@ -97,7 +97,7 @@ impl World {
         world
     }
 
-    /// It is killed, and starts again a moment later.
+    /// Kills the UPF, and starts it again one second later.
     fn restart(&mut self) {
         self.bench.later(1);
         let sequence = self.bench.sequence;
@@ -109,7 +109,7 @@ impl World {
         assert_eq!(out, vec![], "it says nothing by itself");
     }
 
-    /// Does something with the transactions; gives what leaves.
+    /// Runs an action on the transactions. Returns the sent messages.
     fn with(&mut self, act: impl FnOnce(&mut PersistentUpf, &mut TransactionContext<'_, Memory>)) -> Outgoing {
         let mut out = vec![];
         let Bench { upf, plane, now, .. } = &mut self.bench;
@@ -117,7 +117,7 @@ impl World {
         out
     }
 
-    /// The database does all that it is asked; gives what leaves.
+    /// Executes all queued database jobs. Returns the sent messages.
     fn work(&mut self) -> Outgoing {
         let mut out = vec![];
         while let Some(job) = self.stored.jobs().pop_front() {
@@ -180,7 +180,8 @@ impl World {
         self.with(|stored, on| stored.receive(on, from, octets))
     }
 
-    /// Sends a request again and again, as control planes do, until it is answered; gives the answer.
+    /// Sends a request repeatedly, as control planes do, until a response arrives. Returns the
+    /// response.
     fn ask_upf<T: Body>(&mut self, emit: impl FnOnce(&mut Vec<u8>, u32) -> Result<(), TooLong>) -> T {
         self.bench.sequence += 1;
         let mut octets = vec![];
@@ -190,7 +191,7 @@ impl World {
             let mut out = self.send(&octets);
             out.extend(self.work());
             if let [(_, answer)] = &out[..] {
-                // It comes again where it was lost on its way.
+                // A repeat, as if the response had been lost.
                 let again = self.send(&octets);
                 if self.sharing.is_none() {
                     assert_eq!(again, out, "the very same answer");
@@ -229,7 +230,8 @@ impl World {
         self.ask_upf(|out, sequence| (SessionDeletionRequest {}).emit(out, seid, sequence))
     }
 
-    /// The reports of what has happened to packets, at once and when the database has taken what they say.
+    /// Returns the reports of the datapath's events: those sent at once, and those sent after the
+    /// commit.
     fn events(&mut self) -> [Outgoing; 2] {
         let events = std::mem::take(&mut self.bench.plane.events);
         let act = |stored: &mut PersistentUpf, on: &mut TransactionContext<'_, Memory>| {
@@ -240,12 +242,12 @@ impl World {
         [self.with(act), self.work()]
     }
 
-    /// Sessions that the database has.
+    /// Returns the number of stored sessions.
     fn written(&mut self) -> usize {
         self.records.list_ids("upf").expect("it answers").len()
     }
 
-    /// Both directions of a session pass.
+    /// Checks that packets of a session pass in both directions.
     fn passes(&mut self, teid: Teid) {
         self.bench.uplink(teid, &ipv4(UE, SERVER, 100));
         assert_eq!(std::mem::take(&mut self.bench.plane.n6).len(), 1, "by {teid:?} in life {}", self.lives);
@@ -255,8 +257,8 @@ impl World {
     }
 }
 
-/// 4n messages to the database for a chain of n functions (seed 3): at the UPF a read and a write for each transaction, of which the
-/// last takes the record out.
+/// 4n messages to the database for a chain of n functions (seed 3): at the UPF a read and a write
+/// for each transaction. The last transaction removes the record.
 #[test]
 fn a_transaction_costs_one_read_and_one_write() {
     let mut world = World::new();
@@ -271,7 +273,8 @@ fn a_transaction_costs_one_read_and_one_write() {
     ];
     assert_eq!(world.asked, expected.into_iter().map(|(kind, counts)| (kind.label(), counts)).collect());
     assert_eq!(world.written(), 0);
-    // What is refused changes nothing, and is not written; nor is what is of no session.
+    // Rejected requests change nothing and are not written; nor are messages that concern no
+    // session.
     world.asked.clear();
     assert_eq!(world.modify(seid, &buffer()).cause, Cause::SESSION_CONTEXT_NOT_FOUND);
     let heartbeat = HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(1_000) };
@@ -281,7 +284,7 @@ fn a_transaction_costs_one_read_and_one_write() {
     assert_eq!(world.asked, Asked::from([(Transaction::PfcpModification.label(), [1, 0, 0])]));
 }
 
-/// The same in every format; by delete and create, a record that is there is taken out beforehand.
+/// The same in every format. The mode delete-create removes an existing record first.
 #[test]
 fn a_transaction_costs_the_same_in_every_format() {
     for codec in codecs() {
@@ -301,14 +304,14 @@ fn a_transaction_costs_the_same_in_every_format() {
     }
 }
 
-/// All ways to keep records.
+/// All formats and update modes of records.
 fn codecs() -> impl Iterator<Item = Codec> {
     let formats = [Format::Binary, Format::Json, Format::Protobuf];
     let manners = [UpdateMode::Replace, UpdateMode::Update, UpdateMode::DeleteCreate];
     formats.into_iter().flat_map(move |format| manners.map(|manner| Codec { format, manner }))
 }
 
-/// A modification writes what it has changed, where that is how records are changed.
+/// In update mode a modification writes only what it has changed.
 #[test]
 fn an_update_writes_what_has_changed() {
     let codec = Codec { format: Format::Json, manner: UpdateMode::Update };
@@ -327,7 +330,7 @@ fn an_update_writes_what_has_changed() {
     assert_eq!(names, ["answered", "fars"]);
 }
 
-/// In JSON an operator sees the rules and PFCP's elements by their names.
+/// In JSON, an operator sees the rules and the PFCP elements by name.
 #[test]
 fn a_record_in_json_is_readable() {
     let mut world = World::of(Codec { format: Format::Json, manner: UpdateMode::Update });
@@ -354,7 +357,8 @@ fn a_record_in_json_is_readable() {
     assert!(all < 4096, "{all} octets");
 }
 
-/// Records are binary until the configuration says otherwise: what there is then is gone on with, and written in the new format.
+/// Records are binary until the configuration changes. Existing records are then read, and written
+/// in the new format.
 #[test]
 fn what_was_binary_is_read_in_every_format() {
     for codec in codecs() {
@@ -372,7 +376,7 @@ fn what_was_binary_is_read_in_every_format() {
     }
 }
 
-/// A session that has all there is of rules is the same when it was written and is found again.
+/// A session with all features of rules is unchanged after writing and reading.
 #[test]
 fn a_session_is_the_same_in_every_format() {
     let mut large = request();
@@ -403,7 +407,7 @@ fn a_session_is_the_same_in_every_format() {
     }
 }
 
-/// In shared memory, where nobody else writes, a write alone.
+/// In shared memory, without other writers, a transaction is one write.
 #[test]
 fn in_shared_memory_a_transaction_costs_one_write() {
     let mut world = World::over(WriterMode::Sole);
@@ -421,11 +425,12 @@ fn in_shared_memory_a_transaction_costs_one_write() {
     assert_eq!(world.written(), 0);
 }
 
-/// Wherever it is killed: whoever asks gets one answer, the session is there with its number and its tunnel, and none is left over.
+/// After a crash at any point, each request gets one response. The session keeps its SEID and
+/// tunnel, and no session is left over.
 #[test]
 fn a_upf_that_is_killed_has_its_sessions_when_it_starts_again() {
     let mut lives = 0;
-    // Where nobody else writes, nothing is loaded.
+    // A sole writer loads nothing.
     let sole = (0..4).map(|fuse| (WriterMode::Sole, Codec::default(), fuse));
     let shared = codecs().flat_map(|codec| (0..9).map(move |fuse| (WriterMode::Shared, codec, fuse)));
     for (way, codec, fuse) in shared.chain(sole) {
@@ -441,14 +446,15 @@ fn a_upf_that_is_killed_has_its_sessions_when_it_starts_again() {
         let heartbeat = HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(1_000) };
         let answer: HeartbeatResponse = world.ask_upf(|out, sequence| heartbeat.emit(out, sequence));
         assert_eq!(answer.recovery_time_stamp.0, STARTED, "no control plane sees that it has started again");
-        // Another one gets another number and another tunnel.
+        // Another session gets another SEID and another tunnel.
         let mut other = request();
         other.cp_f_seid.seid += 1;
         other.create_pdrs[1] = downlink_pdr(2, Some(Ipv4Addr::new(10, 45, 0, 3)), None);
         let (second, other_teid) = world.establish(&other);
         assert!(second != seid && other_teid != teid);
         let (cause, known) = (world.delete(seid).cause, [Cause::REQUEST_ACCEPTED, Cause::SESSION_CONTEXT_NOT_FOUND]);
-        // The answer to a deletion goes with the session: one that is asked again of the next life finds none.
+        // The response to a deletion is removed with the session: a repeat to the next incarnation
+        // finds none.
         assert!(known.contains(&cause), "{cause:?}");
         assert_eq!(world.delete(second).cause, Cause::REQUEST_ACCEPTED);
         assert_eq!((world.bench.upf.sessions(), world.written()), (0, 0));
@@ -458,7 +464,8 @@ fn a_upf_that_is_killed_has_its_sessions_when_it_starts_again() {
     assert_eq!(lives, (9 * 9 + 4) * 3, "each was killed once more than by the test itself");
 }
 
-/// A request that comes again while the database has the first waits for its answer, and is not carried out twice.
+/// A repeat while the database processes the first request is dropped, and the request is executed
+/// once.
 #[test]
 fn nothing_leaves_before_it_is_committed() {
     let mut world = World::new();
@@ -476,9 +483,9 @@ fn nothing_leaves_before_it_is_committed() {
     assert_eq!((world.bench.upf.sessions(), world.written()), (1, 1));
 }
 
-/// Where nothing waits for a write, the answer is there before the record is; the next transaction waits for it. Who is killed in
-/// between has lost what was not written, and nothing else: the control plane hears that there is no such session, or goes on with
-/// one as it was before.
+/// With write-behind the response precedes the write, and the next transaction waits for it. A
+/// crash in between loses only unwritten changes. The control plane finds no such session, or
+/// continues with its earlier state.
 #[test]
 fn what_is_said_before_it_is_written_is_lost_with_the_upf_and_nothing_else() {
     let mut world = World::over(WriterMode::Behind);
@@ -500,7 +507,7 @@ fn what_is_said_before_it_is_written_is_lost_with_the_upf_and_nothing_else() {
     let mut next = vec![];
     forward(RAN_TEID).emit(&mut next, first, 99).expect("short");
     assert_eq!((world.send(&next), world.stored.jobs().len()), (vec![], 1), "the barrier");
-    // It is killed: what was not written is as it was.
+    // The UPF is killed: unwritten changes are undone.
     world.stored.jobs().clear();
     world.restart();
     world.passes(teid);
@@ -525,7 +532,7 @@ fn what_is_said_before_it_is_written_is_lost_with_the_upf_and_nothing_else() {
     assert_eq!((world.bench.upf.sessions(), world.written()), (0, 0));
 }
 
-/// The request of another session.
+/// Returns the request of another session.
 fn of_another(n: u8) -> SessionEstablishmentRequest {
     let mut other = request();
     other.cp_f_seid.seid += u64::from(n);
@@ -533,8 +540,8 @@ fn of_another(n: u8) -> SessionEstablishmentRequest {
     other
 }
 
-/// The RAN, or the UE of a session that was answered for and not written, may still send by its tunnel: no other session of the lives
-/// after gets it.
+/// The RAN, or the UE of a session that was announced but not stored, may still use its tunnel. No
+/// later incarnation assigns the tunnel to another session.
 #[test]
 fn a_tunnel_that_was_not_written_is_not_given_to_another_session() {
     let mut world = World::over(WriterMode::Behind);
@@ -542,7 +549,7 @@ fn a_tunnel_that_was_not_written_is_not_given_to_another_session() {
     world.work();
     let mut told = vec![written];
     for life in 1..4 {
-        // Answered, and killed before it is written.
+        // Answered, and killed before the write.
         let mut octets = vec![];
         of_another(1).emit(&mut octets, 0, 500 + life).expect("short");
         assert_eq!(world.send(&octets), vec![]);
@@ -555,7 +562,7 @@ fn a_tunnel_that_was_not_written_is_not_given_to_another_session() {
         told.push(lost);
         world.stored.jobs().clear();
         world.restart();
-        // Another UE's, which is written, and one before it goes.
+        // The session of another UE is stored, and one of them is deleted.
         let (seid, next) = world.establish(&of_another(10 + life as u8));
         assert!(!told.contains(&next), "{next:?} of {told:?}");
         world.work();
@@ -569,7 +576,8 @@ fn a_tunnel_that_was_not_written_is_not_given_to_another_session() {
     assert!(world.bench.upf.sessions() >= 2, "{written:?}");
 }
 
-/// A session that there is no room for is not there, and who asks hears it, each time it asks; what is there goes on.
+/// A session without room is not created, and each repeat of its request is rejected; existing
+/// sessions continue.
 #[test]
 fn a_session_that_has_no_room_is_refused_and_gone() {
     for refusal in [RecordError::Full, RecordError::TooLarge { octets: 70_000, most: 65_480 }] {
@@ -591,7 +599,7 @@ fn a_session_that_has_no_room_is_refused_and_gone() {
     }
 }
 
-/// Rules that could not be kept are refused before anything is as they say.
+/// Rules that could not be stored are rejected before they take effect.
 #[test]
 fn a_session_that_would_be_too_large_is_refused() {
     let mut world = World::over(WriterMode::Sole);
@@ -612,7 +620,8 @@ fn a_session_that_would_be_too_large_is_refused() {
     assert_eq!(world.modify(seid, &larger).cause, Cause::REQUEST_ACCEPTED, "where it can be kept");
 }
 
-/// Counts of packets are not written at packets: what is lost is too little. Reports have their numbers in order through all lives.
+/// Packets do not trigger writes: the loss is too little usage. Report numbers continue through all
+/// incarnations.
 #[test]
 fn reports_go_on_where_they_were() {
     [WriterMode::Shared, WriterMode::Sole].into_iter().for_each(reports_go_on);
@@ -642,12 +651,12 @@ fn reports_go_on(way: WriterMode) {
     };
     (0..3).for_each(|_| world.bench.uplink(teid, &ipv4(UE, SERVER, 100)));
     assert_eq!(reported(&mut world), (0, Some(300)));
-    // 200 octets that nobody is told of, and the UPF dies.
+    // 200 octets are unreported when the UPF dies.
     (0..2).for_each(|_| world.bench.uplink(teid, &ipv4(UE, SERVER, 100)));
     world.restart();
     (0..3).for_each(|_| world.bench.uplink(teid, &ipv4(UE, SERVER, 100)));
     assert_eq!(reported(&mut world), (1, Some(300)), "the next number, and nothing twice");
-    // What a transaction has seen is kept.
+    // A transaction stores the usage it has read.
     (0..2).for_each(|_| world.bench.uplink(teid, &ipv4(UE, SERVER, 100)));
     world.modify(seid, &buffer());
     world.restart();
@@ -655,7 +664,7 @@ fn reports_go_on(way: WriterMode) {
     assert_eq!(last.usage_reports.iter().map(|report| usage(&report.0)).collect::<Vec<_>>(), [(2, Some(200))]);
 }
 
-/// Requests of another control plane are refused at once and take no place before those of the owner.
+/// Requests of another control plane are refused at once and do not delay those of the owner.
 #[test]
 fn foreign_requests_do_not_delay_the_owner() {
     let mut world = World::new();
@@ -677,7 +686,7 @@ fn foreign_requests_do_not_delay_the_owner() {
         let cause = Message::new(&answer[0].1).expect("sound").need();
         assert_eq!((answer[0].0, cause), (other, Ok(Cause::SESSION_CONTEXT_NOT_FOUND)), "before any work");
     }
-    // A SEID that nobody has is looked up: of these a bounded number waits.
+    // An unknown SEID is looked up in the database; the number of these requests is bounded.
     for sequence in 0..2_000 {
         let mut octets = vec![];
         forward(Teid(7)).emit(&mut octets, u64::from(sequence) << 32, 1_000 + sequence).expect("short");
@@ -690,7 +699,8 @@ fn foreign_requests_do_not_delay_the_owner() {
     world.passes(teid);
 }
 
-/// Reports of two lives have other numbers, so that none is taken for one that was answered before.
+/// Reports of two incarnations have different sequence numbers, so that none counts as an answered
+/// repeat.
 #[test]
 fn requests_of_two_lives_are_told_apart() {
     let mut world = World::new();
@@ -724,13 +734,13 @@ fn what_a_database_does_not_answer(codec: Codec) {
     let message = Message::new(&out[0].1).expect("sound");
     let response = SessionModificationResponse::parse(&message).expect("an answer");
     assert_eq!((message.seid(), response.cause), (CP_SEID, Cause::SYSTEM_FAILURE));
-    // Asked again, it is done.
+    // A repeat is executed.
     let mut out = world.send(&octets);
     out.extend(world.work());
     let message = Message::new(&out[0].1).expect("sound");
     let response = SessionModificationResponse::parse(&message).expect("an answer");
     assert_eq!(response.cause, Cause::REQUEST_ACCEPTED);
-    // A commit whose answer was lost is found to be done.
+    // A commit whose confirmation was lost is recognised as done.
     let mut octets = vec![];
     buffer().emit(&mut octets, seid, 100).expect("short");
     world.send(&octets);
@@ -746,7 +756,8 @@ fn what_a_database_does_not_answer(codec: Codec) {
     assert_eq!(world.work().len(), 1);
 }
 
-/// What somebody else has put in a record's place and cannot be read is written over: the record is not a whole with parts beside it.
+/// An unreadable record of another writer is overwritten: the record is not a whole with additional
+/// parts.
 #[test]
 fn what_cannot_be_read_is_written_over() {
     let mut world = World::of(Codec { format: Format::Json, manner: UpdateMode::Update });
@@ -769,7 +780,8 @@ fn what_cannot_be_read_is_written_over() {
     world.passes(teid);
 }
 
-/// What ends without a transaction of its own is taken out too: sessions of a control plane that has restarted.
+/// Sessions that end without a transaction are removed too: here those of a restarted control
+/// plane.
 #[test]
 fn what_a_control_plane_has_forgotten_is_not_found_again() {
     let mut world = World::new();

@@ -1,4 +1,6 @@
-//! Two N4 endpoints of one control plane before the UPF: the second takes over, and the sessions stay.
+//! Takeover between two N4 endpoints of one control plane.
+//!
+//! The second endpoint keeps the sessions of the first.
 
 use super::*;
 use crate::n4::{self, N4, Sink, Submitted};
@@ -9,7 +11,7 @@ use vireo_types::{Bucket, Ltmsi, Seid};
 
 const SECOND: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 6);
 
-/// What an endpoint has said to its control plane.
+/// What an endpoint has reported to its control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Told {
     Up,
@@ -40,7 +42,7 @@ impl Sink for Net {
     }
 }
 
-/// An endpoint of the control plane.
+/// An N4 endpoint of the control plane.
 struct Control {
     n4: N4,
     address: SocketAddr,
@@ -49,7 +51,7 @@ struct Control {
 
 impl Control {
     fn new(address: Ipv4Addr, first_sequence: u32) -> Self {
-        // One Node ID and one time stamp for both.
+        // Both have the same Node ID and time stamp.
         let stamp = RecoveryTimeStamp(1_000);
         let upfs = vec![(UPF, PORT).into()];
         let own = n4::Config::new(address.into(), upfs, stamp, first_sequence);
@@ -57,7 +59,7 @@ impl Control {
         Control { n4: N4::new(config), address: (address, PORT).into(), net: Net::default() }
     }
 
-    /// Says what it has to say to the UPF and hears the answers, as many as `heard`.
+    /// Sends all pending messages to the UPF, and processes at most `heard` responses.
     fn talk(&mut self, b: &mut Bench, heard: usize) {
         self.n4.on_time(b.now.instant, &mut self.net);
         let mut answers = 0;
@@ -83,7 +85,7 @@ impl Control {
     }
 }
 
-/// The first endpoint has the association and a session, the second nothing.
+/// Creates two endpoints. The first has the association and a session, the second neither.
 fn controls(b: &mut Bench) -> ([Control; 2], u64) {
     let networks = [SMF, SECOND].map(|address| Network::host(address.into())).to_vec();
     b.upf.settings.associations.control_planes = vec![ControlPlane { node_id: Some(node()), networks }];
@@ -103,7 +105,7 @@ fn controls(b: &mut Bench) -> ([Control; 2], u64) {
     ([first, second], session)
 }
 
-/// A report that packets wait for the session: where it goes.
+/// Triggers a downlink data report for the session, and returns its destination.
 fn reported(b: &mut Bench, session: u64) -> SocketAddr {
     let mut out = vec![];
     b.upf.event(Event::DownlinkData { session, pdr: 2 }, b.now, &mut b.plane, &mut out);
@@ -116,7 +118,7 @@ fn another_endpoint_takes_over_with_all_sessions() {
     let mut b = bench();
     let ([mut first, mut second], session) = controls(&mut b);
     assert_eq!(reported(&mut b, session), first.address);
-    // A second session is asked for, and the first endpoint is gone before it hears the answer.
+    // The first endpoint requests a second session and fails before it receives the response.
     let mut another = request();
     another.create_pdrs[1] = downlink_pdr(2, Some(Ipv4Addr::new(10, 45, 0, 3)), None);
     let mut octets = vec![];
@@ -129,17 +131,18 @@ fn another_endpoint_takes_over_with_all_sessions() {
     second.talk(&mut b, 9);
     assert_eq!(second.told(), [Told::Up], "nothing is lost");
     assert_eq!(b.upf.sessions(), 2);
-    // It is asked again, under the same name: there are not two of it, although its F-SEID has another address.
+    // The second endpoint repeats the request with the same F-SEID. There is one session although
+    // the F-SEID's address differs.
     second.submit(&b, 6, &octets);
     second.talk(&mut b, 9);
     let told = second.told();
     assert!(matches!(&told[..], [Told::Delivered(_)]), "{told:?}");
     assert_eq!(b.upf.sessions(), 2);
-    // Another request of the same UE has another number.
+    // Another request of the same UE has another sequence number.
     let mut deletion = vec![];
     (SessionDeletionRequest {}).emit(&mut deletion, session, 0).expect("short");
     assert_eq!(reported(&mut b, session), second.address, "there is nobody else to tell");
-    // What the first was told and never answered comes to the second.
+    // The second endpoint receives the reports that the first did not answer.
     let mut again = vec![];
     b.now.instant = b.now.instant + Duration::from_secs(4);
     b.upf.tick(b.now, &mut again);
@@ -147,7 +150,7 @@ fn another_endpoint_takes_over_with_all_sessions() {
     second.submit(&b, 7, &deletion);
     second.talk(&mut b, 9);
     assert_eq!(b.upf.sessions(), 1);
-    // The first comes back, is told that it has nothing any more, and says nothing.
+    // The first endpoint returns, learns that it is not active, and sends nothing.
     first.n4.let_go(b.now.instant);
     b.now.instant = b.now.instant + Duration::from_secs(30);
     first.talk(&mut b, 9);
@@ -201,7 +204,7 @@ fn what_an_endpoint_without_predecessor_sets_up_begins_anew() {
     let mut b = bench();
     let ([mut first, mut second], _) = controls(&mut b);
     first.n4.let_go(b.now.instant);
-    // Of a cluster that began after the end of the other one.
+    // An endpoint of a cluster that started after the end of the other one.
     let upfs = vec![(UPF, PORT).into()];
     let own = n4::Config::new(SECOND.into(), upfs, RecoveryTimeStamp(2_000), 7);
     second.n4 = N4::new(n4::Config { node_id: node(), shared: true, ..own });
@@ -224,7 +227,7 @@ fn a_session_that_is_set_up_once_more_is_one() {
     let out = ipv4(UE, Ipv4Addr::new(9, 9, 9, 9), 40);
     b.uplink(teid, &out);
     assert_eq!(b.plane.n6.len(), 0, "the tunnel is another");
-    // Another control plane, or one that means another session, does not get the address.
+    // Another control plane, or a request for another session, does not get the address.
     let mut other = request();
     other.cp_f_seid.seid += 1;
     let refused = b.establish(&other);

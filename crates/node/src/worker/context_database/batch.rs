@@ -1,5 +1,7 @@
-//! Several UEs in one question: what a database has of them is read before their steps, and what the steps have left is stored
-//! after them. Each is read and compared and swapped by itself; what is shared is the way there and back.
+//! Database operations for several UEs in one round trip.
+//!
+//! The records are read before the steps, and the results are stored after them. Each record is
+//! compared and swapped by itself; only the round trip is shared.
 
 use super::record::{EncodedUeRecord, stored};
 use super::{ContextDatabase, ContextDatabaseError, UeRecord, name, there};
@@ -8,15 +10,16 @@ use std::time::Duration;
 use vireo_store::Version;
 use vireo_store::records::{RecordError, StoredRecord};
 
-/// How long what was read ahead of its turn is good for. Whatever its age, a commit finds out what has changed.
+/// Validity of prefetched records. A commit detects changes at any age.
 const FORESEEN_FOR: Duration = Duration::from_secs(2);
-/// How often a part is put beside another function's that was changed meanwhile, before it is looked again a moment later.
+/// Number of attempts to write a part of a record that the SMF keeps changing, before a later
+/// retry.
 const TRIES: u32 = 16;
 
-/// Records that were read in one go, ahead of their turn.
+/// Records prefetched in one operation.
 pub(super) struct Prefetched {
     at: std::time::Instant,
-    /// What a part of the time was that it took.
+    /// Share of one record in the time of the operation.
     took: Duration,
     records: FxHashMap<u64, StoredRecord>,
 }
@@ -28,7 +31,7 @@ impl Default for Prefetched {
 }
 
 impl ContextDatabase {
-    /// Reads what is going to be asked for, in one go. What is not read so is read in its turn.
+    /// Prefetches records in one operation. Records that are missing are read when needed.
     pub(in crate::worker) fn prefetch(&mut self, ids: &[u64]) {
         self.foreseen = Prefetched::default();
         let names: Vec<_> = ids.iter().map(|id| name(&self.config, *id)).collect();
@@ -37,7 +40,7 @@ impl ContextDatabase {
         self.foreseen.records = ids.iter().zip(found).filter_map(|(id, found)| Some((*id, found?))).collect();
     }
 
-    /// What was read ahead of a UE, if it is from after its last step; and how long it took.
+    /// Returns a prefetched record if it has the last processed input, and the time it took.
     pub(in crate::worker) fn foreseen(&mut self, id: u64, consumed: u64) -> Option<(Duration, Version, UeRecord)> {
         let found = self.foreseen.records.remove(&id).filter(|_| self.foreseen.at.elapsed() <= FORESEEN_FOR)?;
         let version = found.version;
@@ -45,11 +48,11 @@ impl ContextDatabase {
         Some((self.foreseen.took, version, stored))
     }
 
-    /// Puts a UE where this version is.
+    /// Commits a record over this version.
     fn write(&mut self, id: u64, expected: Version, stored: &UeRecord) -> Result<(), ContextDatabaseError> {
         let kept = EncodedUeRecord::new(&self.config, expected, stored)?;
         if stored.context.is_empty() && self.writes_behind() {
-            // What is before it is done first.
+            // Earlier writes of the UE must complete first.
             there(&mut self.records)?.load(&[name(&self.config, id)])?;
         }
         let way = if stored.context.is_empty() { &mut self.brief } else { &mut self.records };
@@ -58,7 +61,8 @@ impl ContextDatabase {
         Ok(())
     }
 
-    /// Puts UEs where these versions are, in one go where several are; what UEs have left that are gone, which lives shorter, in another.
+    /// Commits records over their versions in one operation. Records of removed UEs, which live
+    /// shorter, take a second operation.
     fn write_all(&mut self, all: &[((u64, Version), UeRecord)]) -> Vec<Result<(), ContextDatabaseError>> {
         let kept = all.iter().map(|((_, expected), stored)| EncodedUeRecord::new(&self.config, *expected, stored));
         let kept = match kept.collect::<Result<Vec<_>, _>>() {
@@ -66,7 +70,7 @@ impl ContextDatabase {
             _ => return all.iter().map(|((id, expected), stored)| self.write(*id, *expected, stored)).collect(),
         };
         let parts: Vec<_> = kept.iter().map(EncodedUeRecord::parts).collect();
-        // Of what is not answered nobody knows what has become.
+        // The outcome of an operation without response is unknown.
         let silent = || RecordError::OutcomeUnknown("it has answered less than it was asked".into());
         let mut done: Vec<_> = all.iter().map(|_| Err(silent().into())).collect();
         for (way, gone) in [(&mut self.records, false), (&mut self.brief, true)] {
@@ -84,22 +88,23 @@ impl ContextDatabase {
         done
     }
 
-    /// Stores what steps have left, each where this version is. What is there then of each: this, or what the same step has left before,
-    /// by a worker that died or by a commit whose answer was lost. Where the SMF has changed what is shared, this goes beside that.
+    /// Commits the results of steps over their versions. Returns the content of each record
+    /// afterwards: this result, or that of the same step by a dead worker or by a commit whose
+    /// response was lost. Keeps changes of the SMF in a shared record.
     pub(in crate::worker) fn commit_all(
         &mut self,
         all: Vec<((u64, Version), UeRecord)>,
     ) -> Vec<Result<Box<UeRecord>, ContextDatabaseError>> {
         let (done, alone) = (self.write_all(&all), all.len() == 1);
         let each = all.into_iter().zip(done).map(|((place, stored), done)| match done {
-            // What has become of it is found out where its event is carried out again, one by one.
+            // The outcome is determined when the event is processed again, alone.
             Err(ContextDatabaseError::Database(error)) if error.is_retryable() && !alone => Err(error.into()),
             done => self.committed(place, stored, done),
         });
         each.collect()
     }
 
-    /// The same of one.
+    /// Commits one record.
     #[cfg(test)]
     pub(in crate::worker) fn commit(
         &mut self,
@@ -109,7 +114,7 @@ impl ContextDatabase {
         self.commit_all(vec![(place, stored)]).remove(0)
     }
 
-    /// What there is of a UE after an attempt to put it there.
+    /// Returns the content of a record after an attempt to commit it.
     fn committed(
         &mut self,
         (id, mut expected): (u64, Version),
@@ -135,7 +140,7 @@ impl ContextDatabase {
                 Some((version, there)) if is_shared && there.owner == stored.owner && there.step < stored.step => {
                     expected = version;
                 }
-                // The writers of a worker that has died were slower than it was known to be dead.
+                // Writers of a dead worker wrote after its death was detected.
                 Some((_, there)) if self.writes_behind() && there.owner == stored.owner => {
                     return Err(RecordError::Down("something was written late".into()).into());
                 }

@@ -1,14 +1,18 @@
-//! What a record of a UE looks like (`state.format`, `state.change`): octets, or a document of named fields in JSON or protocol buffers
-//! by the [`Codec`] of the SMF's records. A document has what is known beside the context, by the names of [`UeDocument`], and the
-//! context's fields by theirs; where the record is [shared](crate::shared_record), all of it is one part, in which the context is a field.
+//! Format of UE records (`state.format`, `state.change`).
 //!
-//! An octet string is what the region has and what travels to the SMF, whatever the format: whoever commits makes the document of it.
-//! It is what a binary record is, too, which is written whole in every manner. A record that is a whole was written in that form, by
-//! this format or by a release before documents, and is read as that: documents of an own record are always in parts.
+//! A record is binary, or a document of named fields in JSON or protocol buffers by the [`Codec`]
+//! of the SMF's records. A document has the fields of [`UeDocument`] and those of the context. In a
+//! [shared](crate::shared_record) record all of it is one part, with the context as a field.
 //!
-//! By [`Manner::Update`] a commit writes the fields that are not what they were when the record was loaded; the version that was loaded
-//! has to be there, so the others are what they were. [`Manner::DeleteCreate`] is the SMF's alone: who dies between its two steps
-//! leaves no record, and the AMF's is all that there is of a UE.
+//! The region and requests to the SMF use the binary form in every format. The committing NF
+//! converts it to a document. A binary record is always written as a whole. A record that is a
+//! whole was written in binary form, by this format or by a release before documents, and is read
+//! as such: documents of unshared records always have parts.
+//!
+//! With [`UpdateMode::Update`] a commit writes the fields that changed since the record was loaded.
+//! The loaded version is the precondition, so the other fields are unchanged. Only the SMF uses
+//! [`UpdateMode::DeleteCreate`]: a crash between its two operations leaves no record, and the AMF's
+//! record is the only copy of a UE.
 
 use super::{ContextDatabaseConfig, ContextDatabaseError, PendingOutbox, PendingSmfRequest, RecoveryLog, UeRecord};
 use crate::shared_record;
@@ -19,34 +23,35 @@ use vireo_store::Version;
 use vireo_store::records::{Change, Codec, Encoded, Format, RecordBase, RecordPart, StoredRecord, UpdateMode};
 use vireo_types::Instant;
 
-/// Which fields a document has: it grows with what is beside a context, and with the context's layout.
+/// Version of the fields: grows with those beside the context and with the context's layout.
 pub(crate) const LAYOUT: u16 = 1 << 8 | context::LAYOUT_VERSION as u16;
 
-/// What a document has beside the context's fields, which are other ones.
+/// Fields of a document beside those of the context. Their names differ from the context's.
 #[derive(Debug, Serialize, Deserialize)]
 struct UeDocument {
-    /// These three come first ([`shared_record::AmfPartHeader`]).
+    /// These three fields come first ([`shared_record::AmfPartHeader`]).
     owner: u64,
     step: u64,
     gone: bool,
-    /// [`LAYOUT`].
+    /// [`LAYOUT`] of the writer.
     layout: u16,
     consumed: u64,
     deadline: Option<Instant>,
     pin: u64,
-    /// What the last steps want done ([`RecoveryLog`]).
+    /// Outboxes of the last steps ([`RecoveryLog`]).
     outboxes: Vec<PendingOutbox>,
     asked: Vec<PendingSmfRequest>,
     taken: Vec<(u64, N1N2TransferResult)>,
-    /// Of the NAS security context: what is not among the fields of a context, whose stored form has it by other means.
+    /// Field of the NAS security context that is no field of a context's document. The binary form
+    /// encodes it differently.
     derives_keys: bool,
-    /// Where all of it is one part: the context, unless that is gone.
+    /// Only in a document of one part: the context, unless it is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     context: Option<Box<UeContext>>,
 }
 
 impl UeDocument {
-    /// A UE's, and its context.
+    /// Splits a UE into document and context.
     fn of(stored: &UeRecord) -> Result<(Self, Option<UeContext>), ContextDatabaseError> {
         let ue = match &stored.context[..] {
             [] => None,
@@ -72,7 +77,7 @@ impl UeDocument {
         Ok((document, ue))
     }
 
-    /// The UE of this context.
+    /// Joins document and context to a UE.
     fn stored(self, ue: Option<UeContext>) -> Result<UeRecord, ContextDatabaseError> {
         if self.layout != LAYOUT || self.gone != ue.is_none() {
             return Err(ContextDatabaseError::Stranger);
@@ -98,14 +103,14 @@ impl UeDocument {
     }
 }
 
-/// How the AMF's records are kept.
+/// Returns the codec of the AMF's records.
 fn codec(config: &ContextDatabaseConfig) -> Codec {
     let Codec { format, manner } = config.records.codec();
     let manner = if manner == UpdateMode::DeleteCreate { UpdateMode::Update } else { manner };
     Codec { format, manner }
 }
 
-/// The AMF's part of a record that is shared, of what travels; `None`: it is of another release.
+/// Returns the stored form of the AMF's part from its transfer form; `None` for another release.
 pub(crate) fn kept(format: Format, part: &[u8]) -> Option<Vec<u8>> {
     match format {
         Format::Binary => Some(part.to_vec()),
@@ -131,7 +136,7 @@ fn of_part(format: Format, part: &[u8]) -> Result<UeRecord, ContextDatabaseError
     document.stored(ue)
 }
 
-/// A UE as a record has it.
+/// Decodes the UE of a record.
 pub(super) fn stored(config: &ContextDatabaseConfig, found: StoredRecord) -> Result<UeRecord, ContextDatabaseError> {
     let codec = codec(config);
     if config.records.is_shared() {
@@ -152,19 +157,19 @@ pub(super) fn stored(config: &ContextDatabaseConfig, found: StoredRecord) -> Res
     Ok(UeRecord { known, ..stored })
 }
 
-/// A UE as it is put where a version is.
+/// A UE encoded for a commit.
 #[derive(Debug)]
 pub(super) struct EncodedUeRecord {
     codec: Codec,
-    /// What is known of that version.
+    /// Content of the version that the commit replaces.
     known: RecordBase,
     value: Encoded,
-    /// It is a part of a record that is shared.
+    /// True if it is a part of a shared record.
     is_part: bool,
 }
 
 impl EncodedUeRecord {
-    /// A UE as a record of this place has it (0: of a new one).
+    /// Encodes a UE for a commit over this version (0: a new record).
     pub(super) fn new(
         config: &ContextDatabaseConfig,
         expected: Version,
@@ -182,13 +187,13 @@ impl EncodedUeRecord {
                 Encoded::Parts(parts.map_err(|_| ContextDatabaseError::Stranger)?)
             }
         };
-        // Of a context that goes nothing stays.
+        // The record of a removed context keeps no field.
         let goes_on = stored.known.version == expected && !stored.context.is_empty();
         let known = if goes_on { stored.known.clone() } else { RecordBase::at(expected) };
         Ok(EncodedUeRecord { codec, known, value, is_part })
     }
 
-    /// What is written.
+    /// Returns the parts to write.
     pub(super) fn parts(&self) -> Vec<RecordPart<'_>> {
         match &self.value {
             Encoded::Whole(octets) if self.is_part => vec![RecordPart { name: shared_record::AMF, octets }],
@@ -196,7 +201,7 @@ impl EncodedUeRecord {
         }
     }
 
-    /// The change that writes these.
+    /// Returns the change that writes these parts.
     pub(super) fn change<'a>(&'a self, parts: &'a [RecordPart<'a>]) -> Change<'a> {
         match self.is_part {
             true => Change::Update { expected: self.known.version, parts },
@@ -205,7 +210,7 @@ impl EncodedUeRecord {
     }
 }
 
-/// An octet string, in hexadecimal digits where somebody reads.
+/// Serde module for octet strings: hexadecimal digits in human-readable formats.
 pub(super) mod octets {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};

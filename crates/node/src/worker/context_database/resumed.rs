@@ -1,4 +1,4 @@
-//! Records of a host's last life, which its next one takes over or removes.
+//! Resumption or removal of the records of a host's previous run.
 
 use super::record::{EncodedUeRecord, stored};
 use super::{BATCH, ContextDatabaseConfig, RecoveryLog, UeRecord, collection, name};
@@ -6,59 +6,60 @@ use vireo_store::Version;
 use vireo_store::records::{Change, Name, RecordError, RecordPart, RecordStore, StoredRecord};
 use vireo_types::Instant;
 
-/// A commit of the life before may be on its way still when its record is taken: it is looked at once more.
+/// Maximum number of conflicts that are retried: a commit of the previous run may still be in
+/// flight.
 const AGAIN: usize = 1024;
 
-/// What becomes of a record.
+/// Decision about a record.
 #[derive(Debug)]
 pub(crate) enum Becomes<T> {
-    /// The host has it with this context, and with what the caller goes on with.
+    /// The host keeps the record with this context.
     Resumed {
-        /// That.
+        /// Value for the caller.
         with: T,
-        /// The context.
         context: Vec<u8>,
-        /// Its deadline.
         deadline: Option<Instant>,
     },
-    /// It is removed.
+    /// The record is removed.
     Nothing,
 }
 
-/// Records of the host's last life. A name leaves the list when its record is the host's own, or gone.
+/// Records of the host's previous run. A name leaves the list when its record is claimed or
+/// removed.
 #[derive(Debug)]
 pub(crate) struct Resumption<'a> {
     config: &'a ContextDatabaseConfig,
     waiting: Vec<Name>,
     again: usize,
-    /// Records that were removed, but for those of UEs that had gone.
+    /// Number of removed records, without those of UEs that were removed before.
     pub(crate) removed: usize,
-    /// Records that are damaged, or of another format: those with a version were removed.
+    /// Number of damaged records and of those in another format. Those with a version were removed.
     pub(crate) damaged: usize,
 }
 
 impl<'a> Resumption<'a> {
-    /// Looks what there is.
+    /// Lists the records.
     ///
     /// # Errors
     ///
-    /// When the database does not answer.
+    /// Returns an error if the database does not answer.
     pub(crate) fn look(config: &ContextDatabaseConfig, records: &mut dyn RecordStore) -> Result<Vec<u64>, RecordError> {
         records.list_ids(collection(config))
     }
 
-    /// Records of these numbers.
+    /// Creates a list of records with these numbers.
     pub(crate) fn new(config: &'a ContextDatabaseConfig, numbers: Vec<u64>) -> Self {
         let waiting = numbers.into_iter().map(|id| name(config, id)).collect();
         Resumption { config, waiting, again: 0, removed: 0, damaged: 0 }
     }
 
-    /// Whether there is no record left.
+    /// Returns true if no record is left.
     pub(crate) fn is_done(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Takes some records. Returns those that are the host's own now, and why the rest is to be tried again, if so.
+    /// Processes some records. Returns those that this host has claimed, and an error if the rest
+    /// must be retried.
     pub(crate) fn next<T>(
         &mut self,
         records: &mut dyn RecordStore,
@@ -98,7 +99,7 @@ impl<'a> Resumption<'a> {
         self.change(records, wanted)
     }
 
-    /// The UE as it is this host's: nothing is under way.
+    /// Returns the UE as owned by this host, without a procedure in progress.
     fn mine(&self, stored: UeRecord, context: Vec<u8>, deadline: Option<Instant>) -> UeRecord {
         let (owner, step) = (self.config.owner, stored.step + 1);
         let course = RecoveryLog::default();
@@ -141,7 +142,7 @@ impl<'a> Resumption<'a> {
     ///
     /// # Errors
     ///
-    /// When the database does not do what it is asked.
+    /// Returns an error if a database operation fails.
     pub(crate) fn remove(&mut self, records: &mut dyn RecordStore) -> Result<(), RecordError> {
         while !self.is_done() {
             self.next(records, |_| Becomes::<()>::Nothing).1?;
@@ -150,12 +151,12 @@ impl<'a> Resumption<'a> {
     }
 }
 
-/// A record, and what is put in its place; `None`: it is removed.
+/// A record and its replacement; `None`: it is removed.
 struct Next<T> {
     name: Name,
     version: Version,
     resumed: Option<(T, EncodedUeRecord)>,
-    /// The UE had gone before.
+    /// True if the UE was removed before.
     is_gone: bool,
 }
 
@@ -165,15 +166,15 @@ impl<T> Next<T> {
     }
 }
 
-/// What is found under a name.
+/// Result of loading a name.
 enum There {
     Nothing,
     Record(StoredRecord),
-    /// It is no record, or was sealed for another place: it stays where it is, and ends by itself.
+    /// Not a record, or sealed for another name: it stays until it expires.
     Stranger,
 }
 
-/// Loads records, one by one where one of them is none.
+/// Loads records, one by one if one of them is invalid.
 fn load(records: &mut dyn RecordStore, names: &[Name]) -> Result<Vec<There>, RecordError> {
     let there = |found: Option<_>| found.map_or(There::Nothing, There::Record);
     if names.is_empty() {

@@ -1,5 +1,7 @@
-//! Commits that nobody waits for: they are handed to writers, and whoever loads the context next waits until they are written. Until
-//! then the region has the context, too: what the writers of a worker had in hand that has died is not lost with it.
+//! Write-behind of commits: the next load of a UE waits for the write.
+//!
+//! Until the write, the region has the context too. Commits in flight of a dead worker's writers
+//! are not lost with it.
 
 use super::{ContextDatabase, ContextDatabaseError, DatabaseRef, RecordsHandle, UeRecord};
 use crate::clock::clock;
@@ -9,20 +11,20 @@ use vireo_store::Version;
 use vireo_store::records::{RecordError, RecordStore, Writers, WritersConfig};
 use vireo_store::region::{Region, Snapshot, Worker};
 
-/// Threads of a worker that write, where its steps do not wait for that, and what they may have in hand, in all.
+/// Number of writer threads of a worker, and the limits of their commits in flight.
 const THREADS: usize = 2;
 const WRITERS: WritersConfig = WritersConfig { waiting: 4096, octets: 16 << 20, patience: Duration::from_millis(300) };
-/// How long another worker's writers are waited for. After that the UE goes on from what the region has.
+/// Maximum wait for another worker's writers. After that the UE continues from the region.
 const BARRIER: Duration = Duration::from_millis(300);
-/// How long in between.
+/// Interval of the checks meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
-/// A worker's process, as the region knows it.
+/// Identity of a worker process in the region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Writer(pub(super) u64);
 
 impl Writer {
-    /// This one.
+    /// Returns the identity of this process.
     pub(in crate::worker) fn own(worker: &Worker) -> Self {
         Writer(u64::from(worker.number()) << 32 | u64::from(std::process::id()))
     }
@@ -32,13 +34,13 @@ impl Writer {
     }
 }
 
-/// A way by which commits are handed to writers, which are started.
+/// Starts writers and returns a handle that passes commits to them.
 pub(super) fn behind(
     records: Box<dyn RecordStore>,
     mut open: impl FnMut() -> RecordsHandle,
     writers: &mut Option<Writers>,
 ) -> RecordsHandle {
-    // All ways are to the same place: if there is one, there are others.
+    // All handles lead to the same database: if one opens, others do.
     let ways: Result<Vec<_>, _> = (0..THREADS).map(|_| open()).collect();
     let failed = |error: std::io::Error| RecordError::Down(format!("a writer cannot be started: {error}"));
     let started = Writers::start(WRITERS, ways?).map_err(failed)?;
@@ -47,18 +49,19 @@ pub(super) fn behind(
     Ok(Box::new(records))
 }
 
-/// What a UE goes on from.
+/// State from which a UE continues.
 pub(in crate::worker) struct LatestUe {
-    /// The version of its record.
+    /// Version of its record.
     pub(in crate::worker) version: Version,
-    /// What it is.
+    /// Content of the record.
     pub(in crate::worker) stored: UeRecord,
-    /// The database has an earlier one.
+    /// True if the database has an earlier state.
     pub(in crate::worker) ahead: bool,
 }
 
 impl UeRecord {
-    /// What the region has of it besides what is wanted done, as long as writers may have it in hand; `None`: it is too long for that.
+    /// Returns the region's content besides the outbox while the write is pending; `None` if it is
+    /// too long.
     pub(in crate::worker) fn behind(&mut self, elsewhere: DatabaseRef) -> Option<Vec<u8>> {
         let wanted = std::mem::take(&mut self.course.wanted);
         let octets = self.ahead(elsewhere);
@@ -68,8 +71,8 @@ impl UeRecord {
 }
 
 impl ContextDatabase {
-    /// The same of a UE of which this input was carried out last. Where commits do not wait, whoever has carried it out may have it in
-    /// hand still, and is waited for, unless it has died.
+    /// Loads a UE whose last processed input is known. With write-behind, waits for the worker of
+    /// that commit, unless it is dead.
     pub(in crate::worker) fn read_after(
         &mut self,
         elsewhere: DatabaseRef,
@@ -83,7 +86,8 @@ impl ContextDatabase {
         let began = std::time::Instant::now();
         loop {
             let found = match self.read(id) {
-                // The writers of this worker say once that something was refused: the region has it.
+                // The writers of this worker report a refused commit once: the region has its
+                // content.
                 Err(ContextDatabaseError::Database(RecordError::Conflict | RecordError::NotARecord)) => {
                     self.read(id)?
                 }
@@ -93,7 +97,7 @@ impl ContextDatabase {
             let is_written = |stored: &UeRecord| {
                 stored.owner != owner || (if stored.consumed == 0 { base } else { stored.consumed }) >= consumed
             };
-            // Its own writers have nothing of it in hand any more.
+            // The writers of this worker have no pending commit of the UE.
             let is_waited_for = writer != own && writer.is_there(region) && began.elapsed() < BARRIER;
             if found.as_ref().is_some_and(|(_, stored)| is_written(stored)) || !is_waited_for {
                 return Ok(found);
@@ -102,8 +106,8 @@ impl ContextDatabase {
         }
     }
 
-    /// What a UE goes on from: what the database has, or the region, where that is later. What the region has happened, whoever's
-    /// writers the database had something else from in its place.
+    /// Returns the state from which a UE continues: the later one of database and region. The
+    /// region's state is valid even if another worker's writers stored something else in its place.
     pub(in crate::worker) fn latest(
         &self,
         found: Option<(Version, UeRecord)>,
@@ -112,7 +116,8 @@ impl ContextDatabase {
         let later = DatabaseRef::part(&here.context).map(UeRecord::decode).transpose()?;
         let (version, stored, mut later) = match (found, later) {
             (Some((version, stored)), Some(later)) => (version, stored, later),
-            // Its first step was not written. A later one's record was: it is gone, and does not come back.
+            // The first commit was not written. A later commit implies an earlier record: its
+            // removal is final.
             (None, Some(later)) if self.writes_behind() && later.step == 1 => (0, UeRecord::default(), later),
             (found, _) => return Ok(found.map(|(version, stored)| LatestUe { version, stored, ahead: false })),
         };
@@ -123,7 +128,7 @@ impl ContextDatabase {
         if later.step < stored.step || later.step == stored.step && later.context == stored.context {
             return Ok(Some(LatestUe { version, stored, ahead: false }));
         }
-        // What is wanted done is beside it, and what there is in the record is known.
+        // The outbox is stored beside the content, and the content of the record is known.
         later.known = stored.known;
         let mut wanted = stored.course.wanted;
         if later.step == stored.step {
@@ -135,10 +140,10 @@ impl ContextDatabase {
         Ok(Some(LatestUe { version, stored: later, ahead: true }))
     }
 
-    /// Waits until what was handed over for a UE is written.
+    /// Waits until the pending commits of a UE are written.
     pub(in crate::worker) fn settle(&mut self, id: u64) -> Result<(), ContextDatabaseError> {
         match self.read(id) {
-            // Writers of a worker that has died were slower than it was known to be dead.
+            // Writers of a dead worker wrote after its death was detected.
             Err(ContextDatabaseError::Database(RecordError::Conflict)) => {
                 Err(RecordError::Down("something was written late".into()).into())
             }
@@ -146,7 +151,7 @@ impl ContextDatabase {
         }
     }
 
-    /// Whether steps do not wait for what they commit.
+    /// Returns true if steps do not wait for their commits.
     pub(in crate::worker) fn writes_behind(&self) -> bool {
         self.writers.is_some()
     }

@@ -1,4 +1,4 @@
-//! Workers in the place of each other, over a database of the test's own.
+//! Tests of worker takeover with contexts in a database.
 
 mod group;
 mod shared;
@@ -11,7 +11,7 @@ use vireo_store::records::{LIFE, MemoryRecords, RecordStore};
 use vireo_store::region::RegionConfig;
 use vireo_types::Ltmsi;
 
-/// A Redis of the test's own.
+/// A Redis server for one test.
 struct Server(Child, tempfile::TempDir);
 
 impl Server {
@@ -42,7 +42,7 @@ impl Drop for Server {
     }
 }
 
-/// A step over what is loaded, or over a new context.
+/// Runs a step over the loaded context, or over a new one.
 fn step(contexts: &mut Contexts, region: &Region, worker: &mut Worker, slot: Slot, input: u64) -> LoadResult {
     let found = contexts.load(region, worker, slot).unwrap();
     contexts.fresh(region, slot, found);
@@ -52,7 +52,7 @@ fn step(contexts: &mut Contexts, region: &Region, worker: &mut Worker, slot: Slo
     found
 }
 
-/// Where the record of a slot's UE is.
+/// Returns the record reference of a slot's UE.
 pub(super) fn elsewhere(region: &Region, slot: Slot) -> DatabaseRef {
     let mut seen = Snapshot::default();
     assert!(region.read(slot, &mut seen));
@@ -71,7 +71,7 @@ fn what_waits_is_read_in_one_question_and_again_if_it_has_changed_since() {
     step(&mut first, &region, &mut one, second_ue, 2);
     second.foresee(&region, [first_ue, new_ue, second_ue].into_iter());
     step(&mut first, &region, &mut one, first_ue, 3);
-    // From here on nothing can be read.
+    // From here on no read succeeds.
     drop(server);
     let found = second.load(&region, &mut two, second_ue).unwrap();
     assert!(matches!(found, LoadResult::Context { consumed: 2, .. }), "{found:?}");
@@ -98,7 +98,7 @@ fn any_worker_goes_on_from_what_the_database_has() {
     assert_eq!(asked(&mut second), [Read, Write], "a read and a write for each transaction");
     let (mut seen, id) = (Snapshot::default(), elsewhere(&region, slot).id);
 
-    // The first one dies after it has written to the database, and before the region knows.
+    // The first worker dies after it has written to the database, before the region.
     let mut central = ContextDatabase::new(server.config());
     let (version, mut stored) = central.read(id).unwrap().expect("stored");
     assert_eq!((stored.consumed, context::decode(&stored.context).unwrap().connections), (2, 2));
@@ -109,7 +109,7 @@ fn any_worker_goes_on_from_what_the_database_has() {
     let buffer = second.found().expect("a record whose effects are to leave");
     assert!(region.read_outbox(buffer, &mut seen) && seen.outbox == b"not done", "it is the region's now");
 
-    // It ends, and dies at the same place: the slot is the host's to free.
+    // The UE is removed, and the worker dies at the same place: the host frees the slot.
     let gone = UeRecord { owner: 5, consumed: 4, ..UeRecord::default() };
     central.commit((id, version + 1), gone).unwrap();
     let found = second.load(&region, &mut two, slot).unwrap();
@@ -117,7 +117,7 @@ fn any_worker_goes_on_from_what_the_database_has() {
     crate::worker::context_database::clear(&server.config()).unwrap();
     assert_eq!(central.read(id).unwrap(), None);
 
-    // Another UE's, and it is lost: that is said, and nothing is done in its name.
+    // The record of another UE is lost: this is an error, and its step is void.
     let other = host.insert(Ltmsi::from_raw(8)).unwrap();
     step(&mut first, &region, &mut one, other, 1);
     assert!(central.read(elsewhere(&region, other).id).unwrap().is_some());
@@ -141,7 +141,7 @@ fn without_a_database_a_step_is_void() {
     assert!(!region.read(slot, &mut Snapshot::default()), "nothing has happened");
 }
 
-/// A step of a procedure: its last one, or one after which it goes on.
+/// Runs a step of a procedure: its last one, or one after which it continues.
 fn step_of(
     contexts: &mut Contexts,
     (region, worker): (&Region, &mut Worker),
@@ -190,18 +190,18 @@ fn a_procedure_reads_once_and_writes_once_and_is_lost_with_its_worker() {
         step_of(&mut first, (&region, &mut one), slot, (input, pin));
     }
     assert_eq!(asked(&mut first), [Read]);
-    // The worker dies: the UE is as it was, but for the names and COUNTs that it may have used.
+    // The worker dies: the UE has its previous state, with later identifiers and COUNTs.
     let found = second.load(&region, &mut two, slot).unwrap();
     assert!(matches!(found, LoadResult::Context { consumed: 5, .. }), "{found:?}");
     let ue = second.current().unwrap();
     assert_eq!((ue.connections, ue.sequence >= replica::SKIPPED_STEPS), (3, true));
     step_of(&mut second, (&region, &mut two), slot, (6, 0));
-    // What one worker holds and another has gone on from is not believed.
+    // A context that one worker holds is invalid after a step of another worker.
     let found = first.load(&region, &mut one, slot).unwrap();
     assert!(matches!(found, LoadResult::Context { consumed: 6, .. }), "{found:?}");
     assert_eq!(first.current().map(|ue| ue.connections), Some(4));
 
-    // One whose first procedure was under way: the slot is the host's to free.
+    // A UE during its first procedure: the host frees the slot.
     let other = host.insert(Ltmsi::from_raw(8)).unwrap();
     step_of(&mut first, (&region, &mut one), other, (1, 5));
     let found = second.load(&region, &mut two, other).unwrap();
@@ -212,7 +212,7 @@ fn a_procedure_reads_once_and_writes_once_and_is_lost_with_its_worker() {
     assert!(outbox.forgets() && outbox.before.is_some(), "{outbox:?}");
 }
 
-/// Two AMFs over one database, each with a region and a worker.
+/// One of two AMFs over one database, each with a region and a worker.
 struct Amf {
     region: Region,
     host: Worker,
@@ -230,7 +230,7 @@ impl Amf {
         Amf { region, host, worker, contexts }
     }
 
-    /// A step over a UE, by an input of this number.
+    /// Runs a step over a UE by an input with this number.
     fn step(&mut self, slot: Slot, input: u64, outbox: &[u8]) -> Result<CommitHandle, StepError> {
         let found = self.contexts.load(&self.region, &mut self.worker, slot)?;
         self.contexts.fresh(&self.region, slot, found);
@@ -239,7 +239,7 @@ impl Amf {
         self.contexts.commit_alone(&mut self.worker, hand, false, (input, None, 0), outbox)
     }
 
-    /// Enters what another one has left, as the host does.
+    /// Enters a record that another AMF has left, as the host does.
     fn enter(&mut self, id: u64, base: u64) -> Slot {
         let slot = self.host.insert(Ltmsi::from_raw(7)).unwrap();
         let mut seen = Snapshot::default();
@@ -255,8 +255,8 @@ fn config(owner: u64) -> ContextDatabaseConfig {
     ContextDatabaseConfig { records: RecordsConfig::at("redis://127.0.0.1:1"), owner, shared: true }
 }
 
-/// An AMF is killed before a commit, after it, and is only stopped: another one goes on with what was committed, what that wanted
-/// done is known to it, and the one that wakes does nothing.
+/// An AMF is killed before a commit or after it, or only stopped. Another one continues from the
+/// last commit and knows its outbox. The stopped one does nothing when it wakes up.
 #[test]
 fn another_amf_goes_on_and_the_one_that_wakes_does_nothing() {
     use StateOperation::{Read, Write};
@@ -268,7 +268,7 @@ fn another_amf_goes_on_and_the_one_that_wakes_does_nothing() {
     let asked: Vec<_> = first.contexts.asked().map(|(operation, _)| operation).collect();
     assert_eq!(asked, [Write, Read, Write], "a read and a write for each transaction, and nothing to read at first");
     let id = elsewhere(&first.region, slot).id;
-    // Stopped before the commit of a third step.
+    // The first AMF is stopped before the commit of a third step.
     first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
     let mut hand = first.contexts.take().unwrap();
     hand.ue.connections += 1;
@@ -284,14 +284,14 @@ fn another_amf_goes_on_and_the_one_that_wakes_does_nothing() {
     assert!(matches!(found, LoadResult::Context { consumed: 40, .. }), "{found:?}");
     assert_eq!(second.contexts.current().map(|ue| ue.connections), Some(2));
 
-    // The first one wakes: its step is void, and so is what it begins.
+    // The first AMF wakes up: its step is void, and so is the next one.
     let woken = first.contexts.commit_alone(&mut first.worker, hand, false, (3, None, 0), b"three");
     assert!(matches!(woken, Err(StepError::Central(ContextDatabaseError::Foreign))), "{woken:?}");
     assert_eq!(first.region.consumed_of(slot), 2, "nothing has happened there");
     let begun = first.step(slot, 4, b"four");
     assert!(matches!(begun, Err(StepError::Central(ContextDatabaseError::Foreign))), "{begun:?}");
 
-    // The second one goes on, and its own worker dies between its two commits.
+    // The second AMF continues, and its worker dies between its two commits.
     second.step(slot_there, 41, b"three").unwrap();
     let central = &mut ContextDatabase::over(config(2), &records);
     let (version, mut stored) = central.read(id).unwrap().unwrap();
@@ -303,7 +303,8 @@ fn another_amf_goes_on_and_the_one_that_wakes_does_nothing() {
     assert!(second.contexts.found().is_some());
 }
 
-/// A worker dies between the first commit of a new UE and the region's: who is given the event again finds it done.
+/// A worker dies between the first commit of a new UE and the region's. The next worker finds the
+/// event processed.
 #[test]
 fn a_first_step_that_is_done_again_is_the_one_that_was_committed() {
     let records = MemoryRecords::new(LIFE);

@@ -1,4 +1,4 @@
-//! Contexts in a database whose commits nobody waits for.
+//! Tests of write-behind contexts in a database.
 
 use super::tests::elsewhere;
 use super::*;
@@ -11,12 +11,12 @@ use vireo_store::records::{Change, LIFE, MemoryRecords, Name, Operations, Record
 use vireo_store::region::RegionConfig;
 use vireo_types::Ltmsi;
 
-/// A place to which nothing is written as long as it is shut.
+/// Records that write nothing while the gate is shut.
 #[derive(Clone)]
 pub(super) struct Gate {
     pub(super) records: MemoryRecords,
     is_shut: Arc<AtomicBool>,
-    /// By which something was read.
+    /// Number of reads.
     questions: Arc<AtomicU32>,
 }
 
@@ -52,7 +52,7 @@ impl RecordStore for Gate {
     }
 }
 
-/// A worker of an AMF, whose writers have a gate of their own before the database.
+/// A worker of an AMF whose writers have their own gate before the database.
 struct Nf {
     gate: Gate,
     worker: Worker,
@@ -75,7 +75,7 @@ impl Nf {
         self.contexts.load(region, &mut self.worker, slot)
     }
 
-    /// A step over a UE, by an input of this number.
+    /// Runs a step over a UE by an input with this number.
     fn step(&mut self, region: &Region, slot: Slot, input: u64) -> Result<LoadResult, StepError> {
         let found = self.load(region, slot)?;
         self.contexts.fresh(region, slot, found);
@@ -85,7 +85,7 @@ impl Nf {
         Ok(found)
     }
 
-    /// The same until what is waited for is there.
+    /// Runs a step; retries until the awaited write is done.
     fn step_at_last(&mut self, region: &Region, slot: Slot, input: u64) -> LoadResult {
         loop {
             match self.step(region, slot, input) {
@@ -95,7 +95,7 @@ impl Nf {
         }
     }
 
-    /// All of a UE is written.
+    /// Waits until all commits of a UE are written.
     fn written(&mut self, region: &Region, slot: Slot) {
         while let Err(error) = self.load(region, slot) {
             assert!(error.passes(), "{error}");
@@ -107,7 +107,7 @@ impl Nf {
         central.config().clone()
     }
 
-    /// The steps of a UE that the database has.
+    /// Returns the number of steps of a UE that the database has.
     fn in_database(&self, region: &Region, slot: Slot) -> Option<u32> {
         let id = elsewhere(region, slot).id;
         let (_, stored) = ContextDatabase::over(self.config(), &self.gate.records).read(id).unwrap()?;
@@ -119,7 +119,7 @@ impl Nf {
     }
 }
 
-/// Whichever worker takes a UE next, it reads what was committed last.
+/// Any worker that loads a UE reads the last commit.
 #[test]
 fn who_loads_next_waits_for_what_is_being_written() {
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
@@ -149,15 +149,15 @@ fn who_loads_next_waits_for_what_is_being_written() {
     one.written(&region, slot);
     two.load(&region, slot).unwrap();
     assert_eq!((two.connections(), two.in_database(&region, slot)), (Some(4), Some(4)), "no step is missing");
-    // Whoever is too slow is not waited for for ever: the region has what it has not written.
+    // A slow writer is not waited for indefinitely: the region has its unwritten commits.
     one.gate.shut(true);
     one.step(&region, slot, 5).unwrap();
     two.load(&region, slot).unwrap();
     assert_eq!((two.connections(), two.in_database(&region, slot)), (Some(5), Some(4)));
 }
 
-/// A worker dies with commits that are not written: the region has what they were, and whoever goes on is told of nothing else. What
-/// is written late changes nothing.
+/// A worker dies with unwritten commits. The region has them, and the next worker continues from
+/// them. Late writes change nothing.
 #[test]
 fn what_a_dead_worker_has_not_written_is_gone_on_from() {
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
@@ -178,11 +178,11 @@ fn what_a_dead_worker_has_not_written_is_gone_on_from() {
     assert_eq!((hand.ue.connections, hand.ue.sequence), (3, 0), "nothing is lost, and no name or COUNT skipped");
     let wanted: Vec<&[u8]> = hand.stored.course.wanted.iter().map(|wanted| &wanted.outbox[..]).collect();
     assert_eq!(wanted, [b"outbox"], "the last one, as the region knows what was done");
-    // One that was never written.
+    // A UE that was never written.
     let found = two.load(&region, other).unwrap();
     assert!(matches!(found, LoadResult::Context { consumed: 1, .. }), "{found:?}");
     two.step(&region, other, 2).unwrap();
-    // The last words of the dead come before what goes on, and after it.
+    // Late writes of the dead worker come before the next commit, and after it.
     let found = two.load(&region, slot).unwrap();
     assert!(matches!(found, LoadResult::Context { consumed: 3, .. }), "{found:?}");
     let hand = two.contexts.take().unwrap();
@@ -197,8 +197,9 @@ fn what_a_dead_worker_has_not_written_is_gone_on_from() {
     }
 }
 
-/// A worker dies between handing a commit over and the region's: the event is carried out again, by another one, which has to say
-/// something else. What it has said counts, even if the dead one's is written first.
+/// A worker dies between the hand-over of a commit to writers and the region's commit. Another
+/// worker processes the event again with another result. That result counts, even if the dead
+/// worker's is written first.
 #[test]
 fn what_has_left_counts_and_not_what_a_dead_worker_writes_at_last() {
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
@@ -228,8 +229,9 @@ fn what_has_left_counts_and_not_what_a_dead_worker_writes_at_last() {
     assert_eq!((two.connections(), two.in_database(&region, slot)), (Some(3), Some(3)));
 }
 
-/// The region goes with its host, and another one goes on from the database: what is lost is what writers had in hand. Such a UE is
-/// as it was before, under names and COUNTs that nobody has used; one of which nothing was written is not there.
+/// The region dies with its host, and another host continues from the database. Only commits in
+/// flight are lost. Such a UE has its previous state with unused identifiers and COUNTs. A UE of
+/// which nothing was written does not exist.
 #[test]
 fn another_host_goes_on_from_what_was_written_and_nothing_else_is_lost() {
     let region = Region::create(RegionConfig::new(4, 2, 32 << 20)).unwrap();
@@ -258,7 +260,7 @@ fn another_host_goes_on_from_what_was_written_and_nothing_else_is_lost() {
     }
     there.sort_unstable();
     assert_eq!(there, [(7, 3, replica::SKIPPED_STEPS), (8, 2, replica::SKIPPED_STEPS)]);
-    // The one before is only slow: what it writes now is refused, and what it goes on with is void.
+    // The previous host is only slow: its writes are refused, and its next step is void.
     nf.gate.shut(false);
     let woken = nf.load(&region, slots[1]);
     assert!(matches!(woken, Err(StepError::Central(ContextDatabaseError::Foreign))), "{woken:?}");
@@ -268,7 +270,7 @@ fn another_host_goes_on_from_what_was_written_and_nothing_else_is_lost() {
     );
 }
 
-/// What the region has of a UE is not made a record again that is nowhere any more.
+/// A removed record is not restored from the region.
 #[test]
 fn a_record_that_is_gone_does_not_come_back_from_the_region() {
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
@@ -288,7 +290,7 @@ fn a_record_that_is_gone_does_not_come_back_from_the_region() {
 }
 
 impl Nf {
-    /// A step over each of these UEs that was read in one question with the others', and waits to be handed over.
+    /// Runs steps over UEs that were read in one operation, and returns their uncommitted results.
     fn begin_all(&mut self, region: &Region, slots: &[Slot], input: u64) -> Vec<PendingCommit> {
         self.contexts.asked().for_each(drop);
         self.contexts.foresee(region, slots.iter().copied());
@@ -310,8 +312,8 @@ impl Nf {
     }
 }
 
-/// A group of UEs goes on when what its steps have left is handed over; the next reading of them waits for all of it, and is one
-/// question.
+/// A batch of UEs continues when its results are handed to the writers. The next read waits for all
+/// of them, and is one operation.
 #[test]
 fn several_ues_go_on_at_once_and_are_read_when_all_is_written() {
     use StateOperation::{Read, Write};
@@ -347,8 +349,9 @@ fn several_ues_go_on_at_once_and_are_read_when_all_is_written() {
     assert_eq!(slots.map(|slot| nf.in_database(&region, slot)), [Some(3); 3]);
 }
 
-/// A worker dies amid a group: all was handed over, some of it is written, and the region has some of it. Each UE is what it would be
-/// had it been alone: what has left counts, what was written and has not left leaves, and what neither has is carried out again.
+/// A worker dies during a batch: all commits were handed over, the database has some and the region
+/// has some. Each UE behaves as if it were alone. Commits in the region count, those only in the
+/// database are completed, and the others are processed again.
 #[test]
 fn a_worker_that_dies_amid_a_group_leaves_of_each_ue_what_it_would_have_left_of_one() {
     let region = Region::create(RegionConfig::new(5, 3, 32 << 20)).unwrap();
@@ -361,14 +364,14 @@ fn a_worker_that_dies_amid_a_group_leaves_of_each_ue_what_it_would_have_left_of_
     }
     let mut pending = one.begin_all(&region, &slots, 2).into_iter();
     let handed_over = |pending: &PendingCommit| ((pending.elsewhere.id, pending.version), pending.stored.clone());
-    // Written and left; written.
+    // In the database and the region; only in the database.
     let first = pending.next().expect("four");
     assert!(one.store_all(vec![first]).iter().all(Result::is_ok));
     one.written(&region, slots[0]);
     let second = pending.next().expect("four");
     let written = ContextDatabase::over(one.config(), &records).commit_all(vec![handed_over(&second)]);
     assert!(written.iter().all(Result::is_ok), "{written:?}");
-    // Left, and nothing else; nothing at all.
+    // Only in the region; in neither.
     one.gate.shut(true);
     let third = pending.next().expect("four");
     assert!(one.store_all(vec![third]).iter().all(Result::is_ok));
@@ -387,7 +390,7 @@ fn a_worker_that_dies_amid_a_group_leaves_of_each_ue_what_it_would_have_left_of_
     let left = |found| (2, Some(2), found);
     assert_eq!(seen, [left(false), left(true), left(false), (1, Some(1), false)]);
     assert_eq!(slots.map(|slot| region.consumed_of(slot)), [2, 2, 2, 1]);
-    // What goes on counts, though the dead one's writers were only slow.
+    // The later commit counts, although the dead worker's writers were only slow.
     let inputs = [3, 3, 3, 2];
     for (slot, input) in slots.into_iter().zip(inputs) {
         two.step_at_last(&region, slot, input);
@@ -401,8 +404,8 @@ fn a_worker_that_dies_amid_a_group_leaves_of_each_ue_what_it_would_have_left_of_
     assert_eq!(slots.map(|slot| region.consumed_of(slot)), inputs);
 }
 
-/// Another host has one of a group by now: the writers find that out when nobody waits for them any more. Its next step is void, and
-/// the others go on.
+/// Another host owns one UE of a batch: the writers find out when no step waits for them. The UE's
+/// next step is void, and the others continue.
 #[test]
 fn what_is_refused_to_the_writers_of_a_group_harms_no_other_ue() {
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();

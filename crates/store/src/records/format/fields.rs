@@ -1,4 +1,6 @@
-//! A struct taken apart into its fields, and put together of them; a tuple of structs is the fields of all, whose names differ.
+//! Splitting of a struct into encoded fields, and the reverse.
+//!
+//! A tuple of structs has the fields of all of them. Their names must differ.
 
 use super::{Format, FormatError};
 use serde::Serialize;
@@ -7,10 +9,10 @@ use serde::ser::{Impossible, SerializeStruct, SerializeTuple, Serializer};
 
 type Never = Impossible<Vec<(&'static str, Vec<u8>)>, FormatError>;
 
-/// Takes apart.
+/// Serializer that encodes each field of a struct.
 pub(super) struct Split(pub(super) Format);
 
-/// The fields so far.
+/// The fields encoded so far.
 pub(super) struct Fields {
     format: Format,
     parts: Vec<(&'static str, Vec<u8>)>,
@@ -20,7 +22,7 @@ fn no_struct<T>() -> Result<T, FormatError> {
     Err(FormatError::Value("only a struct with named fields has parts, or a tuple of such".into()))
 }
 
-/// The methods of a serializer that takes nothing of these kinds.
+/// Defines serializer methods that reject types other than structs.
 macro_rules! refuse {
     ($($name:ident($($of:ty),*) -> $result:ty;)*) => {
         $(fn $name(self, $(_: $of),*) -> Result<$result, FormatError> { no_struct() })*
@@ -127,7 +129,7 @@ impl SerializeTuple for Fields {
     }
 }
 
-/// Puts together.
+/// Deserializer of a struct from encoded fields.
 #[derive(Clone, Copy)]
 pub(super) struct Join<'a> {
     pub(super) format: Format,
@@ -141,7 +143,7 @@ impl<'de> Deserializer<'de> for Join<'de> {
         visitor.visit_map(RemainingParts { format: self.format, parts: self.parts.iter(), fields: None, octets: &[] })
     }
 
-    /// Others' fields are left alone: not every format can pass over what it does not know.
+    /// Skips the fields of other structs: not every format can skip unknown contents.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -170,7 +172,7 @@ impl<'de> Deserializer<'de> for Join<'de> {
     }
 }
 
-/// The structs of a tuple, each of the same parts.
+/// The structs of a tuple, each decoded from the same parts.
 struct Each<'a>(Join<'a>);
 
 impl<'de> SeqAccess<'de> for Each<'de> {
@@ -181,13 +183,13 @@ impl<'de> SeqAccess<'de> for Each<'de> {
     }
 }
 
-/// The parts that were not looked at yet.
+/// The parts that are not yet visited.
 struct RemainingParts<'a> {
     format: Format,
     parts: std::slice::Iter<'a, (String, Vec<u8>)>,
-    /// Only these are looked at.
+    /// If set, only these fields are visited.
     fields: Option<&'static [&'static str]>,
-    /// Of the part whose name was looked at.
+    /// Contents of the part whose name was visited last.
     octets: &'a [u8],
 }
 

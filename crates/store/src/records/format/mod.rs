@@ -1,5 +1,7 @@
-//! What records are encoded as: a value of serde, whose fields are the record's parts, each encoded by itself so that what a step
-//! leaves alone needs not to be written again.
+//! Encodings of records: serde values, split into one encoded part for each field.
+//!
+//! Each field is encoded separately, so that a commit need not write the fields that a step left
+//! unchanged.
 
 mod fields;
 mod protobuf;
@@ -10,38 +12,41 @@ use super::{RecordPart, StoredRecord};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The encoding.
+/// Encoding of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Postcard: no names, no tags.
     #[default]
     Binary,
-    /// JSON; in MongoDB, BSON of the same shape.
+    /// JSON; in MongoDB, BSON of the same structure.
     Json,
-    /// Protocol buffers: fields are numbered by their positions ([`protobuf`] says how).
+    /// Protocol buffers; fields are numbered by their positions (see [`protobuf`]).
     Protobuf,
 }
 
-/// How a record is changed.
+/// Kind of change that a commit makes (`state.change`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum UpdateMode {
-    /// All of it is written.
+    /// The whole record is written.
     #[default]
     Replace,
-    /// Parts that have changed are written.
+    /// Only the changed parts are written.
     Update,
-    /// It is taken out and put in again, in two operations. Who loads it in between finds none; a process that dies in between leaves
-    /// none, and whoever knows that there was a version finds by that out that it is lost.
+    /// The record is removed and created again, in two operations.
+    ///
+    /// A load in between finds no record. If the process dies in between, the record is lost. A
+    /// process that knows a version of it can detect that.
     DeleteCreate,
 }
 
-/// Why a value has no encoding, or octets are none of such a value.
+/// Reason that encoding or decoding failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// The value is no struct with named fields, or has what the format does not know.
+    /// The value is not a struct with named fields, or contains a type that the format does not
+    /// support.
     #[error("the value has no encoding as a record: {0}")]
     Value(String),
-    /// The octets were written by another release, or are damaged.
+    /// The bytes were written by another release, or are damaged.
     #[error("the record does not decode: {0}")]
     Octets(String),
 }
@@ -59,11 +64,11 @@ impl serde::de::Error for FormatError {
 }
 
 impl Format {
-    /// A value's octets.
+    /// Encodes a value as one byte string.
     ///
     /// # Errors
     ///
-    /// [`FormatError::Value`].
+    /// Returns [`FormatError::Value`] if the value has no encoding.
     pub fn encode<T: Serialize + ?Sized>(self, value: &T) -> Result<Vec<u8>, FormatError> {
         let error = |error: &dyn std::fmt::Display| FormatError::Value(error.to_string());
         match self {
@@ -73,11 +78,11 @@ impl Format {
         }
     }
 
-    /// The value of octets.
+    /// Decodes the value of a byte string.
     ///
     /// # Errors
     ///
-    /// [`FormatError::Octets`].
+    /// Returns [`FormatError::Octets`] if the bytes do not decode.
     pub fn decode<T: DeserializeOwned>(self, octets: &[u8]) -> Result<T, FormatError> {
         let error = |error: &dyn std::fmt::Display| FormatError::Octets(error.to_string());
         match self {
@@ -87,36 +92,37 @@ impl Format {
         }
     }
 
-    /// The fields of a struct, each encoded by itself.
+    /// Encodes each field of a struct separately.
     ///
     /// # Errors
     ///
-    /// [`FormatError::Value`], also of what is no struct with named fields.
+    /// Returns [`FormatError::Value`] if a field has no encoding, or the value is not a struct with
+    /// named fields.
     pub fn split<T: Serialize + ?Sized>(self, value: &T) -> Result<Parts, FormatError> {
         Ok(Parts(value.serialize(fields::Split(self))?))
     }
 
-    /// The struct whose fields a record has.
+    /// Decodes a struct from the parts of a record.
     ///
     /// # Errors
     ///
-    /// [`FormatError::Octets`].
+    /// Returns [`FormatError::Octets`] if the parts do not decode.
     pub fn join<T: DeserializeOwned>(self, found: &StoredRecord) -> Result<T, FormatError> {
         T::deserialize(fields::Join { format: self, parts: &found.parts })
     }
 }
 
-/// The encoded fields of a struct.
+/// Encoded fields of a struct, with their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parts(pub(super) Vec<(&'static str, Vec<u8>)>);
 
 impl Parts {
-    /// All of them.
+    /// Returns all parts.
     pub fn all(&self) -> Vec<RecordPart<'_>> {
         self.0.iter().map(|(name, octets)| RecordPart { name, octets }).collect()
     }
 
-    /// Those that are not the same in `before`.
+    /// Returns the parts that differ from those in `before`.
     pub fn changed(&self, before: &[(String, Vec<u8>)]) -> Vec<RecordPart<'_>> {
         let same =
             |(name, octets): &(&'static str, Vec<u8>)| before.iter().any(|(of, there)| of == name && there == octets);
@@ -124,7 +130,7 @@ impl Parts {
         changed.map(|(name, octets)| RecordPart { name, octets }).collect()
     }
 
-    /// Octets of all, without names.
+    /// Returns the size of all parts in bytes, without names.
     pub fn size(&self) -> usize {
         self.0.iter().map(|(_, octets)| octets.len()).sum()
     }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// One of everything that a context is made of.
+/// A value with every type that contexts use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct All {
     number: u64,
@@ -89,7 +89,7 @@ fn all() -> impl Strategy<Value = All> {
         key: numbers.4,
         half: f64::from(numbers.5) / 2.0,
         maybe: options.0,
-        // JSON has one null.
+        // JSON cannot distinguish `None` from `Some(None)`.
         twice: options.1.filter(Option::is_some),
         maybe_list: options.2,
         list: lists.0,
@@ -151,7 +151,7 @@ fn only_fields_that_have_changed_are_written() {
     assert!(matches!(Format::Json.split(&5u8), Err(FormatError::Value(_))), "a number has no parts");
 }
 
-/// A record may be of several, each of which reads its own part.
+/// Tests a record of several structs, each of which decodes its own parts.
 #[test]
 fn a_tuple_of_structs_is_the_fields_of_all() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -171,7 +171,7 @@ fn a_tuple_of_structs_is_the_fields_of_all() {
     }
 }
 
-/// The octets are what protoc makes of `message RecordPart { Inner value = 1; }` and so on.
+/// Compares with the bytes of protoc for `message RecordPart { Inner value = 1; }` and so on.
 #[test]
 fn protocol_buffers_are_what_the_specification_says() {
     fn encode<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {

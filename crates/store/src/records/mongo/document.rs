@@ -1,4 +1,4 @@
-//! What a record's document looks like.
+//! Document layout of a record.
 
 use crate::Version;
 use crate::records::{Change, Format, Name, RecordError, RecordPart, StoredRecord};
@@ -9,19 +9,21 @@ use serde_json::{Number, Value};
 const ID: &str = "_id";
 const VERSION: &str = "_version";
 pub(super) const EXPIRES: &str = "_expires";
-/// What a record holds that is a whole.
+/// Contents of a whole record.
 const OCTETS: &str = "_octets";
-/// BSON has no unsigned numbers: one that is too large for a signed one is a document of this field, with its digits.
+/// BSON has no unsigned numbers: one that is too large for a signed one is a document with this
+/// field, its decimal digits.
 const UNSIGNED: &str = "_u64";
-/// Not every server has lists within lists: the inner one is a document of this field.
+/// Not every server supports nested lists: the inner one is a document with this field.
 const LIST: &str = "_list";
 
-/// What a document is called: BSON has signed numbers alone, so the largest are negative.
+/// Returns the document id of a record. BSON has only signed numbers, so the largest ids are
+/// negative.
 pub(super) fn key(name: Name) -> i64 {
     name.id.cast_signed()
 }
 
-/// Documents of these names whose life has not ended.
+/// Returns a filter for the documents of these ids that have not expired.
 pub(super) fn not_expired_filter(ids: &[i64]) -> Document {
     let living = doc! { "$gt": DateTime::now() };
     match ids {
@@ -31,22 +33,24 @@ pub(super) fn not_expired_filter(ids: &[i64]) -> Document {
     }
 }
 
-/// All documents whose life has not ended.
+/// Returns a filter for all documents that have not expired.
 pub(super) fn all_living() -> Document {
     doc! { EXPIRES: { "$gt": DateTime::now() } }
 }
 
-/// Of a document nothing but what it is called.
+/// Returns a projection to the document id.
 pub(super) fn only_key() -> Document {
     doc! { ID: 1 }
 }
 
-/// The number of the record whose document this is.
+/// Returns the record number of a document.
 pub(super) fn number(document: &Document) -> Option<u64> {
     document.get(ID).and_then(integer).map(i64::cast_unsigned)
 }
 
-/// The document of a name, if it has that version and lives; of version 0, if its life has ended.
+/// Returns a filter for the document of an id with version `expected`, not expired.
+///
+/// For version 0, the filter matches an expired document.
 pub(super) fn filter(id: i64, expected: Version) -> Document {
     let now = DateTime::now();
     match expected {
@@ -55,21 +59,21 @@ pub(super) fn filter(id: i64, expected: Version) -> Document {
     }
 }
 
-/// What a commit of these fields sets.
+/// Returns the fields that a commit sets.
 pub(super) fn set(mut fields: Document, version: Version, expires: DateTime) -> Document {
     fields.insert(VERSION, i64::from(version));
     fields.insert(EXPIRES, expires);
     fields
 }
 
-/// What parts are as fields.
+/// Conversion between parts and document fields.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) format: Format,
 }
 
 impl Shape {
-    /// The fields of parts.
+    /// Converts parts to document fields.
     pub(super) fn fields(self, parts: &[RecordPart<'_>]) -> Result<Document, RecordError> {
         let field = |part: &RecordPart<'_>| Ok((part.name.to_owned(), self.value(part.octets)?));
         parts.iter().map(field).collect()
@@ -82,7 +86,7 @@ impl Shape {
         }
     }
 
-    /// The document that a change puts in the place of all that was there.
+    /// Returns the document that a change stores in place of the previous one.
     pub(super) fn whole(self, id: i64, change: &Change<'_>, expires: DateTime) -> Result<Document, RecordError> {
         let mut document = doc! { ID: id };
         document.extend(set(self.fields(change.parts())?, change.result(), expires));
@@ -92,7 +96,7 @@ impl Shape {
         Ok(document)
     }
 
-    /// The record of a document, and its name.
+    /// Converts a document to a record and its id.
     pub(super) fn found(self, document: Document) -> Result<(i64, StoredRecord), RecordError> {
         let (mut id, mut found) = (None, StoredRecord::default());
         for (name, value) in document {
@@ -126,7 +130,7 @@ fn integer(value: &Bson) -> Option<i64> {
     }
 }
 
-/// A value of JSON in BSON.
+/// Converts JSON to BSON.
 fn bson(value: Value) -> Bson {
     match value {
         Value::Null => Bson::Null,
@@ -153,7 +157,7 @@ fn of_number(number: &Number) -> Bson {
     }
 }
 
-/// A value of BSON in JSON.
+/// Converts BSON to JSON.
 fn json(value: Bson) -> Result<Value, RecordError> {
     Ok(match value {
         Bson::Null => Value::Null,

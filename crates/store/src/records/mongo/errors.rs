@@ -1,14 +1,14 @@
-//! What the database's errors come to.
+//! Conversion of database errors to record errors.
 
 use crate::records::RecordError;
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 
-/// Why an operation came to nothing.
+/// Reason that an operation failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// There is a document of that name.
+    /// A document with this id exists.
     Exists,
-    /// The server does not know what it was asked for.
+    /// The server does not support the command.
     Unknown,
     Record(RecordError),
 }
@@ -23,7 +23,7 @@ impl Failure {
     }
 }
 
-/// Of a question that changes nothing.
+/// Converts the error of an operation that changes nothing.
 pub(super) fn of_load(error: Error) -> Failure {
     match of_change(error) {
         Failure::Record(RecordError::OutcomeUnknown(text)) => Failure::Record(RecordError::Down(text)),
@@ -31,7 +31,7 @@ pub(super) fn of_load(error: Error) -> Failure {
     }
 }
 
-/// Of a change.
+/// Converts the error of a change.
 pub(super) fn of_change(error: Error) -> Failure {
     let record = match &*error.kind {
         ErrorKind::Write(WriteFailure::WriteError(write)) if write.code == DUPLICATE => return Failure::Exists,
@@ -39,25 +39,26 @@ pub(super) fn of_change(error: Error) -> Failure {
         ErrorKind::Command(command) if command.code == NOT_IMPLEMENTED => return Failure::Unknown,
         ErrorKind::Write(WriteFailure::WriteError(write)) => of_code(write.code, &write.message),
         ErrorKind::Command(command) => of_code(command.code, &command.message),
-        // It was carried out, and those who should have it have not said so.
+        // The change was applied, but the required members have not acknowledged it.
         ErrorKind::Write(_) => RecordError::OutcomeUnknown(error.to_string()),
         ErrorKind::Io(_) => RecordError::OutcomeUnknown(error.to_string()),
         ErrorKind::BsonDeserialization(_) | ErrorKind::InvalidResponse { .. } => RecordError::NotARecord,
-        // No server was found, or no connection to it: nothing was asked.
+        // No server was found, or no connection to it: nothing was sent.
         _ => RecordError::Down(error.to_string()),
     };
     Failure::Record(record)
 }
 
-/// A document of that key is there.
+/// Duplicate key: a document with this key exists.
 const DUPLICATE: i32 = 11_000;
-/// What FerretDB says of options that it has not.
+/// Error code of FerretDB for options that it does not implement.
 const NOT_IMPLEMENTED: i32 = 238;
-/// OutOfDiskSpace, QuotaExceeded.
+/// Error codes OutOfDiskSpace and QuotaExceeded.
 const FULL: [i32; 2] = [14_031, 12_501];
-/// Errors of servers that have done nothing: they are no primary (any more), or refuse who asks, or what is asked.
+/// Error codes of servers that have done nothing: the server is not the primary, or refuses the
+/// client or the command.
 const NOT_DONE: [i32; 9] = [10_107, 10_058, 13_435, 13_436, 18, 13, 26, 59, 2];
-/// What PostgreSQL says below FerretDB when there is no room.
+/// Messages of PostgreSQL below FerretDB when it is out of space.
 const NO_ROOM: [&str; 3] = ["No space left on device", "could not extend file", "53100"];
 
 fn of_code(code: i32, message: &str) -> RecordError {

@@ -1,13 +1,16 @@
-//! Records in MongoDB, or whatever speaks its protocol: a document for each in the collection of its name, with the version, when
-//! its life ends, and its parts as fields; in JSON these are BSON of the same shape, which an operator can read and ask for. A
-//! commit is one update whose filter names the version.
+//! Records in MongoDB, or in a database with its protocol.
 //!
-//! A document whose life has ended counts as none from then on, by the clock of whoever asks; a TTL index takes it out later
-//! (or who writes, where a server has none).
+//! A record is a document in the collection of its name, with the version, the expiry and the parts
+//! as fields. JSON parts are stored as BSON of the same structure, which an operator can read and
+//! query. A commit is one update whose filter contains the version.
 //!
-//! MongoDB carries an update of a document out at once. FerretDB 1 reads and writes in two steps: there, of several commits of one
-//! record at the same moment all may be told that they were carried out (measured: 200 of 73). It serves where a record has one
-//! writer at a time, as a UE has but for the moment of a takeover, and for experiments.
+//! A document counts as removed after its expiry, by the clock of the client. A TTL index deletes
+//! it later. Where a server has no TTL index, the clients delete it when they write.
+//!
+//! MongoDB applies an update of a document atomically. FerretDB 1 reads and writes in two steps.
+//! There, several concurrent commits of one record may all be reported as successful (measured: 200
+//! of 73). It is suitable where a record has one writer at a time, as a UE has except during a
+//! takeover, and for experiments.
 
 mod document;
 mod errors;
@@ -25,26 +28,26 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
-/// How often a way to the place takes out what has ended, where the server does not.
+/// Interval at which a client deletes expired documents, where the server does not.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// Changes that are asked for at the same time.
+/// Maximum number of concurrent changes.
 const TOGETHER: usize = 32;
 
-/// How a database is reached.
+/// Address and options of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MongoConfig {
-    /// `mongodb://HOST:PORT,HOST:PORT/?OPTIONS`: the write concern, for one, is an option there.
+    /// `mongodb://HOST:PORT,HOST:PORT/?OPTIONS`; the options include the write concern.
     pub url: String,
-    /// The database in which the collections are.
+    /// Database that contains the collections.
     pub database: String,
-    /// How long an answer is waited for.
+    /// Timeout of an operation.
     pub patience: Duration,
-    /// What parts are encoded as: those in JSON are kept as BSON, others as octets.
+    /// Encoding of the parts: JSON is stored as BSON, other formats as bytes.
     pub format: Format,
 }
 
-/// Records in MongoDB. Further ways to the same place ([`MongoRecords::another`]) share its connections.
+/// Records in MongoDB. Further handles ([`MongoRecords::another`]) share its connections.
 #[derive(Debug)]
 pub struct MongoRecords {
     runtime: Arc<Runtime>,
@@ -52,13 +55,13 @@ pub struct MongoRecords {
     patience: Duration,
     life: Duration,
     shape: Shape,
-    /// Collections that are known; with the time of the last sweep, where the server has no index that sweeps.
+    /// Prepared collections, with the time of the last sweep where the server has no TTL index.
     known: FxHashMap<&'static str, Option<Instant>>,
     pause: Backoff,
     operations: Operations,
 }
 
-/// What a change asks of its collection.
+/// Command of a change to its collection.
 enum MongoCommand {
     Remove {
         there: Document,
@@ -67,7 +70,7 @@ enum MongoCommand {
         there: Document,
         update: Document,
     },
-    /// A whole document goes where that one is, or, if it is new, where none is.
+    /// Replaces the matching document, or inserts one if `is_new`.
     Put {
         there: Document,
         whole: Document,
@@ -76,7 +79,8 @@ enum MongoCommand {
 }
 
 impl MongoCommand {
-    /// Whether it was done, and how many questions more that took than one.
+    /// Executes the command. Returns the number of additional requests, and whether a document
+    /// matched.
     async fn ask(self, collection: &Collection<Document>) -> (u64, Result<bool, Failure>) {
         let mut more = 0;
         let done = match self {
@@ -90,7 +94,7 @@ impl MongoCommand {
                     if !matches!(inserted, Err(Failure::Exists)) {
                         return (more, inserted);
                     }
-                    // What is there may have ended.
+                    // The existing document may have expired.
                     more += 1;
                 }
                 collection.replace_one(there, whole).await.map(|done| done.matched_count)
@@ -100,7 +104,7 @@ impl MongoCommand {
     }
 }
 
-/// The thread that all connections of the process are served by.
+/// Returns the runtime, whose thread serves all connections of the process.
 fn runtime() -> std::io::Result<Arc<Runtime>> {
     static RUNTIME: OnceLock<Arc<Runtime>> = OnceLock::new();
     if let Some(runtime) = RUNTIME.get() {
@@ -111,11 +115,12 @@ fn runtime() -> std::io::Result<Arc<Runtime>> {
 }
 
 impl MongoRecords {
-    /// The records of a database, which live so long. Nothing is asked yet.
+    /// Creates a handle for the records of a database, with the lifetime `life`. It sends no
+    /// request.
     ///
     /// # Errors
     ///
-    /// [`RecordError::Down`] for a URL that is none.
+    /// Returns [`RecordError::Down`] if the URL is invalid.
     pub fn new(config: &MongoConfig, life: Duration) -> Result<Self, RecordError> {
         let down = |error: &dyn std::fmt::Display| RecordError::Down(error.to_string());
         let runtime = runtime().map_err(|e| down(&e))?;
@@ -123,7 +128,7 @@ impl MongoRecords {
             let mut options = ClientOptions::parse(&config.url).await?;
             options.server_selection_timeout = Some(config.patience);
             options.connect_timeout = Some(config.patience);
-            // What was not heard of is found out by the caller, who knows what a version means.
+            // The caller handles lost answers, because it compares versions.
             options.retry_writes = Some(false);
             Client::with_options(options)
         });
@@ -140,7 +145,7 @@ impl MongoRecords {
         })
     }
 
-    /// A further way to the same place.
+    /// Creates a further handle of the same store.
     pub fn another(&self) -> Self {
         MongoRecords {
             runtime: self.runtime.clone(),
@@ -156,12 +161,12 @@ impl MongoRecords {
         self.database.collection(name)
     }
 
-    /// Asks, for so long.
+    /// Executes a request with a time limit.
     fn ask<T>(&mut self, until: Instant, question: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         self.pause.check().map_err(Failure::Record)?;
         self.operations.round_trips += 1;
         let left = until.saturating_duration_since(Instant::now());
-        // The timer is the runtime's.
+        // Created inside the runtime, which the timer needs.
         let asked = async { tokio::time::timeout(left, question).await };
         let answer = self.runtime.block_on(asked).unwrap_or_else(|_| {
             Err(Failure::Record(RecordError::OutcomeUnknown("it takes longer than is waited for".into())))
@@ -173,7 +178,8 @@ impl MongoRecords {
         answer
     }
 
-    /// Has documents taken out whose life has ended: by an index, or where the server has no such index by ourselves, now and then.
+    /// Has expired documents deleted: by a TTL index, or periodically by this client where the
+    /// server has none.
     fn sweep(&mut self, name: &'static str, until: Instant) -> Result<(), RecordError> {
         let collection = self.collection(name);
         match self.known.get(name) {
@@ -199,13 +205,13 @@ impl MongoRecords {
         Ok(())
     }
 
-    /// When a life that begins now ends.
+    /// Returns the end of a lifetime that begins now.
     fn end_of_life(&self) -> DateTime {
         let life = i64::try_from(self.life.as_millis()).unwrap_or(i64::MAX);
         DateTime::from_millis(DateTime::now().timestamp_millis().saturating_add(life))
     }
 
-    /// What a change asks of its collection.
+    /// Returns the command of a change.
     fn question(&mut self, until: Instant, name: Name, change: &Change<'_>) -> Result<MongoCommand, RecordError> {
         self.sweep(name.collection, until)?;
         self.pause.check()?;
@@ -224,7 +230,7 @@ impl MongoRecords {
         })
     }
 
-    /// Changes all at the same time.
+    /// Executes changes concurrently and returns their results.
     fn change_together(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
         let until = Instant::now() + self.patience;
         let mut asked = Vec::with_capacity(changes.len());
@@ -232,7 +238,7 @@ impl MongoRecords {
             let question = self.question(until, *name, change);
             let collection = self.collection(name.collection);
             let left = until.saturating_duration_since(Instant::now());
-            // The timer is the runtime's.
+            // Created inside the runtime, which the timer needs.
             asked.push(question.map(|question| {
                 self.runtime.spawn(async move { tokio::time::timeout(left, question.ask(&collection)).await })
             }));
@@ -269,7 +275,7 @@ impl MongoRecords {
         results
     }
 
-    /// The documents of a collection.
+    /// Returns the documents of a collection that match a filter.
     fn find(&mut self, until: Instant, name: &str, filter: Document, most: u32) -> Result<Vec<Document>, RecordError> {
         let collection = self.collection(name);
         let found = self.ask(until, async {
@@ -308,7 +314,7 @@ impl RecordStore for MongoRecords {
         Ok(found)
     }
 
-    /// One question for each change, some at the same time.
+    /// Sends one request for each change, some of them concurrently.
     fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
         self.operations.changed(changes);
         changes.chunks(TOGETHER).flat_map(|part| self.change_together(part)).collect()
@@ -329,7 +335,8 @@ impl RecordStore for MongoRecords {
         found.map_err(Failure::record)?.into_iter().map(|number| number.ok_or(RecordError::NotARecord)).collect()
     }
 
-    /// The same for ever where each commit waits for the journals of most members: none is lost then. Else nobody can tell.
+    /// Returns a constant if each commit waits for the journals of a majority: no commit is lost
+    /// then. With another write concern the client cannot tell.
     fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
         let concern = self.database.write_concern();
         let is_lasting = concern.is_some_and(|concern| {

@@ -1,11 +1,15 @@
-//! Records in a Redis Cluster. Each master has a connection of its own, so that WAIT can stand behind the commits of a pipeline, on
-//! their connection: a commit counts when so many replicas have it, and outlives its master then. (The crate's own connection to
-//! clusters sends WAIT by itself, and gives commits again whose answer it has not heard.)
+//! Records in a Redis Cluster.
 //!
-//! What a node says it has not done (another has the slot, the cluster is electing) is asked again, with growing pauses, as long
-//! as the patience lasts; loads also when the connection was lost. A commit whose answer is lost, or that too few replicas
-//! have confirmed, is [`RecordError::OutcomeUnknown`]; the next load of that record is confirmed as the commit was to be, so that what
-//! it finds is not taken back either.
+//! Each master has a connection of its own. WAIT can thus follow the commits of a pipeline on the
+//! same connection. A commit counts when the configured number of replicas have it; it then
+//! survives the failure of its master. (The cluster connection of the `redis` crate sends WAIT
+//! separately, and repeats unacknowledged commits.)
+//!
+//! A node may report an operation as not done: another node has the slot, or the cluster is
+//! electing a master. Such an operation is retried with growing pauses until the timeout. A load is
+//! also retried after a lost connection. A commit fails with [`RecordError::OutcomeUnknown`] if its
+//! answer is lost or too few replicas confirm it. The next load of that record then waits for the
+//! replicas like a commit. So its result cannot be rolled back either.
 
 use super::commands::{self, Keys, Redirect};
 use super::link::{LinkConfig, RedisConnection};
@@ -18,61 +22,61 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// The longest pause between two attempts.
+/// Maximum pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
-/// How often the map is asked for while a master has fewer replicas than are wanted.
+/// Interval of slot map requests while a master has too few replicas.
 const LOOK_FOR_REPLICAS: Duration = Duration::from_secs(1);
-/// Records at most of which it is remembered that their last commit was not confirmed.
+/// Maximum number of records whose unconfirmed commit is remembered.
 const UNSURE: usize = 65_536;
 
-/// How a cluster is reached, and when a commit counts.
+/// Address of a cluster, and the condition for a commit to count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterConfig {
-    /// `HOST:PORT` of some of its nodes; they tell of the others.
+    /// `HOST:PORT` of some of its nodes; they report the others.
     pub nodes: Vec<String>,
-    /// How long an operation may take, with all its attempts.
+    /// Timeout of an operation, including all its attempts.
     pub patience: Duration,
-    /// How many replicas have a commit before it counts (WAIT).
+    /// Number of replicas that must have a commit before it counts (WAIT).
     pub confirm: u16,
-    /// Whether commits count at a master that the cluster says has fewer replicas than these, as after one has died. If not,
-    /// they are silent until there are enough again.
+    /// True to accept fewer replicas if the cluster reports fewer for the master, as after a
+    /// failure. If false, the outcome of commits is unknown until there are enough replicas again.
     pub alone: bool,
-    /// TLS of the connections to all its nodes; `None`: they have none.
+    /// TLS of the connections to all nodes; `None`: no TLS.
     pub tls: Option<DatabaseTls>,
 }
 
 impl ClusterConfig {
-    /// How a node is reached.
+    /// Returns the connection options of a node.
     fn link(&self, node: &str, patience: Duration) -> LinkConfig {
         let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
         LinkConfig { url: format!("{scheme}://{node}"), patience, tls: self.tls.clone().unwrap_or_default() }
     }
 }
 
-/// Records in a Redis Cluster.
+/// Handle of the records in a Redis Cluster.
 #[derive(Debug)]
 pub struct RedisCluster {
     config: ClusterConfig,
     keys: Keys,
     map: SlotMap,
-    /// The map is to be asked for before the next attempt.
+    /// True if the slot map must be requested before the next attempt.
     stale: bool,
-    /// When the map was asked for last.
+    /// Time of the last slot map request.
     asked: Option<Instant>,
-    /// Which node is asked for the map next.
+    /// Index of the node that answered the last slot map request.
     turn: usize,
     links: FxHashMap<String, RedisConnection>,
-    /// Connections for the map, of less patience.
+    /// Connections for slot map requests, with a shorter timeout.
     scouts: FxHashMap<String, RedisConnection>,
     unsure: UnconfirmedRecords,
     operations: Operations,
 }
 
-/// Records of which it is not known whether what they hold would outlive their master.
+/// Records whose current contents might not survive a failure of their master.
 #[derive(Debug, Default)]
 struct UnconfirmedRecords {
     names: FxHashSet<Name>,
-    /// They were too many.
+    /// True if there were too many names: every record counts as unconfirmed.
     all: bool,
 }
 
@@ -90,29 +94,29 @@ impl UnconfirmedRecords {
     }
 }
 
-/// What is asked of a record.
+/// An operation on a record.
 #[derive(Clone, Copy, Debug)]
 enum Operation<'a> {
     Load,
     Change(&'a Change<'a>),
 }
 
-/// What it comes to.
+/// Result of an operation.
 #[derive(Clone, Debug)]
 enum Answer {
     Found(Option<StoredRecord>),
     Version(Version),
 }
 
-/// An operation, and how far it is.
+/// An operation and its progress.
 #[derive(Debug)]
 struct Item<'a> {
     name: Name,
     ask: Operation<'a>,
-    /// The node that another named, and whether it is to be told so.
+    /// Node of the last redirection, and whether ASKING must precede the request.
     sent_to: Option<(String, bool)>,
     done: Option<Result<Answer, RecordError>>,
-    /// Why the last attempt came to nothing.
+    /// Failure of the last attempt.
     reason: RecordError,
 }
 
@@ -124,7 +128,7 @@ impl<'a> Item<'a> {
 }
 
 impl RedisCluster {
-    /// The records of a cluster whose keys begin like this, and that live so long.
+    /// Creates a handle for records with this key prefix and lifetime.
     pub fn new(config: ClusterConfig, prefix: &str, life: Duration) -> Self {
         RedisCluster {
             config,
@@ -140,7 +144,7 @@ impl RedisCluster {
         }
     }
 
-    /// Carries operations out, attempt by attempt.
+    /// Executes operations in one or more attempts.
     fn run<'a>(&mut self, mut items: Vec<Item<'a>>) -> Vec<Result<Answer, RecordError>> {
         let until = Instant::now() + self.config.patience;
         let (mut pause, mut sent_on) = (AGAIN_AFTER, 0);
@@ -150,7 +154,8 @@ impl RedisCluster {
             if items.iter().all(|item| item.done.is_some()) {
                 break;
             }
-            // Who is only sent on goes at once, but not in circles.
+            // Redirected operations are repeated at once in the first four attempts; later attempts
+            // pause first.
             let waits = items.iter().any(|item| item.done.is_none() && item.sent_to.is_none());
             sent_on += 1;
             if waits || sent_on > 4 {
@@ -164,7 +169,7 @@ impl RedisCluster {
         items.into_iter().map(|item| item.done.unwrap_or(Err(item.reason))).collect()
     }
 
-    /// One attempt of all that is not done, node by node.
+    /// Makes one attempt of all pending operations, node by node.
     fn attempt(&mut self, items: &mut [Item<'_>]) {
         let mut nodes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (index, item) in items.iter_mut().enumerate().filter(|(_, item)| item.done.is_none()) {
@@ -182,7 +187,7 @@ impl RedisCluster {
         }
     }
 
-    /// How many replicas of a node are waited for.
+    /// Returns the number of replicas of a node that a commit waits for.
     fn wanted(&self, node: &str) -> u16 {
         let there = if self.config.alone { self.map.replicas(node) } else { u16::MAX };
         self.config.confirm.min(there)
@@ -213,7 +218,7 @@ impl RedisCluster {
                 }
             }
             if wanted > 0 {
-                // Shorter than the answer is waited for.
+                // WAIT must end before the timeout of the answer.
                 let wait = (self.config.patience * 3 / 4).as_millis().max(1) as u64;
                 pipeline.cmd("WAIT").arg(wanted).arg(wait);
             }
@@ -234,7 +239,7 @@ impl RedisCluster {
         }
     }
 
-    /// A node has answered an operation.
+    /// Handles the answer of a node to an operation.
     fn answered(&mut self, item: &mut Item<'_>, answer: Value, node: &str, confirmed: bool) {
         item.sent_to = None;
         if let Value::ServerError(error) = &answer {
@@ -273,7 +278,7 @@ impl RedisCluster {
         });
     }
 
-    /// A node has not answered.
+    /// Handles a failed request to a node.
     fn failed(&mut self, item: &mut Item<'_>, error: &RecordError) {
         item.sent_to = None;
         item.reason = error.clone();
@@ -283,7 +288,7 @@ impl RedisCluster {
         }
     }
 
-    /// Asks for the map, if it is known to be old, or if replicas that were missing may be back.
+    /// Requests the slot map if it is outdated, or if missing replicas may be back.
     fn look(&mut self) {
         let missing = self.config.confirm > 0
             && self.map.nodes.iter().any(|node| self.map.lacks_replicas(node, self.config.confirm));
@@ -333,8 +338,8 @@ impl RecordStore for RedisCluster {
         self.run(items).into_iter().map(version).collect()
     }
 
-    /// Each master is asked. What a slot that moves meanwhile has may be missed, so that it is asked again if the map is another
-    /// one afterwards.
+    /// Lists the records of all masters. Records in a migrating slot may be missed, so the scan is
+    /// repeated if the slot map has changed meanwhile.
     fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
         let until = Instant::now() + self.config.patience;
         loop {
@@ -360,7 +365,8 @@ impl RecordStore for RedisCluster {
         }
     }
 
-    /// That of all masters: one that was elected may not have the last commits of the one before.
+    /// Returns the incarnations of all masters: an elected master may lack the last commits of its
+    /// predecessor.
     fn incarnation(&mut self) -> Result<Option<String>, RecordError> {
         self.stale = true;
         self.look();

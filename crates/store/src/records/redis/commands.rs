@@ -1,14 +1,16 @@
-//! The commands of records, and what their answers come to.
+//! Redis commands and scripts of records, and the decoding of their answers.
 
 use crate::Version;
 use crate::records::{Change, Name, RecordError, StoredRecord};
 use redis::{Connection, Pipeline, RedisError, ServerError, ServerErrorKind, Value};
 use std::time::Duration;
 
-/// Puts fields where the version is as expected, and has the record's life begin. ARGV: the version that is to be found ("" = no
-/// record), the next one, "1" if all that was there goes, milliseconds, names and values. Answers 1; 0 for another version, -1 for
-/// what is no record. The key is there from the first write on: one that a script deletes and makes again would be lost where its
-/// slot is moving to another node.
+/// Script that sets fields if the version is as expected, and restarts the lifetime of the record.
+///
+/// ARGV: the expected version ("" = no record), the next version, "1" to replace all fields, the
+/// lifetime in milliseconds, then names and values. It answers 1 if done, 0 for another version, -1
+/// if the key holds no record. The key exists from the first write on. A key that a script deletes
+/// and creates again would be lost while its slot migrates to another node.
 const COMMIT: &str = "local v=redis.call('HGET',KEYS[1],'_version') \
                       if not v and redis.call('EXISTS',KEYS[1])==1 then return -1 end \
                       if (v or '')~=ARGV[1] then return 0 end \
@@ -19,16 +21,16 @@ const COMMIT: &str = "local v=redis.call('HGET',KEYS[1],'_version') \
                         for _,f in ipairs(redis.call('HKEYS',KEYS[1])) do \
                           if not new[f] then redis.call('HDEL',KEYS[1],f) end end end \
                       return 1";
-/// Takes a record out whose version is as expected.
+/// Script that removes a record if its version is as expected.
 const REMOVE: &str = "local v=redis.call('HGET',KEYS[1],'_version') \
                       if not v or v~=ARGV[1] then return 0 end \
                       redis.call('UNLINK',KEYS[1]) return 1";
-/// The field of the version, in decimal digits.
+/// Field of the version, in decimal digits.
 const VERSION: &str = "_version";
-/// The field of what a record holds that is a whole.
+/// Field of the contents of a whole record.
 const OCTETS: &str = "_octets";
 
-/// What a server calls the scripts that it was given, so that they need not be sent with each commit.
+/// Digests of the loaded scripts, so that commits need not send the script text.
 #[derive(Clone, Debug)]
 pub(super) struct Scripts {
     commit: String,
@@ -36,7 +38,7 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
-    /// Gives them to a server.
+    /// Loads the scripts into a server.
     pub(super) fn load(connection: &mut Connection) -> Result<Self, RedisError> {
         let mut scripts = redis::pipe();
         scripts.cmd("SCRIPT").arg("LOAD").arg(COMMIT).cmd("SCRIPT").arg("LOAD").arg(REMOVE);
@@ -45,14 +47,14 @@ impl Scripts {
     }
 }
 
-/// Keys that a database looks through in one go when it is asked for all of a collection.
+/// Keys that a server scans for each SCAN request of a collection listing.
 const LOOKED_THROUGH: u32 = 1000;
 
-/// What the keys of these records are, and how long they live.
+/// Key format and lifetime of the records.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
-    /// Milliseconds.
+    /// Lifetime of a record in milliseconds.
     life: u64,
 }
 
@@ -61,12 +63,14 @@ impl Keys {
         Keys { prefix: prefix.to_owned(), life: u64::try_from(life.as_millis()).unwrap_or(u64::MAX).max(1) }
     }
 
-    /// What a record is called there. Records of one number are at one node of a cluster, so that a script may have several.
+    /// Returns the Redis key of a record.
+    ///
+    /// All records of one number are at one node of a cluster, so that a script may access several.
     pub(super) fn key(&self, name: Name) -> String {
         format!("{}:{}:{{{:x}}}", self.prefix, name.collection, name.id)
     }
 
-    /// The numbers of a collection's records at one node; one may be there twice.
+    /// Lists the numbers of a collection's records at one node, possibly with duplicates.
     pub(super) fn numbers(&self, collection: &str, connection: &mut Connection) -> Result<Vec<u64>, RedisError> {
         let beginning = format!("{}:{collection}:{{", self.prefix);
         let (mut cursor, mut numbers) = (0, Vec::new());
@@ -87,7 +91,7 @@ impl Keys {
         pipeline.cmd("HGETALL").arg(self.key(name));
     }
 
-    /// Has the record's life begin anew: a write that changes nothing.
+    /// Adds a command that restarts the lifetime of a record: a write that changes no contents.
     pub(super) fn touch(&self, pipeline: &mut Pipeline, name: Name) {
         pipeline.cmd("PEXPIRE").arg(self.key(name)).arg(self.life);
     }
@@ -113,7 +117,7 @@ impl Keys {
     }
 }
 
-/// What finds the keys that begin like this (the patterns of SCAN).
+/// Returns the SCAN pattern of keys with this prefix.
 fn pattern(beginning: &str) -> String {
     let mut pattern = String::with_capacity(beginning.len() + 1);
     for c in beginning.chars() {
@@ -125,8 +129,10 @@ fn pattern(beginning: &str) -> String {
     pattern + "*"
 }
 
-/// Names the run of a server and the history of its data: the first is new when the server starts, the second when it follows
-/// another server, or a replica has taken its place. Both are the same as long as the server has forgotten no write.
+/// Returns the identity of a server's run and of its data history.
+///
+/// The run changes when the server starts. The history changes when the server follows another
+/// server, or a replica is promoted. While both stay the same, the server has lost no write.
 pub(super) fn incarnation(connection: &mut Connection) -> Result<Option<String>, RedisError> {
     let (mut run, mut history) = (None, None);
     for section in ["server", "replication"] {
@@ -138,14 +144,14 @@ pub(super) fn incarnation(connection: &mut Connection) -> Result<Option<String>,
     Ok(run.zip(history).map(|(run, history)| format!("{run}/{history}")))
 }
 
-/// Each once.
+/// Sorts the numbers and removes duplicates.
 pub(super) fn once(mut numbers: Vec<u64>) -> Vec<u64> {
     numbers.sort_unstable();
     numbers.dedup();
     numbers
 }
 
-/// The record that was loaded.
+/// Decodes the answer to a load.
 pub(super) fn found(value: Value) -> Result<Option<StoredRecord>, RecordError> {
     if let Value::ServerError(error) = &value {
         return Err(refused_by(error));
@@ -169,7 +175,7 @@ fn version(digits: &[u8]) -> Option<Version> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// What has become of a change.
+/// Decodes the answer to a change.
 pub(super) fn changed(answer: Value, change: &Change<'_>) -> Result<Version, RecordError> {
     match answer {
         Value::Int(1) => Ok(change.result()),
@@ -179,7 +185,7 @@ pub(super) fn changed(answer: Value, change: &Change<'_>) -> Result<Version, Rec
     }
 }
 
-/// What an error of the server comes to; old servers have the code of what a script met in the text.
+/// Converts an error of the server. Old servers have the error code of a script only in the text.
 pub(super) fn refused_by(error: &ServerError) -> RecordError {
     let says = |word: &str| error.code() == word || error.details().is_some_and(|text| text.contains(word));
     if says("OOM") {
@@ -191,7 +197,7 @@ pub(super) fn refused_by(error: &ServerError) -> RecordError {
     }
 }
 
-/// What an error of a question as a whole comes to.
+/// Converts an error of a whole request.
 pub(super) fn refused(error: &RedisError) -> RecordError {
     match error.code() {
         Some("OOM") => RecordError::Full,
@@ -200,23 +206,23 @@ pub(super) fn refused(error: &RedisError) -> RecordError {
     }
 }
 
-/// Where a node of a cluster sends who asks it for what another has.
+/// Redirection by a cluster node that does not serve the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
-    /// There for good.
+    /// MOVED: permanently, to this node.
     Moved(String),
-    /// There this once, announced by ASKING.
+    /// ASK: for this request only, to this node, preceded by ASKING.
     Ask(String),
-    /// Nowhere now: nothing was done.
+    /// No node serves the key at present. Nothing was done.
     TryAgain(String),
 }
 
 impl Redirect {
-    /// What a server's error says of this; `None` for one that has another reason.
+    /// Returns the redirection of a server error; `None` for other errors.
     pub(super) fn of(error: &ServerError, asked: &str) -> Option<Self> {
         let node = || {
             let node = error.details().and_then(|text| text.split(' ').nth(1)).unwrap_or_default();
-            // A node that knows no name of the other means: the host that was asked.
+            // An empty host in the answer means the host of the asked node.
             let host = asked.rsplit_once(':').map_or(asked, |(host, _)| host);
             if node.starts_with(':') { format!("{host}{node}") } else { node.to_owned() }
         };

@@ -1,4 +1,4 @@
-//! A connection to one server.
+//! Connection to one Redis server.
 
 use super::commands::{Scripts, refused};
 use crate::records::backoff::Backoff;
@@ -6,22 +6,22 @@ use crate::records::{DatabaseTls, RecordError};
 use redis::{Client, Connection, ErrorKind, RedisError, ServerErrorKind, Value};
 use std::time::Duration;
 
-/// How a database is reached.
+/// Address and options of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
     /// `redis://HOST:PORT`, `redis+unix:///PATH` or, with TLS, `rediss://HOST:PORT`.
     pub url: String,
-    /// How long an answer is waited for.
+    /// Timeout of an answer.
     pub patience: Duration,
-    /// Of `rediss://`.
+    /// TLS options, used by `rediss://` only.
     pub tls: DatabaseTls,
 }
 
-/// A connection that is made when it is needed, and again after an error, with growing pauses in between.
+/// A connection that is opened on demand, and reopened after an error with growing back-off.
 pub struct RedisConnection {
     config: LinkConfig,
     connection: Option<Connection>,
-    /// What the server at the other end of it calls the scripts that it was given there.
+    /// Digests of the scripts that the connected server has loaded.
     scripts: Option<Scripts>,
     pause: Backoff,
 }
@@ -33,7 +33,7 @@ impl std::fmt::Debug for RedisConnection {
 }
 
 impl RedisConnection {
-    /// A way that is not taken yet.
+    /// Creates an unconnected value.
     pub fn new(config: LinkConfig) -> Self {
         RedisConnection { config, connection: None, scripts: None, pause: Backoff::default() }
     }
@@ -51,11 +51,11 @@ impl RedisConnection {
         Ok(connection)
     }
 
-    /// Asks by a connection.
+    /// Runs a request over the connection.
     ///
     /// # Errors
     ///
-    /// [`RecordError::Down`] without asking, for a moment after a failure.
+    /// Returns [`RecordError::Down`] without a request while the back-off after a failure lasts.
     pub fn ask<T>(&mut self, ask: impl FnOnce(&mut Connection) -> Result<T, RedisError>) -> Result<T, RecordError> {
         self.pause.check()?;
         let mut connection = match self.connection.take() {
@@ -68,21 +68,22 @@ impl RedisConnection {
                 self.pause.succeeded();
                 Ok(answer)
             }
-            // The connection is sound, and whatever it was asked was refused.
+            // The connection works; the server refused the request.
             Err(error) if error.kind() != ErrorKind::Io && !error.is_connection_dropped() => {
                 self.connection = Some(connection);
                 Err(refused(&error))
             }
-            // What was under way on it may come yet: it is not used any more.
+            // A late answer may still arrive on this connection, so it is closed.
             Err(error) => Err(self.failed(RecordError::OutcomeUnknown(error.to_string()))),
         }
     }
 
-    /// Asks by a connection whose server knows the scripts of commits.
+    /// Runs a request over a connection whose server has loaded the commit scripts.
     ///
     /// # Errors
     ///
-    /// As [`RedisConnection::ask`]. Where the server has forgotten them, nothing was done, and they are given to it again next time.
+    /// Fails as [`RedisConnection::ask`]. If the server has dropped the scripts, nothing was done,
+    /// and the next request loads them again.
     pub(super) fn ask_scripts(
         &mut self,
         ask: impl FnOnce(&mut Connection, &Scripts) -> Result<Vec<Value>, RedisError>,
@@ -101,7 +102,7 @@ impl RedisConnection {
         Ok(answers)
     }
 
-    /// The database is left alone for a moment.
+    /// Starts the back-off and returns the error.
     fn failed(&mut self, error: RecordError) -> RecordError {
         self.pause.failed();
         error

@@ -1,31 +1,31 @@
-//! Which node of a Redis Cluster has which slot.
+//! Slot map of a Redis Cluster: which node serves which slot.
 
 use redis::Value;
 
-/// Slots of a cluster.
+/// Number of hash slots of a cluster.
 const SLOTS: u16 = 16384;
 
-/// Slots that one master has.
+/// A range of slots of one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Range {
     first: u16,
     last: u16,
-    /// `HOST:PORT`.
+    /// Master of the slots, as `HOST:PORT`.
     master: String,
-    /// Replicas that work.
+    /// Number of working replicas.
     replicas: u16,
 }
 
-/// The map, as one of the nodes has it.
+/// The slot map as one node reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotMap {
     ranges: Vec<Range>,
-    /// Every node that was named.
+    /// All nodes that the answer names.
     pub(super) nodes: Vec<String>,
 }
 
 impl SlotMap {
-    /// The map that a node answers to CLUSTER SLOTS; `None` if it is none.
+    /// Parses the answer of a node to CLUSTER SLOTS; `None` if it is invalid.
     pub(super) fn of(answer: &Value, asked: &str) -> Option<Self> {
         let Value::Array(ranges) = answer else { return None };
         let mut map = SlotMap::default();
@@ -46,7 +46,7 @@ impl SlotMap {
         Some(map)
     }
 
-    /// The master of a key's slot, and how many replicas it has.
+    /// Returns the master of a key's slot, and its number of replicas.
     pub(super) fn master(&self, key: &str) -> Option<(&str, u16)> {
         let slot = slot(key);
         let after = self.ranges.partition_point(|range| range.first <= slot);
@@ -54,24 +54,24 @@ impl SlotMap {
         Some((&range.master, range.replicas))
     }
 
-    /// Each that is a master, once.
+    /// Returns each master once.
     pub(super) fn masters(&self) -> impl Iterator<Item = &str> {
         let is_master = |node: &&String| self.ranges.iter().any(|range| range.master == **node);
         self.nodes.iter().filter(is_master).map(String::as_str)
     }
 
-    /// Whether a node is a master of fewer replicas than these.
+    /// Returns true if the node is a master with fewer than `replicas` replicas.
     pub(super) fn lacks_replicas(&self, node: &str, replicas: u16) -> bool {
         self.ranges.iter().any(|range| range.master == node && range.replicas < replicas)
     }
 
-    /// How many replicas a master has.
+    /// Returns the number of replicas of a master.
     pub(super) fn replicas(&self, master: &str) -> u16 {
         self.ranges.iter().find(|range| range.master == master).map_or(0, |range| range.replicas)
     }
 }
 
-/// `HOST:PORT` of a node of the answer.
+/// Returns `HOST:PORT` of a node in the answer.
 fn node(node: &Value, asked: &str) -> Option<String> {
     let Value::Array(node) = node else { return None };
     let [host, Value::Int(port), ..] = &node[..] else { return None };
@@ -80,12 +80,13 @@ fn node(node: &Value, asked: &str) -> Option<String> {
         Value::SimpleString(host) => host,
         _ => "",
     };
-    // No name: the host that was asked.
+    // An empty name means the host of the asked node.
     let host = if host.is_empty() { asked.rsplit_once(':').map_or(asked, |(host, _)| host) } else { host };
     Some(format!("{host}:{port}"))
 }
 
-/// The slot of a key: CRC16 (XMODEM) of what is between its first braces, if there is anything.
+/// Returns the slot of a key: CRC16 (XMODEM) of the text between its first braces, if it is not
+/// empty.
 fn slot(key: &str) -> u16 {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     let octets = tag.filter(|tag| !tag.is_empty()).unwrap_or(key).as_bytes();

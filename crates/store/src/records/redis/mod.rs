@@ -1,5 +1,7 @@
-//! Records in Redis: a hash for each, whose fields are the version, when it is a whole its octets, else its parts. A commit is one
-//! script that compares and sets; several operations go in one pipeline.
+//! Records in Redis: one hash for each record.
+//!
+//! The fields of a hash are the version, and the contents of a whole record or the parts. A commit
+//! is one script that compares and sets. Several operations are sent in one pipeline.
 
 mod cluster;
 mod commands;
@@ -15,7 +17,7 @@ use commands::Keys;
 use redis::Value;
 use std::time::Duration;
 
-/// Records in one Redis.
+/// Records in one Redis server.
 #[derive(Debug)]
 pub struct RedisRecords {
     link: RedisConnection,
@@ -24,7 +26,7 @@ pub struct RedisRecords {
 }
 
 impl RedisRecords {
-    /// The records of a database whose keys begin like this, and that live so long.
+    /// Creates a handle for records with this key prefix and lifetime.
     pub fn new(config: LinkConfig, prefix: &str, life: Duration) -> Self {
         RedisRecords {
             link: RedisConnection::new(config),
@@ -51,7 +53,7 @@ impl RecordStore for RedisRecords {
         let keys = &self.keys;
         let answers = self.link.ask_scripts(|connection, scripts| {
             let mut pipeline = redis::pipe();
-            // What becomes of one says nothing of the others.
+            // The result of one change does not affect the others.
             pipeline.ignore_errors();
             changes.iter().for_each(|(name, change)| keys.change(&mut pipeline, scripts, *name, change));
             pipeline.query(connection)

@@ -1,10 +1,13 @@
-//! Writing without waiting (seed 3's non-blocking writes): a commit is handed to a pool of writers and returns at once, with the
-//! version that it is going to have. The next load of that record waits until what was handed over for it is done: the barrier.
+//! Write-behind: commits are queued for a pool of writers and return at once.
 //!
-//! Changes of a record are carried out in their order, one at a time; while the place does not work they are tried again. If one is
-//! refused, those behind it are dropped, and the next operation of that record is told, once. What waits is bounded: who hands over
-//! more waits for room, and is told after a while that there is none. A process that dies loses what its writers have not done; that
-//! is what such a mode costs, and why an SMF blocks.
+//! A commit returns the version that it will have (the non-blocking writes of seed 3). The next
+//! load of that record waits until its queued changes are done: the barrier.
+//!
+//! The changes of a record are applied in order, one at a time. While the store does not work, they
+//! are retried. If one is refused, the later ones are dropped, and the next operation of that
+//! record returns the error, once. The queue is bounded: a caller waits for room, and gets an error
+//! after a timeout. A process that dies loses the changes in its queue. That is the price of this
+//! mode, and the reason that an SMF uses blocking writes.
 
 mod queued_change;
 #[cfg(test)]
@@ -19,19 +22,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// After the place did not work.
+/// Pause after a failure of the store.
 const AGAIN: Duration = Duration::from_millis(20);
-/// How many changes a writer gives the place in one go.
+/// Maximum number of changes that a writer sends in one request.
 const TOGETHER: usize = 32;
 
-/// The pool.
+/// Limits of a writer pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WritersConfig {
-    /// Changes that wait at most.
+    /// Maximum number of queued changes.
     pub waiting: usize,
-    /// Octets that these have at most, together.
+    /// Maximum total size of the queued changes in bytes.
     pub octets: usize,
-    /// How long somebody waits for room, or at a barrier.
+    /// Maximum time that a caller waits for room, or at a barrier.
     pub patience: Duration,
 }
 
@@ -41,22 +44,22 @@ impl Default for WritersConfig {
     }
 }
 
-/// What there is to do for a record, or to tell of it.
+/// Queued changes of a record, or an unreported error.
 #[derive(Debug, Default)]
 struct Pending {
     changes: VecDeque<QueuedChange>,
-    /// A writer has its first change in hand.
+    /// True if a writer processes the first change.
     busy: bool,
-    /// The version after all of them.
+    /// Version after all queued changes.
     version: Version,
-    /// Why one was not carried out: nobody was told yet.
+    /// Error of a failed change, not yet reported.
     error: Option<RecordError>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     records: FxHashMap<Name, Pending>,
-    /// Records with a change that no writer has in hand.
+    /// Records with a queued change that no writer processes.
     ready: VecDeque<Name>,
     waiting: usize,
     octets: usize,
@@ -68,17 +71,17 @@ struct State {
 #[derive(Debug)]
 struct Shared {
     config: WritersConfig,
-    /// Threads.
+    /// Number of writer threads.
     writers: usize,
     state: Mutex<State>,
-    /// There is something to do.
+    /// Signals writers that there are queued changes.
     work: Condvar,
-    /// Something was done: there is room, or a barrier may be open.
+    /// Signals completed changes: there is room, or a barrier may open.
     done: Condvar,
 }
 
 impl Shared {
-    /// What is done under the lock leaves it whole.
+    /// Locks the state. Poisoning is harmless: every section leaves the state consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -88,7 +91,7 @@ fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a,
     condition.wait(state).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The same until then; fails when it is over.
+/// Waits until `until`; returns an error after that.
 fn wait_until<'a>(
     condition: &Condvar,
     state: MutexGuard<'a, State>,
@@ -101,7 +104,7 @@ fn wait_until<'a>(
     Ok(condition.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0)
 }
 
-/// The pool of writers of a process. When it is dropped it does first what was handed over.
+/// The pool of writers of a process. Dropping it first applies the queued changes.
 #[derive(Debug)]
 pub struct Writers {
     shared: Arc<Shared>,
@@ -109,11 +112,11 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// Starts the threads, one for each of these ways to the place.
+    /// Starts one writer thread for each of these handles.
     ///
     /// # Errors
     ///
-    /// If a thread cannot be started.
+    /// Returns an error if a thread cannot be started.
     pub fn start(config: WritersConfig, ways: Vec<Box<dyn RecordStore>>) -> std::io::Result<Self> {
         let (work, done) = (Condvar::new(), Condvar::new());
         let shared = Arc::new(Shared { config, writers: ways.len().max(1), state: Mutex::default(), work, done });
@@ -126,22 +129,22 @@ impl Writers {
         Ok(writers)
     }
 
-    /// Records that are loaded by this way to the place, and written by the pool.
+    /// Returns a store that loads through `place` and writes through the pool.
     pub fn records(&self, place: Box<dyn RecordStore>) -> WriteBehindRecords {
         WriteBehindRecords { shared: self.shared.clone(), place, changed: Operations::default() }
     }
 
-    /// How many changes wait or are being carried out: the length of the queue.
+    /// Returns the number of changes that are queued or in progress.
     pub fn waiting(&self) -> usize {
         self.shared.lock().waiting
     }
 
-    /// What the writers have asked.
+    /// Returns the operation counters of the writers.
     pub fn operations(&self) -> Operations {
         self.shared.lock().operations
     }
 
-    /// Does what was handed over and ends; what failed and nobody was told of.
+    /// Applies the queued changes, ends the pool and returns the unreported errors.
     pub fn finish(mut self) -> Vec<(Name, RecordError)> {
         self.end();
         let mut state = self.shared.lock();
@@ -152,7 +155,7 @@ impl Writers {
         self.shared.lock().stopping = true;
         self.shared.work.notify_all();
         for thread in self.threads.drain(..) {
-            // A writer that has panicked has said so.
+            // A writer that panicked has already printed its message.
             let _ = thread.join();
         }
     }
@@ -165,7 +168,7 @@ impl Drop for Writers {
 }
 
 impl Shared {
-    /// What a writer does until the pool ends and all is done.
+    /// Runs a writer until the pool ends and its queue is empty.
     fn write(&self, place: &mut dyn RecordStore) {
         let mut state = self.lock();
         loop {
@@ -189,7 +192,7 @@ impl Shared {
             let mut works = true;
             for ((name, kept), result) in kept.into_iter().zip(results) {
                 match result {
-                    // At the end nobody waits for a place that does not work.
+                    // While the pool ends, a failing store is not retried.
                     Err(error) if error.is_retryable() && !state.stopping => {
                         works = false;
                         state.put_back(name, kept, &error);
@@ -197,7 +200,7 @@ impl Shared {
                     result => state.finished(name, kept.size(), result),
                 }
             }
-            // Others may take what is ready behind these.
+            // Other writers may take the remaining ready records.
             self.work.notify_all();
             self.done.notify_all();
             if !works {
@@ -209,7 +212,9 @@ impl Shared {
     }
 }
 
-/// What becomes of these changes. One that may have been carried out before, when the answer was lost, is known by its version.
+/// Applies changes and returns their results.
+///
+/// After a lost answer, a change may have been applied already. The stored version tells.
 fn carry_out(place: &mut dyn RecordStore, kept: &[(Name, QueuedChange)]) -> Vec<Result<Version, RecordError>> {
     let parts: Vec<_> = kept.iter().map(|(_, kept)| kept.parts()).collect();
     let changes: Vec<_> = kept.iter().zip(&parts).map(|((name, kept), parts)| (*name, kept.change(parts))).collect();
@@ -228,7 +233,7 @@ fn carry_out(place: &mut dyn RecordStore, kept: &[(Name, QueuedChange)]) -> Vec<
 }
 
 impl State {
-    /// A change that could not be carried out is the first of its record again.
+    /// Returns a change that could not be applied to the front of its record's queue.
     fn put_back(&mut self, name: Name, mut kept: QueuedChange, error: &RecordError) {
         let Some(pending) = self.records.get_mut(&name) else { return };
         kept.doubtful |= matches!(error, RecordError::OutcomeUnknown(_));
@@ -243,7 +248,7 @@ impl State {
         pending.changes.pop_front()
     }
 
-    /// A change was carried out, or not.
+    /// Handles the final result of a change.
     fn finished(&mut self, name: Name, size: usize, result: Result<Version, RecordError>) {
         let Some(pending) = self.records.get_mut(&name) else { return };
         (self.waiting, self.octets) = (self.waiting - 1, self.octets - size);
@@ -260,7 +265,7 @@ impl State {
         }
     }
 
-    /// What is to be told of a record, once.
+    /// Returns the unreported error of a record, once.
     fn told(&mut self, name: Name) -> Option<RecordError> {
         let error = self.records.get(&name)?.error.clone()?;
         self.records.remove(&name);
@@ -280,7 +285,7 @@ impl State {
     }
 }
 
-/// Records that a pool writes.
+/// Records that a writer pool writes.
 pub struct WriteBehindRecords {
     shared: Arc<Shared>,
     place: Box<dyn RecordStore>,
@@ -294,7 +299,7 @@ impl std::fmt::Debug for WriteBehindRecords {
 }
 
 impl WriteBehindRecords {
-    /// Hands one change over.
+    /// Queues one change, or returns the unreported error of its record.
     fn hand_over(&mut self, name: Name, change: &Change<'_>) -> Result<Version, RecordError> {
         let (size, config) = (QueuedChange::size_of(change), self.shared.config);
         let until = Instant::now() + config.patience;
@@ -311,11 +316,11 @@ impl WriteBehindRecords {
                 return Err(RecordError::Down("its writers have ended".into()));
             }
             if pending.is_none() && state.errors >= config.waiting {
-                // So many wait to be told of errors that one more could not be kept: it waits for its own.
+                // There is no room for another unreported error: the change is made directly.
                 drop(state);
                 return self.place.change(&[(name, *change)]).remove(0);
             }
-            // One that is larger than all that may wait goes alone.
+            // A change larger than the limit is queued alone.
             let room = state.waiting < config.waiting.max(1) && state.octets + size <= config.octets;
             if room || state.waiting == 0 {
                 state.push(name, change);
@@ -349,12 +354,12 @@ impl RecordStore for WriteBehindRecords {
         changes.iter().map(|(name, change)| self.hand_over(*name, change)).collect()
     }
 
-    /// What is still to be written may be among them or not.
+    /// Lists the stored records. Records with queued changes may be included or not.
     fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {
         self.place.list_ids(collection)
     }
 
-    /// What was asked by this way: the questions of the pool are its own ([`Writers::operations`]).
+    /// Returns the counters of this handle. The pool has its own ([`Writers::operations`]).
     fn operations(&self) -> Operations {
         let loaded = self.place.operations();
         Operations { writes: self.changed.writes, removals: self.changed.removals, ..loaded }

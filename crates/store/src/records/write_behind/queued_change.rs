@@ -1,15 +1,15 @@
 use crate::Version;
 use crate::records::{Change, RecordPart};
 
-/// A change that waits, with what it needs.
+/// An owned copy of a change in the queue.
 #[derive(Debug)]
 pub(super) struct QueuedChange {
     kind: Kind,
-    /// The version that has to be there; of a creation the one that was.
+    /// The expected version; for a creation, the version before it.
     version: Version,
     octets: Vec<u8>,
     parts: Vec<(String, Vec<u8>)>,
-    /// It may have been carried out, and nobody knows.
+    /// True if a failed attempt may have been applied.
     pub(super) doubtful: bool,
 }
 
@@ -36,7 +36,7 @@ impl QueuedChange {
         QueuedChange { kind, version, octets, parts, doubtful: false }
     }
 
-    /// Its parts, as a change wants them.
+    /// Returns borrowed parts for [`QueuedChange::change`].
     pub(super) fn parts(&self) -> Vec<RecordPart<'_>> {
         self.parts.iter().map(|(name, octets)| RecordPart { name, octets }).collect()
     }
@@ -52,7 +52,7 @@ impl QueuedChange {
         }
     }
 
-    /// The octets that it keeps.
+    /// Returns the size of the contents in bytes.
     pub(super) fn size(&self) -> usize {
         let parts: usize = self.parts.iter().map(|(name, octets)| name.len() + octets.len()).sum();
         self.octets.len() + parts

@@ -4,21 +4,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 const LIFE: Duration = Duration::from_secs(600);
-/// Longer than a test takes on a busy machine.
+/// Timeout that exceeds the duration of a test on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A place that takes its time, by a seed, and refuses when it is told to, or does not work for a moment.
+/// A store with random delays and, by rates, refusals, failures and lost answers.
 #[derive(Clone)]
 struct Moody {
     place: MemoryRecords,
     seed: Arc<AtomicU64>,
-    /// Of a thousand changes so many are refused.
+    /// Refused changes per thousand.
     fails: u64,
-    /// Of a thousand so many are not carried out now.
+    /// Failed changes per thousand, which may be retried.
     stumbles: u64,
-    /// Of a thousand so many are carried out, and the answer is lost.
+    /// Changes per thousand that are applied, with a lost answer.
     loses: u64,
-    /// Nothing goes through.
+    /// True if all changes block.
     closed: Arc<AtomicBool>,
     failed: Arc<AtomicU64>,
 }
@@ -30,7 +30,7 @@ impl Moody {
         Moody { place, seed, fails, stumbles: 0, loses: 0, closed: Arc::default(), failed: Arc::default() }
     }
 
-    /// SplitMix64 over a count that all clones share.
+    /// Returns a SplitMix64 number, from a counter that all clones share.
     fn random(&self) -> u64 {
         let mut z = self.seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -92,7 +92,7 @@ fn ways(place: &Moody, count: usize) -> Vec<Box<dyn RecordStore>> {
 
 #[test]
 fn writers_keep_the_contract() {
-    // A conflict with somebody else is told by the next operation, so both ways are by one pool.
+    // A conflict is reported by the next operation, so both handles are of one pool.
     let place = Moody::new(1, 0);
     let (writers, mut one) = start(&place, WritersConfig::default());
     let commit = |expected, octets| Change::Commit { expected, octets };
@@ -119,7 +119,7 @@ fn what_waits_is_bounded_and_is_done_at_the_end() {
     let octets = [7; 100];
     let commit = |id| (name(id), Change::Commit { expected: 0, octets: &octets });
     assert!(records.change(&(0..8).map(commit).collect::<Vec<_>>()).iter().all(Result::is_ok));
-    // The ninth waits for room. That it does cannot be seen by waiting, so the bound is what is looked at.
+    // The ninth change waits for room. Waiting alone cannot prove it, so the test checks the bound.
     let (mut more, seen) = (writers.records(Box::new(place.clone())), Arc::new(AtomicBool::new(false)));
     let handing = std::thread::spawn({
         let seen = seen.clone();
@@ -133,7 +133,7 @@ fn what_waits_is_bounded_and_is_done_at_the_end() {
     assert!(!seen.load(Ordering::SeqCst) && writers.waiting() == 8, "it waits");
     place.closed.store(false, Ordering::Relaxed);
     assert_eq!(handing.join().unwrap(), Ok(1));
-    // One that is larger than the bound goes alone.
+    // A change larger than the limit is queued alone.
     assert_eq!(records.change(&[(name(9), Change::Commit { expected: 0, octets: &[1; 5000] })]).remove(0), Ok(1));
     assert_eq!(writers.finish(), []);
     assert!(place.place.clone().load(&(0..10).map(name).collect::<Vec<_>>()).unwrap().iter().all(Option::is_some));
@@ -160,8 +160,10 @@ fn errors_that_nobody_is_told_of_do_not_heap_up() {
     assert_eq!(writers.finish().len(), 4, "who has not asked is told at the end");
 }
 
-/// Each of several threads commits records of its own in a random order, and loads some; some commits fail. What a load finds is
-/// what was handed over last, unless it is told of a failure; then it is what was there before it.
+/// Tests the barrier and the order of changes with random operations of several threads.
+///
+/// The threads commit their own records and load some; some commits fail. A load returns the last
+/// committed contents. If it reports a failure, the contents before it are stored.
 fn stress(seed: u64) {
     let place = Moody { stumbles: 10, ..Moody::new(seed, 20) };
     let config = WritersConfig { waiting: 16, octets: 4096, patience: PATIENCE };
@@ -175,7 +177,7 @@ fn stress(seed: u64) {
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
-    // What is not carried out at the end is not tried again.
+    // Changes that fail while the pool ends are not retried.
     let refused = |(_, error): &&(Name, RecordError)| !error.is_retryable();
     let at_last = writers.finish().iter().filter(refused).count() as u64;
     assert_eq!(told + at_last, place.failed.load(Ordering::Relaxed), "each failure is told once");
@@ -222,7 +224,9 @@ fn the_barrier_and_the_order_hold_whatever_the_order_of_threads() {
     (0..8).for_each(stress);
 }
 
-/// A place that does not work for a while has all in the end; meanwhile nobody waits longer than is said.
+/// Tests a store that fails for a while: it has all changes in the end.
+///
+/// Meanwhile callers wait at most the timeout.
 #[test]
 fn what_a_place_does_not_take_now_it_takes_later() {
     let place = Moody::new(4, 0);
@@ -238,7 +242,7 @@ fn what_a_place_does_not_take_now_it_takes_later() {
     assert_eq!(place.place.clone().load(&[name(1)]).unwrap()[0].as_ref().map(|found| found.version), Some(2));
 }
 
-/// Answers that are lost and moments in which nothing works change nothing: each commit is there once, in order.
+/// Tests lost answers and failures: each commit is still applied once, in order.
 #[test]
 fn what_is_tried_again_is_done_once() {
     let place = Moody { stumbles: 200, loses: 200, ..Moody::new(5, 0) };

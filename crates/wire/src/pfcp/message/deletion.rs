@@ -10,19 +10,18 @@ messages! {
 
     /// Session Deletion Response (TS 29.244 7.5.7).
     session SessionDeletionResponse = SESSION_DELETION_RESPONSE {
-        /// Whether the session is gone.
         cause: Cause,
-        /// The element at fault.
+        /// Type of the faulty element.
         offending_ie: Option<OffendingIe>,
-        /// What was counted until the end.
+        /// Usage until the deletion.
         usage_reports: Vec<UsageReportInDeletion>,
-        /// Whether more reports follow in session reports.
+        /// Announces further usage reports in session reports.
         additional_usage_reports: Option<AdditionalUsageReportsInformation>,
     }
 }
 
 impl SessionDeletionResponse {
-    /// A response that says no more than its cause.
+    /// Creates a response with only a cause.
     pub fn new(cause: Cause) -> Self {
         SessionDeletionResponse { cause, offending_ie: None, usage_reports: Vec::new(), additional_usage_reports: None }
     }

@@ -7,53 +7,44 @@ use crate::pfcp::value::*;
 messages! {
     /// Session Establishment Request (TS 29.244 7.5.2).
     session SessionEstablishmentRequest = SESSION_ESTABLISHMENT_REQUEST, check has_rules {
-        /// The control plane.
+        /// Node ID of the control plane.
         node_id: NodeId,
-        /// Its number of the session.
+        /// F-SEID of the session at the control plane.
         cp_f_seid: FSeid,
-        /// Which packets; at least one rule.
+        /// Packet detection; at least one rule.
         create_pdrs: List<CreatePdr, 2>,
-        /// What is done with them; at least one rule.
+        /// Packet treatment; at least one rule.
         create_fars: List<CreateFar, 2>,
-        /// What is counted.
         create_urrs: List<CreateUrr, 1>,
-        /// What is limited.
         create_qers: List<CreateQer, 2>,
-        /// How is buffered.
         create_bar: Option<CreateBar>,
-        /// The sets of sessions that it belongs to, one for each kind of control plane.
+        /// Sets of sessions that include this one, one for each kind of control plane.
         fq_csids: List<FqCsid, 1>,
-        /// The kind of session.
         pdn_type: Option<PdnType>,
-        /// How long without packets until the UPF reports it.
+        /// Time without packets after which the UPF reports inactivity.
         user_plane_inactivity_timer: Option<UserPlaneInactivityTimer>,
-        /// The subscriber.
+        /// Identity of the subscriber.
         user_id: Option<UserId>,
-        /// Further indications.
         flags: Option<SeReqFlags>,
-        /// The data network.
         apn_dnn: Option<ApnDnn>,
-        /// The slice.
         snssai: Option<SliceId>,
-        /// The radio access.
         rat_type: Option<RatType>,
-        /// When the control plane started.
+        /// Start time of the control plane.
         recovery_time_stamp: Option<RecoveryTimeStamp>,
     }
 
     /// Session Establishment Response (TS 29.244 7.5.3).
     session SessionEstablishmentResponse = SESSION_ESTABLISHMENT_RESPONSE, check has_f_seid {
-        /// The UPF.
+        /// Node ID of the UPF.
         node_id: NodeId,
-        /// Whether the session is there.
         cause: Cause,
-        /// The element at fault.
+        /// Type of the faulty element.
         offending_ie: Option<OffendingIe>,
-        /// The UPF's number of the session, if it is there.
+        /// F-SEID of the session at the UPF, if the session exists.
         up_f_seid: Option<FSeid>,
-        /// What the UPF chose.
+        /// Allocations of the UPF.
         created_pdrs: List<CreatedPdr, 2>,
-        /// The rule that could not be had.
+        /// The rule that could not be applied.
         failed_rule_id: Option<FailedRuleId>,
     }
 }
@@ -76,7 +67,7 @@ fn has_f_seid(response: &SessionEstablishmentResponse) -> Result<(), Error> {
 }
 
 impl SessionEstablishmentRequest {
-    /// A request without rules yet.
+    /// Creates a request without rules.
     pub fn new(node_id: NodeId, cp_f_seid: FSeid) -> Self {
         SessionEstablishmentRequest {
             node_id,
@@ -100,7 +91,7 @@ impl SessionEstablishmentRequest {
 }
 
 impl SessionEstablishmentResponse {
-    /// The session is there.
+    /// Creates the response that accepts a session.
     pub fn accepted(node_id: NodeId, up_f_seid: FSeid) -> Self {
         SessionEstablishmentResponse {
             node_id,
@@ -112,7 +103,7 @@ impl SessionEstablishmentResponse {
         }
     }
 
-    /// The session is refused.
+    /// Creates the response that rejects a session.
     pub fn rejected(node_id: NodeId, error: Error) -> Self {
         SessionEstablishmentResponse {
             node_id,

@@ -4,16 +4,17 @@ use crate::pfcp::value::RecoveryTimeStamp;
 messages! {
     /// Heartbeat Request (TS 29.244 7.4.2.1).
     node HeartbeatRequest = HEARTBEAT_REQUEST {
-        /// When the sender started.
+        /// Start time of the sender.
         recovery_time_stamp: RecoveryTimeStamp,
     }
 
     /// Heartbeat Response (TS 29.244 7.4.2.2).
     node HeartbeatResponse = HEARTBEAT_RESPONSE {
-        /// When the sender started.
+        /// Start time of the sender.
         recovery_time_stamp: RecoveryTimeStamp,
     }
 
-    /// Version Not Supported Response (TS 29.244 7.4.4.7): the header says the version that is.
+    /// Version Not Supported Response (TS 29.244 7.4.4.7); its header contains the supported
+    /// version.
     node VersionNotSupportedResponse = VERSION_NOT_SUPPORTED_RESPONSE {}
 }

@@ -1,4 +1,4 @@
-//! The messages (TS 29.244 7.4 and 7.5) as values, one family a file.
+//! PFCP messages (TS 29.244 7.4 and 7.5) as values, one family per file.
 
 mod association;
 mod deletion;
@@ -20,19 +20,22 @@ use super::{Builder, Error, Message, MessageType};
 
 /// A message as a value.
 pub trait Body: Sized {
-    /// Which message.
+    /// The type of the message.
     const KIND: MessageType;
 
-    /// The value of a received message: mandatory elements are there, every element that is known is sound. Elements
-    /// that are not known are skipped. One that is known and unsound refuses the message even where it is optional:
-    /// a rule read in part would forward what it should not.
+    /// Parses a received message. Unknown elements are skipped.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a mandatory element is missing, or any known element is malformed, even
+    /// an optional one. A partly parsed rule would forward the wrong packets.
     fn parse(message: &Message<'_>) -> Result<Self, Error>;
 
-    /// Appends the elements.
+    /// Appends the encoded elements.
     fn write(&self, builder: &mut Builder<'_>);
 }
 
-/// Message structs: `session` ones are emitted with a SEID, `node` ones without.
+/// Defines message structs: `session` ones are encoded with a SEID, `node` ones without.
 macro_rules! messages {
     ($($(#[$m:meta])* $family:ident $name:ident = $kind:ident $(, check $check:path)? {
         $($(#[$fm:meta])* $field:ident: $ty:ty,)*
@@ -78,12 +81,13 @@ macro_rules! messages {
 macro_rules! emit {
     (session $name:ident) => {
         impl $name {
-            /// The value of a received message; see [`Body::parse`](crate::pfcp::Body::parse).
+            /// Parses a received message; see [`Body::parse`](crate::pfcp::Body::parse).
             pub fn parse(message: &$crate::pfcp::Message<'_>) -> Result<Self, $crate::pfcp::Error> {
                 <Self as $crate::pfcp::Body>::parse(message)
             }
 
-            /// Appends the message to a buffer. `seid` is the receiver's, 0 while it is unknown.
+            /// Appends the encoded message to a buffer. `seid` is the receiver's SEID, 0 while
+            /// unknown.
             pub fn emit(&self, out: &mut Vec<u8>, seid: u64, sequence: u32) -> Result<(), $crate::pfcp::TooLong> {
                 use $crate::pfcp::Body;
                 let mut builder = $crate::pfcp::Builder::new(out, Self::KIND, Some(seid), sequence);
@@ -94,12 +98,12 @@ macro_rules! emit {
     };
     (node $name:ident) => {
         impl $name {
-            /// The value of a received message; see [`Body::parse`](crate::pfcp::Body::parse).
+            /// Parses a received message; see [`Body::parse`](crate::pfcp::Body::parse).
             pub fn parse(message: &$crate::pfcp::Message<'_>) -> Result<Self, $crate::pfcp::Error> {
                 <Self as $crate::pfcp::Body>::parse(message)
             }
 
-            /// Appends the message to a buffer.
+            /// Appends the encoded message to a buffer.
             pub fn emit(&self, out: &mut Vec<u8>, sequence: u32) -> Result<(), $crate::pfcp::TooLong> {
                 use $crate::pfcp::Body;
                 let mut builder = $crate::pfcp::Builder::new(out, Self::KIND, None, sequence);

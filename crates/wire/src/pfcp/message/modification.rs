@@ -5,72 +5,55 @@ use crate::pfcp::rule::*;
 use crate::pfcp::value::*;
 
 messages! {
-    /// Session Modification Request (TS 29.244 7.5.4): what it does not name stays.
+    /// Session Modification Request (TS 29.244 7.5.4). Absent elements leave the session unchanged.
     #[derive(Default)]
     session SessionModificationRequest = SESSION_MODIFICATION_REQUEST {
-        /// The control plane's number of the session, if it changes.
+        /// New F-SEID of the session at the control plane, if it changes.
         cp_f_seid: Option<FSeid>,
-        /// Rules to remove.
         remove_pdrs: List<RemovePdr, 1>,
-        /// Rules to remove.
         remove_fars: List<RemoveFar, 1>,
-        /// Rules to remove.
         remove_urrs: List<RemoveUrr, 1>,
-        /// Rules to remove.
         remove_qers: List<RemoveQer, 1>,
-        /// Rule to remove.
         remove_bar: Option<RemoveBar>,
-        /// Rules to make.
         create_pdrs: Vec<CreatePdr>,
-        /// Rules to make.
         create_fars: Vec<CreateFar>,
-        /// Rules to make.
         create_urrs: Vec<CreateUrr>,
-        /// Rules to make.
         create_qers: Vec<CreateQer>,
-        /// Rule to make.
         create_bar: Option<CreateBar>,
-        /// Rules to change.
         update_pdrs: Vec<UpdatePdr>,
-        /// Rules to change.
         update_fars: List<UpdateFar, 2>,
-        /// Rules to change.
         update_urrs: Vec<UpdateUrr>,
-        /// Rules to change.
         update_qers: Vec<UpdateQer>,
-        /// Rule to change.
         update_bar: Option<UpdateBar>,
-        /// Further indications.
         flags: Option<SmReqFlags>,
-        /// Rules to report now.
+        /// URRs to report at once.
         query_urrs: List<QueryUrr, 2>,
-        /// How long without packets until the UPF reports it.
+        /// Time without packets after which the UPF reports inactivity.
         user_plane_inactivity_timer: Option<UserPlaneInactivityTimer>,
-        /// The number of this query.
+        /// Reference number of this query, which the reports repeat.
         query_urr_reference: Option<QueryUrrReference>,
-        /// The control plane, if it changes.
+        /// New Node ID of the control plane, if it changes.
         node_id: Option<NodeId>,
     }
 
     /// Session Modification Response (TS 29.244 7.5.5).
     session SessionModificationResponse = SESSION_MODIFICATION_RESPONSE {
-        /// Whether it is done.
         cause: Cause,
-        /// The element at fault.
+        /// Type of the faulty element.
         offending_ie: Option<OffendingIe>,
-        /// What the UPF chose.
+        /// Allocations of the UPF.
         created_pdrs: List<CreatedPdr, 1>,
-        /// What was counted, if asked for or if a rule is gone.
+        /// Usage of queried and removed URRs.
         usage_reports: Vec<UsageReportInModification>,
-        /// The rule that could not be had.
+        /// The rule that could not be applied.
         failed_rule_id: Option<FailedRuleId>,
-        /// Whether more reports follow in session reports.
+        /// Announces further usage reports in session reports.
         additional_usage_reports: Option<AdditionalUsageReportsInformation>,
     }
 }
 
 impl SessionModificationResponse {
-    /// A response that says no more than its cause.
+    /// Creates a response with only a cause.
     pub fn new(cause: Cause) -> Self {
         SessionModificationResponse {
             cause,

@@ -5,17 +5,17 @@ use crate::pfcp::rule::{UpdateBarInReport, UsageReport};
 use crate::pfcp::value::*;
 
 group! {
-    /// Downlink Data Report (TS 29.244 table 7.5.8.2-1): packets came for a UE that is idle.
+    /// Downlink Data Report (TS 29.244 table 7.5.8.2-1): packets arrived for an idle UE.
     DownlinkDataReport = 83 {
-        /// The rules that matched them.
+        /// PDRs that matched the packets.
         pdr_ids: List<PdrId, 2>,
-        /// What they were.
+        /// Properties of the first packets.
         service_information: List<DownlinkDataServiceInformation, 2>,
     }
 
-    /// Error Indication Report (TS 29.244 table 7.5.8.4-1): a GTP-U peer does not know a tunnel.
+    /// Error Indication Report (TS 29.244 table 7.5.8.4-1): a GTP-U peer does not have a tunnel.
     ErrorIndicationReport = 99 {
-        /// The peer's tunnel ends.
+        /// Tunnel ends that the peer does not have.
         remote_f_teids: List<FTeid, 1>,
     }
 }
@@ -24,29 +24,23 @@ messages! {
     /// Session Report Request (TS 29.244 7.5.8), by the UPF.
     #[derive(Default)]
     session SessionReportRequest = SESSION_REPORT_REQUEST, check has_what_it_says {
-        /// What is reported.
         report_type: ReportType,
-        /// Downlink data.
         downlink_data: Option<DownlinkDataReport>,
-        /// Usage.
         usage_reports: Vec<UsageReport>,
-        /// An error indication.
         error_indication: Option<ErrorIndicationReport>,
-        /// Further indications.
         flags: Option<SrReqFlags>,
     }
 
     /// Session Report Response (TS 29.244 7.5.9), by the control plane.
     session SessionReportResponse = SESSION_REPORT_RESPONSE {
-        /// Whether it took the report.
         cause: Cause,
-        /// The element at fault.
+        /// Type of the faulty element.
         offending_ie: Option<OffendingIe>,
-        /// How to buffer from now on.
+        /// New buffering parameters of the session.
         update_bar: Option<UpdateBarInReport>,
-        /// What to do with what is buffered.
+        /// Treatment of buffered packets.
         flags: Option<SrRspFlags>,
-        /// The control plane's number of the session, if it changes.
+        /// New F-SEID of the session at the control plane, if it changes.
         cp_f_seid: Option<FSeid>,
     }
 }
@@ -66,7 +60,7 @@ fn has_what_it_says(request: &SessionReportRequest) -> Result<(), Error> {
 }
 
 impl SessionReportResponse {
-    /// A response that says no more than its cause.
+    /// Creates a response with only a cause.
     pub fn new(cause: Cause) -> Self {
         SessionReportResponse { cause, offending_ie: None, update_bar: None, flags: None, cp_f_seid: None }
     }

@@ -1,4 +1,4 @@
-//! The rules of a session (TS 29.244 5.2): grouped elements that establish, change and remove them.
+//! Rules of a session (TS 29.244 5.2): elements to create, update and remove them.
 
 mod bar;
 mod far;

@@ -3,31 +3,30 @@ use crate::pfcp::ie::{Element, List, group};
 use crate::pfcp::value::*;
 
 group! {
-    /// Create URR (TS 29.244 table 7.5.2.4-1): how packets are counted and when that is reported.
+    /// Create URR (TS 29.244 table 7.5.2.4-1): measurement of packets, and its reports.
     CreateUrr = 6 {
-        /// The rule.
         urr_id: UrrId,
-        /// What is measured.
+        /// Measured quantities: duration, volume, events.
         measurement_method: MeasurementMethod,
-        /// When a report is sent.
+        /// Events that trigger a report.
         reporting_triggers: ReportingTriggers,
-        /// How often a report is sent.
+        /// Interval of periodic reports.
         measurement_period: Option<MeasurementPeriod>,
-        /// The volume after which a report is sent.
+        /// Volume that triggers a report.
         volume_threshold: Option<VolumeThreshold>,
-        /// The volume after which packets are stopped.
+        /// Volume after which packets are stopped.
         volume_quota: Option<VolumeQuota>,
-        /// The time after which a report is sent.
+        /// Duration that triggers a report.
         time_threshold: Option<TimeThreshold>,
-        /// The time after which packets are stopped.
+        /// Duration after which packets are stopped.
         time_quota: Option<TimeQuota>,
-        /// The idle time after which a report is sent.
+        /// Idle time that triggers a report.
         quota_holding_time: Option<QuotaHoldingTime>,
-        /// The dropped downlink traffic after which a report is sent.
+        /// Dropped downlink traffic that triggers a report.
         dropped_dl_traffic_threshold: Option<DroppedDlTrafficThreshold>,
-        /// How long a quota holds.
+        /// Time for which a quota is valid.
         quota_validity_time: Option<QuotaValidityTime>,
-        /// When the measurement begins anew with the subsequent thresholds.
+        /// Time at which the measurement restarts with the subsequent thresholds.
         monitoring_time: Option<MonitoringTime>,
         /// Volume threshold after the monitoring time.
         subsequent_volume_threshold: Option<SubsequentVolumeThreshold>,
@@ -37,43 +36,42 @@ group! {
         subsequent_volume_quota: Option<SubsequentVolumeQuota>,
         /// Time quota after the monitoring time.
         subsequent_time_quota: Option<SubsequentTimeQuota>,
-        /// The idle time that ends time metering.
+        /// Idle time that stops time metering.
         inactivity_detection_time: Option<InactivityDetectionTime>,
-        /// URRs whose reports bring one of this too.
+        /// URRs whose reports trigger a report of this URR.
         linked_urr_ids: List<LinkedUrrId, 2>,
-        /// How it is measured.
+        /// Details of the measurement.
         measurement_information: Option<MeasurementInformation>,
-        /// What is done with packets once a quota is used up.
+        /// FAR for packets after a quota is exhausted.
         far_id_for_quota_action: Option<FarId>,
-        /// How many reports are sent at most.
+        /// Maximum number of reports.
         number_of_reports: Option<NumberOfReports>,
     }
 
-    /// Update URR (TS 29.244 table 7.5.4.4-1): what is absent stays.
+    /// Update URR (TS 29.244 table 7.5.4.4-1). Absent elements are unchanged.
     UpdateUrr = 13 {
-        /// The rule.
         urr_id: UrrId,
-        /// What is measured.
+        /// Measured quantities: duration, volume, events.
         measurement_method: Option<MeasurementMethod>,
-        /// When a report is sent.
+        /// Events that trigger a report.
         reporting_triggers: Option<ReportingTriggers>,
-        /// How often a report is sent.
+        /// Interval of periodic reports.
         measurement_period: Option<MeasurementPeriod>,
-        /// The volume after which a report is sent.
+        /// Volume that triggers a report.
         volume_threshold: Option<VolumeThreshold>,
-        /// The volume after which packets are stopped.
+        /// Volume after which packets are stopped.
         volume_quota: Option<VolumeQuota>,
-        /// The time after which a report is sent.
+        /// Duration that triggers a report.
         time_threshold: Option<TimeThreshold>,
-        /// The time after which packets are stopped.
+        /// Duration after which packets are stopped.
         time_quota: Option<TimeQuota>,
-        /// The idle time after which a report is sent.
+        /// Idle time that triggers a report.
         quota_holding_time: Option<QuotaHoldingTime>,
-        /// The dropped downlink traffic after which a report is sent.
+        /// Dropped downlink traffic that triggers a report.
         dropped_dl_traffic_threshold: Option<DroppedDlTrafficThreshold>,
-        /// How long a quota holds.
+        /// Time for which a quota is valid.
         quota_validity_time: Option<QuotaValidityTime>,
-        /// When the measurement begins anew with the subsequent thresholds.
+        /// Time at which the measurement restarts with the subsequent thresholds.
         monitoring_time: Option<MonitoringTime>,
         /// Volume threshold after the monitoring time.
         subsequent_volume_threshold: Option<SubsequentVolumeThreshold>,
@@ -83,60 +81,53 @@ group! {
         subsequent_volume_quota: Option<SubsequentVolumeQuota>,
         /// Time quota after the monitoring time.
         subsequent_time_quota: Option<SubsequentTimeQuota>,
-        /// The idle time that ends time metering.
+        /// Idle time that stops time metering.
         inactivity_detection_time: Option<InactivityDetectionTime>,
-        /// URRs whose reports bring one of this too.
+        /// URRs whose reports trigger a report of this URR.
         linked_urr_ids: List<LinkedUrrId, 2>,
-        /// How it is measured.
+        /// Details of the measurement.
         measurement_information: Option<MeasurementInformation>,
-        /// What is done with packets once a quota is used up.
+        /// FAR for packets after a quota is exhausted.
         far_id_for_quota_action: Option<FarId>,
-        /// How many reports are sent at most.
+        /// Maximum number of reports.
         number_of_reports: Option<NumberOfReports>,
     }
 
     /// Remove URR (TS 29.244 table 7.5.4.8-1).
     RemoveUrr = 17 {
-        /// The rule.
         urr_id: UrrId,
     }
 
-    /// Query URR (TS 29.244 table 7.5.4.10-1): report now.
+    /// Query URR (TS 29.244 table 7.5.4.10-1): requests an immediate report.
     QueryUrr = 77 {
-        /// The rule.
         urr_id: UrrId,
     }
 
     /// Usage Report of a session report (TS 29.244 table 7.5.8.3-1).
     UsageReport = 80 {
-        /// The rule that counted.
+        /// The URR with the measurement.
         urr_id: UrrId,
-        /// The report's number.
+        /// Sequence number of the report.
         ur_seqn: UrSeqn,
-        /// Why it is sent.
+        /// Events that triggered the report.
         trigger: UsageReportTrigger,
-        /// Since when was counted.
+        /// Start of the measurement.
         start_time: Option<StartTime>,
-        /// Until when was counted.
+        /// End of the measurement.
         end_time: Option<EndTime>,
-        /// The volume.
         volume: Option<VolumeMeasurement>,
-        /// The time.
         duration: Option<DurationMeasurement>,
-        /// The UE's address.
         ue_ip_address: Option<UeIpAddress>,
-        /// The data network.
+        /// Data network of the packets.
         network_instance: Option<NetworkInstance>,
-        /// The first packet.
         time_of_first_packet: Option<TimeOfFirstPacket>,
-        /// The last packet.
         time_of_last_packet: Option<TimeOfLastPacket>,
-        /// Which query it answers.
+        /// Reference number of the query that this report answers.
         query_urr_reference: Option<QueryUrrReference>,
     }
 }
 
-/// The same report under the types that responses have.
+/// Defines the same report with the element types of responses.
 macro_rules! renamed {
     ($($(#[$m:meta])* $name:ident = $id:literal;)*) => {$(
         $(#[$m])*

@@ -3,23 +3,23 @@ use crate::pfcp::Error;
 use crate::pfcp::ie::{Element, Reader};
 use std::net::IpAddr;
 
-/// SDF Filter (TS 29.244 8.2.5): which packets of a session.
+/// SDF Filter (TS 29.244 8.2.5): selects packets of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SdfFilter {
-    /// Flow Description: an IPFilterRule (RFC 6733 4.3.1) of the restricted form of TS 29.212 5.4.2.
+    /// Flow Description: an IPFilterRule (RFC 6733 4.3.1) as restricted by TS 29.212 5.4.2.
     pub flow_description: Option<Octets>,
-    /// ToS Traffic Class and its mask.
+    /// ToS or Traffic Class in the first octet, its mask in the second.
     pub traffic_class: Option<u16>,
     /// Security Parameter Index of IPsec.
     pub spi: Option<u32>,
     /// IPv6 flow label, 20 bits.
     pub flow_label: Option<u32>,
-    /// SDF Filter ID, by which a filter that serves both directions is named later.
+    /// SDF Filter ID, by which later filters may refer to one that serves both directions.
     pub id: Option<u32>,
 }
 
 impl SdfFilter {
-    /// The filter of a flow description.
+    /// Creates the filter of a flow description.
     pub fn new(flow_description: &str) -> Self {
         SdfFilter { flow_description: Some(flow_description.into()), ..Self::default() }
     }
@@ -45,7 +45,8 @@ impl Element for SdfFilter {
         })
     }
 
-    /// A flow description above 65,535 octets makes the message too long (see [`crate::pfcp::Builder::finish`]).
+    /// Encodes the filter. A flow description above 65,535 octets makes the message too long (see
+    /// [`crate::pfcp::Builder::finish`]).
     fn encode(&self, out: &mut Vec<u8>) {
         let bits = [
             self.flow_description.is_some(),
@@ -67,24 +68,24 @@ impl Element for SdfFilter {
     }
 }
 
-/// Gate Status (TS 29.244 8.2.7): whether packets may pass, per direction.
+/// Gate Status (TS 29.244 8.2.7): permits packets for each direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GateStatus {
-    /// Uplink packets are dropped.
+    /// If true, uplink packets are dropped.
     pub uplink_closed: bool,
-    /// Downlink packets are dropped.
+    /// If true, downlink packets are dropped.
     pub downlink_closed: bool,
 }
 
 impl GateStatus {
-    /// Both directions pass.
+    /// Both directions are permitted.
     pub const OPEN: Self = GateStatus { uplink_closed: false, downlink_closed: false };
 }
 
 impl Element for GateStatus {
     const ID: u16 = 25;
 
-    /// The values that a later release may define count as closed.
+    /// Decodes the gates. Values that a later release may define count as closed.
     fn decode(octets: &[u8]) -> Result<Self, Error> {
         let gates = Reader::new(Self::ID, octets).u8()?;
         Ok(GateStatus { uplink_closed: gates >> 2 & 0x03 != 0, downlink_closed: gates & 0x03 != 0 })
@@ -114,7 +115,7 @@ macro_rules! rates {
                 Ok($name { uplink_kbps: r.u40()?, downlink_kbps: r.u40()? })
             }
 
-            /// A rate above 40 bits is written as the highest there is.
+            /// Encodes both rates. A rate above 40 bits is encoded as the maximum.
             fn encode(&self, out: &mut Vec<u8>) {
                 for rate in [self.uplink_kbps, self.downlink_kbps] {
                     out.extend_from_slice(&rate.min((1 << 40) - 1).to_be_bytes()[3..]);
@@ -131,7 +132,7 @@ rates! {
     Gbr = 27;
 }
 
-/// Forwarding Policy (TS 29.244 8.2.23): the name of a policy that the UPF is configured with.
+/// Forwarding Policy (TS 29.244 8.2.23): the name of a policy in the configuration of the UPF.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ForwardingPolicy(pub Octets);
 
@@ -144,7 +145,7 @@ impl Element for ForwardingPolicy {
         r.take(length.into()).map(|name| ForwardingPolicy(name.into()))
     }
 
-    /// A name has 255 octets at the most; what is beyond is cut off.
+    /// Encodes the name, truncated to 255 octets.
     fn encode(&self, out: &mut Vec<u8>) {
         let length = self.0.len().min(usize::from(u8::MAX));
         out.push(length as u8);
@@ -152,7 +153,7 @@ impl Element for ForwardingPolicy {
     }
 }
 
-/// Downlink Data Service Information (TS 29.244 8.2.27): what the first buffered packet was.
+/// Downlink Data Service Information (TS 29.244 8.2.27): properties of the first buffered packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DownlinkDataServiceInformation {
     /// Paging Policy Indication: the DSCP of the packet, 6 bits.
@@ -179,7 +180,7 @@ impl Element for DownlinkDataServiceInformation {
     }
 }
 
-/// DL Buffering Suggested Packet Count (TS 29.244 8.2.30), one octet or two.
+/// DL Buffering Suggested Packet Count (TS 29.244 8.2.30), encoded in one or two octets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DlBufferingSuggestedPacketCount(pub u16);
 
@@ -202,7 +203,7 @@ impl Element for DlBufferingSuggestedPacketCount {
     }
 }
 
-/// Remote GTP-U Peer (TS 29.244 8.2.70). The interface and network instance that a UPF may add are not read.
+/// Remote GTP-U Peer (TS 29.244 8.2.70). The optional interface and network instance are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RemoteGtpuPeer(pub IpAddr);
 

@@ -2,16 +2,17 @@ use smallvec::SmallVec;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
-/// A Flow Description, read: an IPFilterRule (RFC 6733 4.3.1) of the form that TS 29.212 5.4.2 leaves of it,
-/// `permit out PROTOCOL from REMOTE [PORTS] to LOCAL [PORTS]`. The remote host is in the data network, the local one
-/// is the UE, whichever direction the packets of a PDR have (TS 29.244 5.2.1A.2A).
+/// A parsed Flow Description.
+///
+/// It is an IPFilterRule (RFC 6733 4.3.1) in the restricted form of TS 29.212 5.4.2: `permit out
+/// PROTOCOL from REMOTE [PORTS] to LOCAL [PORTS]`. The remote host is in the data network and the
+/// local one is the UE, in both directions of a PDR (TS 29.244 5.2.1A.2A).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowDescription {
     /// Protocol above IP; `None` = any ("ip").
     pub protocol: Option<u8>,
-    /// The remote host.
+    /// The host in the data network.
     pub remote: FlowEnd,
-    /// The UE.
     pub local: FlowEnd,
 }
 
@@ -20,21 +21,21 @@ pub struct FlowDescription {
 pub struct FlowEnd {
     /// Network and prefix length; `None` = any address ("any"), or for the UE its own ("assigned").
     pub network: Option<(IpAddr, u8)>,
-    /// Ports, any of these; none = all.
+    /// Port ranges, any of which may match; empty matches all.
     pub ports: SmallVec<[(u16, u16); 1]>,
 }
 
-/// Ranges of ports in one list.
+/// Maximum number of port ranges in one list.
 const PORTS: usize = 16;
 
 impl FlowDescription {
-    /// Reads the text; `None` if it is of another form.
+    /// Parses the text. Returns `None` if it has another form.
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_ascii_whitespace();
         if !words.next()?.eq_ignore_ascii_case("permit") {
             return None;
         }
-        // "out" is towards the UE, so what it comes from is remote; "in" is no more than tolerated
+        // "out" is towards the UE, so the source is remote; "in" is only tolerated
         let outward = match words.next()? {
             word if word.eq_ignore_ascii_case("out") => true,
             word if word.eq_ignore_ascii_case("in") => false,
@@ -52,7 +53,7 @@ impl FlowDescription {
         Some(FlowDescription { protocol, remote, local })
     }
 
-    /// The ranges of an end's ports.
+    /// Returns the port ranges of an end.
     pub fn ranges(end: &FlowEnd) -> Vec<RangeInclusive<u16>> {
         end.ports.iter().map(|(first, last)| *first..=*last).collect()
     }
@@ -61,7 +62,7 @@ impl FlowDescription {
 fn protocol(word: &str) -> Option<Option<u8>> {
     match word {
         word if word.eq_ignore_ascii_case("ip") => Some(None),
-        // names are not of the form, and some control planes write them
+        // the form has no protocol names, but some control planes send them
         word if word.eq_ignore_ascii_case("icmp") => Some(Some(1)),
         word if word.eq_ignore_ascii_case("tcp") => Some(Some(6)),
         word if word.eq_ignore_ascii_case("udp") => Some(Some(17)),
@@ -69,7 +70,7 @@ fn protocol(word: &str) -> Option<Option<u8>> {
     }
 }
 
-/// An address and its ports; options behind them are of another form.
+/// Parses an address and its ports. Further options are not part of the form.
 fn end(words: &[&str]) -> Option<FlowEnd> {
     let (address, ports) = match *words {
         [address] => (address, ""),
@@ -97,7 +98,7 @@ fn network(word: &str) -> Option<(IpAddr, u8)> {
         Some((address, length)) => (address, Some(length)),
         None => (word, None),
     };
-    // whatever is behind the prefix is no part of it
+    // text behind the prefix is not part of it
     if let Ok(v4) = address.parse::<Ipv4Addr>() {
         let length = length.map_or(Some(32), |text| text.parse().ok().filter(|n| *n <= 32))?;
         return Some((IpAddr::V4(v4), length));
@@ -106,11 +107,12 @@ fn network(word: &str) -> Option<(IpAddr, u8)> {
     Some((IpAddr::V6(v6), length.map_or(Some(128), |text| text.parse().ok().filter(|n| *n <= 128))?))
 }
 
-/// The network that a Framed-Route begins with (RFC 2865 5.22: `192.168.1.0/24 192.168.1.1 1`) or a Framed-IPv6-Route
-/// (RFC 3162 2.5); gateway and metrics mean nothing to a UPF. `None` if it is of another form.
+/// Returns the network at the start of a Framed-Route (RFC 2865 5.22: `192.168.1.0/24 192.168.1.1
+/// 1`) or a Framed-IPv6-Route (RFC 3162 2.5). A UPF ignores gateway and metrics. Returns `None` if
+/// the text has another form.
 pub fn framed_network(text: &str) -> Option<(IpAddr, u8)> {
     let word = text.split_ascii_whitespace().next()?;
-    // RFC 2865: the length may be left out, then the class of the address says it
+    // RFC 2865: if the length is absent, the class of the address determines it
     match (word.contains('/'), word.parse::<Ipv4Addr>()) {
         (false, Ok(v4)) => {
             let length = match v4.octets()[0] {

@@ -1,4 +1,4 @@
-//! The elements that are not grouped (TS 29.244 8.2), one type each.
+//! Information elements that are not grouped (TS 29.244 8.2), one type each.
 
 mod access;
 mod flags;

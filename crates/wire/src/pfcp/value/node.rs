@@ -7,26 +7,24 @@ use vireo_types::{Duration, Snssai, Supi};
 /// Node ID (TS 29.244 8.2.38).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NodeId {
-    /// An IPv4 address.
     Ipv4(Ipv4Addr),
-    /// An IPv6 address.
     Ipv6(Ipv6Addr),
-    /// A domain name, in the labels of the wire.
+    /// A domain name, encoded as labels.
     Fqdn(Octets),
 }
 
 impl NodeId {
-    /// The Node ID of a domain name, `None` if a label of it is empty or too long.
+    /// Creates the Node ID of a domain name. Returns `None` if a label is empty or too long.
     pub fn fqdn(name: &str) -> Option<Self> {
         labels(name).map(NodeId::Fqdn)
     }
 
-    /// Whether it is this domain name.
+    /// Returns true if it is this domain name.
     pub fn is_fqdn(&self, name: &str) -> bool {
         matches!(self, NodeId::Fqdn(octets) if labels_are(octets, name))
     }
 
-    /// The address, unless it is a name.
+    /// Returns the address, or `None` for a domain name.
     pub fn address(&self) -> Option<IpAddr> {
         match self {
             NodeId::Ipv4(address) => Some((*address).into()),
@@ -76,19 +74,16 @@ impl Element for NodeId {
     }
 }
 
-/// F-SEID (TS 29.244 8.2.37): a session's number and the address it is used with. At least one address is there.
+/// F-SEID (TS 29.244 8.2.37): a SEID and the addresses of the node that assigned it, at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FSeid {
-    /// SEID.
     pub seid: u64,
-    /// IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
-    /// IPv6 address.
     pub ipv6: Option<Ipv6Addr>,
 }
 
 impl FSeid {
-    /// The F-SEID with one address.
+    /// Creates the F-SEID with one address.
     pub fn new(seid: u64, address: IpAddr) -> Self {
         match address {
             IpAddr::V4(ipv4) => FSeid { seid, ipv4: Some(ipv4), ipv6: None },
@@ -128,12 +123,10 @@ pub(super) fn put_addresses(out: &mut Vec<u8>, ipv4: Option<Ipv4Addr>, ipv6: Opt
     }
 }
 
-/// CP PFCP Entity IP Address (TS 29.244 8.2.135): at least one address is there.
+/// CP PFCP Entity IP Address (TS 29.244 8.2.135), with at least one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CpPfcpEntityIpAddress {
-    /// IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
-    /// IPv6 address.
     pub ipv6: Option<Ipv6Addr>,
 }
 
@@ -166,7 +159,7 @@ impl Element for CpPfcpEntityIpAddress {
     }
 }
 
-/// A span in the coding of PFCP timers: a unit (3 bits) and a count of it (5 bits).
+/// Defines durations in the encoding of PFCP timers: a unit (3 bits) and a count of it (5 bits).
 macro_rules! timers {
     ($($(#[$m:meta])* $name:ident = $id:literal;)*) => {$(
         $(#[$m])*
@@ -174,7 +167,7 @@ macro_rules! timers {
         pub struct $name(pub u8);
 
         impl $name {
-            /// The span; `None` = without end.
+            /// Returns the duration; `None` = infinite.
             pub const fn span(self) -> Option<Duration> {
                 let unit = match self.0 >> 5 {
                     0 => 2,
@@ -187,7 +180,7 @@ macro_rules! timers {
                 Some(Duration::from_secs(unit * (self.0 & 0x1f) as u64))
             }
 
-            /// The shortest coding that is not shorter than `span`; without end above 310 hours.
+            /// Returns the shortest duration of at least `span`; infinite above 310 hours.
             pub fn at_least(span: Duration) -> Self {
                 let seconds = span.0.div_ceil(1_000_000);
                 let units = [(0, 2), (1, 60), (2, 600), (3, 3_600), (4, 36_000)];
@@ -217,7 +210,7 @@ timers! {
     DlBufferingDuration = 47;
 }
 
-/// S-NSSAI (TS 29.244 8.2.176): SST and SD, of which 0xFFFFFF means none (TS 23.003 28.4.2).
+/// S-NSSAI (TS 29.244 8.2.176): SST and SD; the SD 0xFFFFFF means none (TS 23.003 28.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SliceId(pub Snssai);
 
@@ -238,22 +231,20 @@ impl Element for SliceId {
     }
 }
 
-/// User ID (TS 29.244 8.2.101): what a UPF may know the subscriber by. The digits of IMSI, IMEI and MSISDN are in
-/// the swapped nibbles of TS 29.274; the identities of later releases are not read.
+/// User ID (TS 29.244 8.2.101): identities of the subscriber that a UPF may know. The digits of
+/// IMSI, IMEI and MSISDN are in the swapped nibbles of TS 29.274. Identities of later releases are
+/// skipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct UserId {
-    /// IMSI.
     pub imsi: Option<Octets>,
-    /// IMEI or IMEISV.
     pub imei: Option<Octets>,
-    /// MSISDN.
     pub msisdn: Option<Octets>,
-    /// Network Access Identifier.
+    /// Network Access Identifier (NAI).
     pub nai: Option<Octets>,
 }
 
 impl UserId {
-    /// The User ID of a SUPI of the IMSI kind.
+    /// Creates the User ID of a SUPI that contains an IMSI.
     pub fn imsi(supi: Supi) -> Self {
         let digits = supi.reveal();
         let digit = |n: usize| digits.as_bytes().get(n).map_or(0x0f, |d| d - b'0');
@@ -281,7 +272,7 @@ impl Element for UserId {
         Ok(UserId { imsi: field(1)?, imei: field(2)?, msisdn: field(4)?, nai: field(8)? })
     }
 
-    /// An identity longer than 255 octets is left out: it is none.
+    /// Omits identities longer than 255 octets, which are invalid.
     fn encode(&self, out: &mut Vec<u8>) {
         let at = out.len();
         out.push(0);
@@ -295,18 +286,13 @@ impl Element for UserId {
     }
 }
 
-/// Failed Rule ID (TS 29.244 8.2.80): the rule that could not be made or changed.
+/// Failed Rule ID (TS 29.244 8.2.80): the rule that could not be created or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailedRuleId {
-    /// A PDR.
     Pdr(u16),
-    /// A FAR.
     Far(u32),
-    /// A QER.
     Qer(u32),
-    /// A URR.
     Urr(u32),
-    /// A BAR.
     Bar(u8),
 }
 

@@ -1,7 +1,7 @@
 use crate::pfcp::Error;
 use crate::pfcp::ie::{Element, Reader};
 
-/// Elements that are one number. `& mask` drops spare bits on both ways.
+/// Defines elements that are one number. `& mask` clears spare bits in both directions.
 macro_rules! numbers {
     ($($(#[$m:meta])* $name:ident($int:ident $(& $mask:literal)?) = $id:literal
         $({ $($(#[$cm:meta])* $constant:ident = $value:literal;)* })?;)*) => {$(
@@ -29,9 +29,9 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// Source Interface (8.2.2): where the packets of a PDR come from.
+    /// Source Interface (8.2.2): source of the packets of a PDR.
     SourceInterface(u8 & 0x0f) = 20 {
-        /// The radio access.
+        /// The access network.
         ACCESS = 0;
         /// Another UPF towards the data network, or the core.
         CORE = 1;
@@ -42,9 +42,9 @@ numbers! {
         /// Within a 5G VN group.
         VN_INTERNAL = 4;
     };
-    /// Destination Interface (8.2.24): where the packets of a FAR go.
+    /// Destination Interface (8.2.24): destination of the packets of a FAR.
     DestinationInterface(u8 & 0x0f) = 42 {
-        /// The radio access.
+        /// The access network.
         ACCESS = 0;
         /// Another UPF towards the data network, or the core.
         CORE = 1;
@@ -57,21 +57,16 @@ numbers! {
         /// Within a 5G VN group.
         VN_INTERNAL = 5;
     };
-    /// 3GPP Interface Type (8.2.118): which reference point a Source or Destination Interface is.
+    /// 3GPP Interface Type (8.2.118): the reference point of a Source or Destination Interface.
     InterfaceType(u8 & 0x3f) = 160 {
-        /// S1-U.
         S1_U = 0;
-        /// S5/S8-U.
         S5_S8_U = 1;
         /// N3 of 3GPP access.
         N3_3GPP = 11;
         /// N3 for data forwarding.
         N3_FORWARDING = 14;
-        /// N9.
         N9 = 15;
-        /// SGi.
         SGI = 16;
-        /// N6.
         N6 = 17;
     };
     /// PDR ID (8.2.36).
@@ -104,25 +99,19 @@ numbers! {
     TransportLevelMarking(u16) = 30;
     /// PDN Type (8.2.79).
     PdnType(u8 & 0x07) = 113 {
-        /// IPv4.
         IPV4 = 1;
-        /// IPv6.
         IPV6 = 2;
-        /// IPv4 and IPv6.
         IPV4V6 = 3;
-        /// No IP.
+        /// Unstructured, without IP.
         NON_IP = 4;
-        /// Ethernet.
         ETHERNET = 5;
     };
     /// RAT Type (8.2.186), values of TS 29.274 8.17.
     RatType(u8) = 275 {
-        /// E-UTRA.
         EUTRAN = 6;
-        /// NR.
         NR = 10;
     };
-    /// Recovery Time Stamp (8.2.65): when the sender started, in seconds since 1900-01-01 (NTP).
+    /// Recovery Time Stamp (8.2.65): start time of the sender, in seconds since 1900-01-01 (NTP).
     RecoveryTimeStamp(u32) = 96;
     /// User Plane Inactivity Timer (8.2.83) in seconds.
     UserPlaneInactivityTimer(u32) = 117;
@@ -130,7 +119,7 @@ numbers! {
     DownlinkDataNotificationDelay(u8) = 46;
     /// Suggested Buffering Packets Count (8.2.100).
     SuggestedBufferingPacketsCount(u8) = 140;
-    /// Offending IE (8.2.22): the type of the element at fault.
+    /// Offending IE (8.2.22): the type of the faulty element.
     OffendingIe(u16) = 40;
     /// Framed-Routing (8.2.110): the value of RADIUS attribute 10.
     FramedRouting(u32) = 154;
@@ -168,11 +157,12 @@ numbers! {
     TimeOfFirstPacket(u32) = 69;
     /// Time of Last Packet (8.2.47) in seconds since 1900-01-01.
     TimeOfLastPacket(u32) = 70;
-    /// UR-SEQN (8.2.71): the number of a usage report of its URR.
+    /// UR-SEQN (8.2.71): sequence number of a usage report of its URR.
     UrSeqn(u32) = 104;
     /// Query URR Reference (8.2.90).
     QueryUrrReference(u32) = 125;
-    /// Additional Usage Reports Information (8.2.91): bit 16 = there are more, the rest their number.
+    /// Additional Usage Reports Information (8.2.91): bit 16 announces further reports, the other
+    /// bits give their number.
     AdditionalUsageReportsInformation(u16) = 126;
 }
 
@@ -185,7 +175,7 @@ macro_rules! causes {
         impl Cause {
             $(#[doc = concat!($text, ".")] pub const $name: Cause = Cause($value);)*
 
-            /// The words of the specification, if the value is known here.
+            /// Returns the name in the specification, if the value is known.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some($text),)*
@@ -221,7 +211,7 @@ causes! {
 }
 
 impl Cause {
-    /// Whether the request was done, at least in part.
+    /// Returns true if the request was accepted, at least partly.
     pub const fn is_accepted(self) -> bool {
         matches!(self.0, 1..64)
     }

@@ -4,16 +4,16 @@ use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Deref;
 
-/// Octets of a name at most: those of a domain name (RFC 1035 3.1) and of a RADIUS attribute. A receiver keeps names as
-/// long as what they belong to.
+/// Maximum length of a name in octets: that of a domain name (RFC 1035 3.1) and of a RADIUS
+/// attribute. A receiver stores names as long as their owners.
 pub(super) const NAME: usize = 255;
 
-/// Octets that a peer or an operator chose, up to 24 of them without an allocation.
+/// Octets that a peer or an operator chose; up to 24 need no allocation.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Octets(SmallVec<[u8; 24]>);
 
 impl Octets {
-    /// The octets as text, if they are UTF-8.
+    /// Returns the octets as text, if they are UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()
     }
@@ -45,8 +45,8 @@ impl fmt::Debug for Octets {
     }
 }
 
-/// The labels of a domain name as the wire has them (TS 29.244 8.2.38, RFC 1035 3.1 without the root), or `None` for
-/// a text that has an empty or too long label.
+/// Encodes a domain name as labels (TS 29.244 8.2.38, RFC 1035 3.1 without the root). Returns
+/// `None` if a label is empty or too long.
 pub(super) fn labels(name: &str) -> Option<Octets> {
     let mut octets = SmallVec::new();
     for label in name.split('.') {
@@ -57,7 +57,7 @@ pub(super) fn labels(name: &str) -> Option<Octets> {
     Some(Octets(octets))
 }
 
-/// Whether `octets` are the labels of `name`, letters of either case being equal.
+/// Returns true if `octets` are the labels of `name`, ignoring the case of letters.
 pub(super) fn labels_are(mut octets: &[u8], name: &str) -> bool {
     name.split('.').all(|label| match octets.split_first() {
         Some((length, rest)) if usize::from(*length) == label.len() && rest.len() >= label.len() => {
@@ -96,41 +96,42 @@ macro_rules! texts {
 }
 
 texts! {
-    /// Network Instance (8.2.4): the data network or the operator's name for a part of it.
+    /// Network Instance (8.2.4): the data network, or the operator's name of a part of it.
     NetworkInstance = 22;
     /// Application ID (8.2.6).
     ApplicationId = 24;
-    /// Activate Predefined Rules (8.2.72): the rule's name.
+    /// Activate Predefined Rules (8.2.72): name of the rule.
     ActivatePredefinedRules = 106;
-    /// Deactivate Predefined Rules (8.2.73): the rule's name.
+    /// Deactivate Predefined Rules (8.2.73): name of the rule.
     DeactivatePredefinedRules = 107;
     /// Framed-Route (8.2.109): the text of RADIUS attribute 22.
     FramedRoute = 153;
     /// Framed-IPv6-Route (8.2.111): the text of RADIUS attribute 99.
     FramedIpv6Route = 155;
-    /// FQ-CSID (8.2.43): sets of sessions of one node, as on the wire ([`FqCsid::names`]).
+    /// FQ-CSID (8.2.43): sets of sessions of one node, in encoded form ([`FqCsid::names`]).
     FqCsid = 65;
     /// APN/DNN (8.2.117), as labels.
     ApnDnn = 159;
 }
 
 impl NetworkInstance {
-    /// Whether it is this data network, written as plain text or as the labels of a domain name: both are in use
-    /// (TS 29.244 8.2.4 leaves it open).
+    /// Returns true if the element names this data network, as plain text or as labels of a domain
+    /// name. Both are in use, because TS 29.244 8.2.4 leaves it open.
     pub fn is(&self, name: &str) -> bool {
         self.0.eq_ignore_ascii_case(name.as_bytes()) || labels_are(&self.0, name)
     }
 }
 
 impl ApnDnn {
-    /// The element of a DNN's text, `None` if that has an empty or too long label.
+    /// Encodes the text of a DNN. Returns `None` if it has an empty or too long label.
     pub fn from_name(name: &str) -> Option<Self> {
         labels(name).map(ApnDnn)
     }
 }
 
 impl FqCsid {
-    /// The node with its kind, and the numbers of its sets of two octets each; `None` if its lengths do not fit.
+    /// Returns the node with its type, and the set numbers of two octets each. Returns `None` if
+    /// the lengths do not fit.
     fn parts(&self) -> Option<(&[u8], &[[u8; 2]])> {
         let kind = *self.0.first()?;
         let node = match kind >> 4 {
@@ -143,12 +144,12 @@ impl FqCsid {
         Some((&node[1..], sets))
     }
 
-    /// Whether it is written soundly.
+    /// Returns true if the encoding is valid.
     pub fn is_sound(&self) -> bool {
         self.parts().is_some_and(|(_, sets)| !sets.is_empty())
     }
 
-    /// Whether it names a set that `other`, of the same node, names too.
+    /// Returns true if it names a set of the same node that `other` names too.
     pub fn names(&self, other: &FqCsid) -> bool {
         match (self.parts(), other.parts()) {
             (Some((node, sets)), Some((other, others))) => node == other && sets.iter().any(|set| others.contains(set)),

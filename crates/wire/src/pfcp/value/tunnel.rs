@@ -4,31 +4,24 @@ use crate::pfcp::ie::{Element, Reader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::Teid;
 
-/// F-TEID (TS 29.244 8.2.3): one end of a GTP-U tunnel, or the wish that the UPF chooses one.
+/// F-TEID (TS 29.244 8.2.3): one end of a GTP-U tunnel, or a request that the UPF allocate one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FTeid {
-    /// A tunnel end that is chosen. At least one address is there.
-    Given {
-        /// TEID.
-        teid: Teid,
-        /// IPv4 address.
-        ipv4: Option<Ipv4Addr>,
-        /// IPv6 address.
-        ipv6: Option<Ipv6Addr>,
-    },
-    /// The UPF is to choose (CH).
+    /// An allocated tunnel end, with at least one address.
+    Given { teid: Teid, ipv4: Option<Ipv4Addr>, ipv6: Option<Ipv6Addr> },
+    /// The UPF must allocate the tunnel end (CH).
     Choose {
-        /// An IPv4 address is wanted.
+        /// True to request an IPv4 address.
         ipv4: bool,
-        /// An IPv6 address is wanted.
+        /// True to request an IPv6 address.
         ipv6: bool,
-        /// CHOOSE ID: all PDRs of the request that have the same get the same F-TEID.
+        /// CHOOSE ID: all PDRs of the request with the same value get the same F-TEID.
         id: Option<u8>,
     },
 }
 
 impl FTeid {
-    /// A tunnel end with one address.
+    /// Creates a tunnel end with one address.
     pub fn new(teid: Teid, address: IpAddr) -> Self {
         match address {
             IpAddr::V4(ipv4) => FTeid::Given { teid, ipv4: Some(ipv4), ipv6: None },
@@ -36,7 +29,7 @@ impl FTeid {
         }
     }
 
-    /// The TEID, if it is chosen.
+    /// Returns the TEID, if allocated.
     pub const fn teid(&self) -> Option<Teid> {
         match self {
             FTeid::Given { teid, .. } => Some(*teid),
@@ -44,7 +37,7 @@ impl FTeid {
         }
     }
 
-    /// An address of it, IPv4 before IPv6, if it is chosen.
+    /// Returns an address, IPv4 before IPv6, if allocated.
     pub fn address(&self) -> Option<IpAddr> {
         match *self {
             FTeid::Given { ipv4, ipv6, .. } => ipv4.map(IpAddr::V4).or(ipv6.map(IpAddr::V6)),
@@ -90,29 +83,28 @@ impl Element for FTeid {
 /// UE IP Address (TS 29.244 8.2.62).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct UeIpAddress {
-    /// IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
     /// IPv6 address, or the prefix with its low bits zero.
     pub ipv6: Option<Ipv6Addr>,
-    /// S/D: it is the destination of the packets (downlink), else their source.
+    /// S/D: the address is the destination of the packets (downlink), else their source.
     pub destination: bool,
-    /// How many bits shorter than 64 a delegated prefix is (IPv6D).
+    /// Number of bits by which a delegated prefix is shorter than 64 (IPv6D).
     pub delegation_bits: Option<u8>,
-    /// Length of the prefix where it is not 64 (IP6PL).
+    /// Length of the prefix if it is not 64 (IP6PL).
     pub prefix_length: Option<u8>,
-    /// The UPF is to choose the IPv4 address (CHV4).
+    /// The UPF must choose the IPv4 address (CHV4).
     pub choose_ipv4: bool,
-    /// The UPF is to choose the IPv6 prefix (CHV6).
+    /// The UPF must choose the IPv6 prefix (CHV6).
     pub choose_ipv6: bool,
 }
 
 impl UeIpAddress {
-    /// The address as the source of uplink packets.
+    /// Returns the address as the source of uplink packets.
     pub fn source(ipv4: Option<Ipv4Addr>, ipv6: Option<Ipv6Addr>) -> Self {
         UeIpAddress { ipv4, ipv6, ..UeIpAddress::default() }
     }
 
-    /// The address as the destination of downlink packets.
+    /// Returns the address as the destination of downlink packets.
     pub fn destination(ipv4: Option<Ipv4Addr>, ipv6: Option<Ipv6Addr>) -> Self {
         UeIpAddress { destination: true, ..Self::source(ipv4, ipv6) }
     }
@@ -156,7 +148,7 @@ impl Element for UeIpAddress {
 /// Outer Header Removal (TS 29.244 8.2.64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OuterHeaderRemoval {
-    /// Outer Header Removal Description.
+    /// Outer Header Removal Description (TS 29.244 8.2.64).
     pub description: u8,
     /// GTP-U Extension Header Deletion: bit 1 = the PDU Session Container.
     pub extension_deletion: Option<u8>,
@@ -170,7 +162,7 @@ impl OuterHeaderRemoval {
     /// GTP-U/UDP over IPv4 or IPv6.
     pub const GTPU: Self = OuterHeaderRemoval { description: 6, extension_deletion: None };
 
-    /// Whether it removes a GTP-U header.
+    /// Returns true if it removes a GTP-U header.
     pub const fn is_gtpu(&self) -> bool {
         matches!(self.description, 0 | 1 | 6)
     }
@@ -191,11 +183,11 @@ impl Element for OuterHeaderRemoval {
     }
 }
 
-/// Outer Header Creation (TS 29.244 8.2.56). What it creates is told by what is there: GTP-U with a TEID, else UDP with
-/// a port, else IP, over the addresses given.
+/// Outer Header Creation (TS 29.244 8.2.56). The fields determine the header, over the given
+/// addresses: GTP-U with a TEID, else UDP with a port, else IP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OuterHeaderCreation {
-    /// TEID of the peer.
+    /// TEID at the peer.
     pub teid: Option<Teid>,
     /// IPv4 address of the peer.
     pub ipv4: Option<Ipv4Addr>,
@@ -205,14 +197,14 @@ pub struct OuterHeaderCreation {
     pub port: Option<u16>,
     /// C-TAG (PCP, DEI and VID of TS 29.244 8.2.94).
     pub c_tag: Option<[u8; 3]>,
-    /// S-TAG.
+    /// S-TAG, encoded like the C-TAG.
     pub s_tag: Option<[u8; 3]>,
     /// Octet 6 of the description: bit 1 = N19, bit 2 = N6.
     pub indications: u8,
 }
 
 impl OuterHeaderCreation {
-    /// GTP-U towards one peer.
+    /// Creates a GTP-U header towards one peer.
     pub fn gtpu(teid: Teid, peer: IpAddr) -> Self {
         let (ipv4, ipv6) = match peer {
             IpAddr::V4(address) => (Some(address), None),
@@ -221,7 +213,7 @@ impl OuterHeaderCreation {
         OuterHeaderCreation { teid: Some(teid), ipv4, ipv6, ..Self::default() }
     }
 
-    /// The peer's address, IPv4 before IPv6.
+    /// Returns the peer's address, IPv4 before IPv6.
     pub fn peer(&self) -> Option<IpAddr> {
         self.ipv4.map(IpAddr::V4).or(self.ipv6.map(IpAddr::V6))
     }

@@ -10,17 +10,17 @@ fn put_numbers(out: &mut Vec<u8>, fields: &[Option<u64>]) {
     out.extend(fields.iter().flatten().flat_map(|n| n.to_be_bytes()));
 }
 
-/// Elements of up to three octet counts.
+/// Defines elements of up to three octet counts.
 macro_rules! volumes {
     ($($(#[$m:meta])* $name:ident = $id:literal;)*) => {$(
         $(#[$m])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         pub struct $name {
-            /// Octets of both directions.
+            /// Octets in both directions.
             pub total: Option<u64>,
-            /// Octets uplink.
+            /// Octets in uplink direction.
             pub uplink: Option<u64>,
-            /// Octets downlink.
+            /// Octets in downlink direction.
             pub downlink: Option<u64>,
         }
 
@@ -58,17 +58,17 @@ volumes! {
 /// Volume Measurement (TS 29.244 8.2.44).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct VolumeMeasurement {
-    /// Octets of both directions.
+    /// Octets in both directions.
     pub total: Option<u64>,
-    /// Octets uplink.
+    /// Octets in uplink direction.
     pub uplink: Option<u64>,
-    /// Octets downlink.
+    /// Octets in downlink direction.
     pub downlink: Option<u64>,
-    /// Packets of both directions.
+    /// Packets in both directions.
     pub total_packets: Option<u64>,
-    /// Packets uplink.
+    /// Packets in uplink direction.
     pub uplink_packets: Option<u64>,
-    /// Packets downlink.
+    /// Packets in downlink direction.
     pub downlink_packets: Option<u64>,
 }
 
@@ -99,9 +99,9 @@ impl Element for VolumeMeasurement {
 /// Dropped DL Traffic Threshold (TS 29.244 8.2.49).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DroppedDlTrafficThreshold {
-    /// Packets.
+    /// Number of dropped downlink packets.
     pub packets: Option<u64>,
-    /// Octets.
+    /// Octets in dropped downlink packets.
     pub octets: Option<u64>,
 }
 

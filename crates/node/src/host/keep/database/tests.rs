@@ -5,7 +5,7 @@ use vireo_store::records::{Change, LIFE, MemoryRecords, Name};
 use vireo_types::Ltmsi;
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
-/// A record of a UE with these NAS COUNTs.
+/// Returns the record of a UE with these NAS COUNTs.
 fn record(ltmsi: u32, counts: Option<(u32, u32)>) -> UeRecord {
     let mut ue = UeContext::new(Ltmsi::from_raw(ltmsi));
     ue.sequence = 9;
@@ -18,7 +18,7 @@ fn record(ltmsi: u32, counts: Option<(u32, u32)>) -> UeRecord {
     UeRecord { owner: 1, step: 3, consumed: 70, context, ..UeRecord::default() }
 }
 
-/// The database that a core has left.
+/// The database that a core has left behind.
 struct Bench {
     records: MemoryRecords,
     config: ContextDatabaseConfig,

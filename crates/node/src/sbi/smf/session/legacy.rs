@@ -1,4 +1,6 @@
-//! SM contexts as the two releases before have stored them: no handover by N2 was known, nor, in the older one, a path switch.
+//! SM contexts in the formats of the two previous releases.
+//!
+//! Both lack N2 handovers. The older one also lacks path switches.
 
 use super::{
     FORMAT, Implied, N1N2Content, PendingAnswer, PendingPfcpRequest, PendingTransfer, ResponseState, Session,
@@ -8,18 +10,18 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use vireo_store::records::{Codec, Format, FormatError, RecordBase, StoredRecord};
 
-/// What those of the older one begin with.
+/// Version of the older format.
 const NO_SWITCH: u8 = 4;
-/// The same of the one before.
+/// Version of the previous format.
 const BEFORE: u8 = 5;
 
-/// What all begin with, whatever fields follow.
+/// First field of all formats.
 #[derive(Debug, Deserialize)]
 struct Head {
     format: u8,
 }
 
-/// [`Session`] as it was.
+/// [`Session`] in the older formats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct SessionV2<P> {
     format: u8,
@@ -41,7 +43,7 @@ struct SessionV2<P> {
     implied: Option<Implied>,
 }
 
-/// [`PendingAnswer`] as it was.
+/// [`PendingAnswer`] in the previous format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct PendingV2 {
     key: Option<String>,
@@ -50,7 +52,7 @@ struct PendingV2 {
     switches: bool,
 }
 
-/// The same in the older one.
+/// [`PendingAnswer`] in the older format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct PendingV1 {
     key: Option<String>,
@@ -102,7 +104,7 @@ impl<P: Into<PendingAnswer>> From<SessionV2<P>> for Session {
 type Before = Box<SessionV2<PendingV2>>;
 type NoSwitch = Box<SessionV2<PendingV1>>;
 
-/// One that is stored, of this release or the two before.
+/// Decodes a stored record of this or the two previous formats.
 pub(super) fn found(codec: Codec, found: StoredRecord) -> Option<(Box<Session>, RecordBase)> {
     let head: Head = match found.parts.is_empty() {
         true => codec.format.decode(&found.octets),
@@ -117,7 +119,7 @@ pub(super) fn found(codec: Codec, found: StoredRecord) -> Option<(Box<Session>, 
     }
 }
 
-/// The same of octets.
+/// Decodes an SM context of this or the two previous formats.
 pub(super) fn decoded(format: Format, octets: &[u8]) -> Option<Box<Session>> {
     match format.decode::<Head>(octets).ok()?.format {
         FORMAT => read(format, octets).ok(),
@@ -137,7 +139,7 @@ fn now<P: Into<PendingAnswer>>(before: SessionV2<P>) -> Box<Session> {
 
 #[cfg(test)]
 impl Session {
-    /// As the release before would have stored it.
+    /// Converts to the previous format.
     pub(in crate::sbi::smf) fn before(&self) -> impl Serialize + Clone + use<> {
         self.as_of(BEFORE, |PendingAnswer { key, told, says, switches }| PendingV2 {
             key,
@@ -147,7 +149,7 @@ impl Session {
         })
     }
 
-    /// As the one before that would have.
+    /// Converts to the older format.
     pub(in crate::sbi::smf) fn before_switches(&self) -> impl Serialize + Clone + use<> {
         self.as_of(NO_SWITCH, |PendingAnswer { key, told, says, .. }| PendingV1 { key, told, state: says.state })
     }

@@ -1,9 +1,9 @@
-//! How an SM context comes into being.
+//! Creation of SM contexts.
 
 use super::*;
 
 impl Sessions {
-    /// Begins to make an SM context; an error is answered at once.
+    /// Starts to create an SM context. Returns an error to answer the request at once.
     pub(super) fn create(
         &mut self,
         message: &Message,
@@ -23,7 +23,7 @@ impl Sessions {
             && key.is_some()
             && entry.made_by.as_deref() == key.as_deref()
         {
-            // The SMF before has made it, and its answer was lost.
+            // A previous SMF has created it, and its response was lost.
             return Err((reply, wire::created(&self.means.root, entry.seid, asked.psi, asked.snssai)));
         }
         let denied = |cause, detail: &str| Reply::problem(&ProblemDetails::new(403, cause, detail));
@@ -42,12 +42,14 @@ impl Sessions {
         let Some(network) = slice.dnns.iter().find(|network| network.dnn == asked.dnn) else {
             return Err((reply, denied("DNN_DENIED", "the data network is not subscribed")));
         };
-        // Where an AMF that keeps SM contexts asks again for what is there, nothing is forgotten.
+        // With piggyback, a repeated request for an existing session returns here, before the
+        // previous session is released.
         let place = match asked.carried.map(|number| self.place_of(&asked, number)).transpose() {
             Ok(place) => place,
             Err(answer) => return Err((reply, answer)),
         };
-        // The AMF has forgotten the one before (TS 29.502 5.2.2.2.1). If that is nowhere but there, it is forgotten.
+        // The AMF no longer has the previous session (TS 29.502 5.2.2.2.1). With piggyback, it is
+        // released only if this SMF has it in memory.
         if let Some(before) = before {
             self.by_ue.remove(&ue);
             if !self.carries() || self.is_held(before) {
@@ -68,7 +70,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// A number that no SM context has.
+    /// Returns an unused SM context number.
     pub(super) fn free_number(&mut self) -> Option<Ltmsi> {
         if self.index.len() >= CONTEXTS {
             return None;

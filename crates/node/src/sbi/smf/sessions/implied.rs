@@ -1,22 +1,26 @@
-//! SM contexts of an AMF that takes the first transfer for the answer to its request (`state.answer = "implied"`): that is there when
-//! the UPF has answered, and says what the answer would. The AMF withdraws its request when it has the transfer, and so gets no
-//! answer by itself; what becomes of a session without a transfer it is answered as ever.
+//! Implied create responses (`state.answer = "implied"`).
 //!
-//! Until the AMF has said that it has taken the transfer, its request stays: if it has not, the answer is given after all. An SMF that
-//! is killed before has left the transfer in the SM context, from where the next one says it again; and the request that the AMF
-//! asks again, because the connection has broken, finds that it was carried out.
+//! The AMF accepts the first transfer of a session as response to its create request. That transfer
+//! is sent when the UPF has responded, and contains what the response would. The AMF then cancels
+//! its request, which gets no other response. A session without a transfer is answered as usual.
+//!
+//! The request stays pending until the AMF replies to the transfer. If the AMF does not accept the
+//! transfer, the response is sent after all. If the SMF dies earlier, the transfer is stored in the
+//! SM context, and the next SMF repeats it. When the AMF repeats the create request after a lost
+//! connection, the next SMF finds that it was executed.
 
 use super::*;
 
 impl Sessions {
-    /// Who waits is answered when it is known what became of a transfer, if that is not the answer.
+    /// Holds the response to the waiting request until the AMF has replied to the transfer.
     pub(super) fn hold(&mut self, ltmsi: Ltmsi, answer: Reply) {
         if let Some(reply) = self.waiting.remove(&ltmsi) {
             self.held.insert(ltmsi, (reply, answer));
         }
     }
 
-    /// It is known what became of the transfer: who has not taken it for the answer still waits, and nobody else hears this.
+    /// Sends the held response after the AMF has replied to the transfer. It has no effect if the
+    /// AMF has cancelled the request.
     pub(super) fn is_said(&mut self, ltmsi: Ltmsi) {
         let waits = self.held.remove(&ltmsi);
         self.actions.extend(waits.map(|(reply, answer)| Action::Reply(reply, answer)));

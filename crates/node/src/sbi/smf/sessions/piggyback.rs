@@ -1,12 +1,18 @@
-//! SM contexts that travel (`state.carry = "piggyback"`): what the AMF asks brings one along, each answer and each transfer takes
-//! it back as it is then, and between two transactions nothing of it needs to be here.
+//! Piggybacked SM contexts (`state.carry = "piggyback"`).
 //!
-//! While a procedure is under way an SM context stays in memory, and so does one that has changed since the AMF was given it last.
-//! Who dies with one has lost nothing: what the AMF has then is an SM context from which the same follows. It asks again with it;
-//! the requests that the UPF may not have got are in it, under their names, and a session that is made anew has the SEID that it
-//! had ([`lead`]). A new session's first transfer is taken before its answer leaves: an AMF that has that waits for nothing more, and
-//! nobody would say the transfer again. What a UPF reports about an idle UE's session brings no SM context: it is asked for, from the AMF of the SUPI
-//! that the SEID leads to, by a question of its own.
+//! A request of the AMF contains the SM context. Each response and transfer returns its new
+//! version. Between transactions the SMF needs to keep nothing.
+//!
+//! An SM context stays in memory during a procedure, and while the AMF lacks its newest version. If
+//! the SMF dies, nothing is lost: the AMF has a version from which the same results follow, and
+//! repeats its request with that version.
+//!
+//! - The SM context contains the PFCP requests that the UPF may lack, with their keys.
+//! - A session that is created again has the same SEID ([`supi_seid`]).
+//! - The create response follows the AMF's reply to the first transfer. An AMF that has the
+//!   response repeats nothing, and no other SMF would repeat the transfer.
+//! - A UPF's report about an idle UE's session comes without an SM context. The SMF fetches it from
+//!   the AMF by the SUPI, which the SEID contains.
 
 use super::*;
 use crate::sbi::smf::supi_seid;
@@ -14,28 +20,29 @@ use crate::sbi::translate::{self, reply_with_carried, with_carried};
 use vireo_core::sba::PiggybackedSmContext;
 
 impl Sessions {
-    /// Whether SM contexts travel.
+    /// Returns true if SM contexts are piggybacked.
     pub(super) fn carries(&self) -> bool {
         matches!(&self.place, SessionBackend::Database(stored) if stored.carries)
     }
 
-    /// Whether something of an SM context is here.
+    /// Returns true if an SM context is in memory or has a transaction in progress.
     pub(super) fn is_held(&self, ltmsi: Ltmsi) -> bool {
         matches!(&self.place, SessionBackend::Database(stored)
             if stored.kept.contains_key(&ltmsi) || stored.lanes.contains_key(&ltmsi))
     }
 
-    /// The version that is in memory.
+    /// Returns the version in memory.
     fn held_version(&self, ltmsi: Ltmsi) -> Option<Version> {
         let SessionBackend::Database(stored) = &self.place else { return None };
         stored.kept.get(&ltmsi).map(|(_, known)| known.version)
     }
 
-    /// The SM context of a SEID: one that is known here, or that the request has brought.
+    /// Returns the number of the SM context with a SEID, either known here or contained in the
+    /// request.
     ///
     /// # Errors
     ///
-    /// The answer, if it is none, or not the latest.
+    /// Returns the response if the SM context is invalid or not the newest version.
     pub(super) fn find(&mut self, seid: Seid, message: &Message, now: Instant) -> Result<Option<Ltmsi>, Reply> {
         let carried = match self.carries() {
             true => translate::carried(message).map_err(|problem| Reply::problem(&problem))?,
@@ -56,7 +63,8 @@ impl Sessions {
         if let (None, Some(entry)) = (held, self.index.get_mut(&ltmsi))
             && entry.given > version
         {
-            // The next one counts, whichever it is: the AMF may never have got the later one.
+            // The next request is accepted with any version: the AMF may never have received the
+            // later one.
             entry.given = version;
             return Err(wire::stale());
         }
@@ -64,7 +72,8 @@ impl Sessions {
         Ok(Some(ltmsi))
     }
 
-    /// Whether there is room for the session of a SEID: another one that begins alike is forgotten, unless it is worked at.
+    /// Makes room for the session of a SEID. Another session with the same number is removed,
+    /// unless it is in use. Returns false if there is no room.
     fn make_room(&mut self, seid: Seid) -> bool {
         let ltmsi = seid.ltmsi();
         match self.index.get(&ltmsi) {
@@ -78,7 +87,8 @@ impl Sessions {
         }
     }
 
-    /// An SM context is here. What an SMF that had it before may not have said to the UPF is said again.
+    /// Adds an SM context to memory. Repeats messages to the UPF that a previous SMF may not have
+    /// sent.
     fn bring(&mut self, session: Box<Session>, version: Version, now: Instant) {
         let ltmsi = session.sm.cp_seid.ltmsi();
         if !self.index.contains_key(&ltmsi) {
@@ -98,7 +108,7 @@ impl Sessions {
         }
     }
 
-    /// The place of a session that the SMF knows nothing of but its SEID, and of which a UPF reports something.
+    /// Returns the number of a session that a UPF reports and that this SMF does not know.
     pub(super) fn led(&mut self, seid: Seid, message: &[u8]) -> Option<Ltmsi> {
         let kind = pfcp::Message::new(message).map(|message| message.message_type()).ok()?;
         let leads =
@@ -106,8 +116,8 @@ impl Sessions {
         (leads && self.make_room(seid)).then(|| seid.ltmsi())
     }
 
-    /// A session is asked for that somebody may have been asked for before. If the AMF has its SM context, UE and RAN have been told
-    /// of it, and nothing but the answer was lost.
+    /// Handles a repeated create request. If the AMF stores the SM context, UE and RAN have been
+    /// informed, and only the response was lost.
     pub(super) fn ask_whether_left(
         &mut self,
         ltmsi: Ltmsi,
@@ -119,7 +129,7 @@ impl Sessions {
         self.fetch(ltmsi, Task { turn, kind, key, reply: Some(reply), until: None, brought: None }, now);
     }
 
-    /// A transaction over an SM context that is with the AMF and not here waits until that is here.
+    /// Starts a transaction on an SM context that only the AMF stores, by fetching it.
     pub(super) fn fetch(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {
         let reported = match &task.turn {
             SmEvent::Pfcp(_, message) => pfcp::Message::new(message).ok().map(|message| Seid(message.seid())),
@@ -136,7 +146,7 @@ impl Sessions {
         }
     }
 
-    /// The AMF has given an SM context back.
+    /// Handles the SM context fetched from the AMF.
     pub(super) fn fetched(&mut self, ltmsi: Ltmsi, task: Task, session: Box<Session>, known: RecordBase, now: Instant) {
         let is_it = self.index.get(&ltmsi).is_none_or(|entry| entry.seid == session.sm.cp_seid);
         if !is_it || !session.carried || session.sm.cp_seid.ltmsi() != ltmsi {
@@ -147,11 +157,11 @@ impl Sessions {
         self.begin(ltmsi, task, now);
     }
 
-    /// The number of a session that is asked for by an AMF that keeps SM contexts.
+    /// Returns the SM context number for a create request of an AMF that stores SM contexts.
     ///
     /// # Errors
     ///
-    /// The answer, if it is there already or has no room now.
+    /// Returns the response if the session already exists, or its number is in use.
     pub(super) fn place_of(&mut self, asked: &wire::CreateRequest, number: u32) -> Result<Ltmsi, Reply> {
         let seid = supi_seid::seid(asked.supi, number);
         let ltmsi = seid.ltmsi();
@@ -162,7 +172,7 @@ impl Sessions {
             && let Some((session, known)) = stored.kept.get(&ltmsi)
             && !session.creating
         {
-            // The AMF asks again, by another key.
+            // The AMF repeats the request with another key.
             let created = wire::created(&self.means.root, seid, asked.psi, asked.snssai);
             return Err(reply_with_carried(created, carried(session, known.version).as_ref()));
         }
@@ -173,7 +183,8 @@ impl Sessions {
         Ok(ltmsi)
     }
 
-    /// Gives the SM context to all that a transaction says to the AMF. Whether that says anything.
+    /// Adds the SM context to all messages of a transaction to the AMF. Returns true if there is
+    /// such a message.
     pub(super) fn give(&self, ltmsi: Ltmsi, outcome: &mut Outcome, version: Version, asked: bool) -> bool {
         let Some(session) = outcome.session.as_deref().filter(|session| session.carried) else { return false };
         let waits = asked && outcome.own.is_none() || self.waiting.contains_key(&ltmsi);
@@ -196,14 +207,14 @@ impl Sessions {
         carried.is_some()
     }
 
-    /// Whether an SM context needs to be here between two transactions.
+    /// Returns true if an SM context must stay in memory after a transaction.
     pub(super) fn stays(&self, ltmsi: Ltmsi, session: &Session, version: Version) -> bool {
         let given = self.index.get(&ltmsi).is_some_and(|entry| entry.given == version);
         !session.carried || !given || session.has_ended() || !session.rests()
     }
 }
 
-/// An SM context as it travels.
+/// Encodes an SM context for piggybacking.
 fn carried(session: &Session, version: Version) -> Option<PiggybackedSmContext> {
     let octets = session.travelling();
     if octets.is_none() {

@@ -1,30 +1,33 @@
-//! SM contexts that are parts of their UEs' records (`state.scope`), in which the AMF has a part, too: what it asks brings its part
-//! along, and one write commits both. The SMF reads of it nothing but whose it is, and which. So it is with the UPF's part of a
-//! session, which comes with what that answers, where UPFs share records, too.
+//! SM contexts in UE records that SMF and AMF share (`state.scope`).
 //!
-//! The AMF commits to the same records by itself, and so do other SM contexts of the UE. Who comes second finds another version,
-//! loads what is there, and carries its transaction out again over that: nothing of it has left.
+//! A request of the AMF contains the AMF's part of the record, and one write commits both parts.
+//! The SMF reads only the header of the AMF's part. If UPFs share the records too, the UPF's part
+//! arrives with its response and is committed in the same way.
+//!
+//! The AMF and transactions on other SM contexts of the UE commit to the same record. On a
+//! conflict, a transaction loads the record and runs again. None of its effects has been executed
+//! by then.
 
 use super::*;
 use crate::sbi::translate;
 use crate::shared_record::{self, AmfPartHeader, DelegatedCommit, UpfPartHeader};
 use crate::worker::context_database;
 
-/// What an AMF has brought with a question.
+/// The commit that an AMF delegates with a request.
 #[derive(Debug)]
 pub(super) struct AmfCommitRequest {
-    /// The UE's record.
+    /// Number of the UE record.
     pub(super) record: u64,
-    /// The AMF's part, if it is to be committed: what it begins with, and how the record has it.
+    /// The AMF's part to commit: its header, and its stored form.
     part: Option<(AmfPartHeader, Vec<u8>)>,
 }
 
 impl Sessions {
-    /// What an AMF wants committed with what it asks, if records are shared with it.
+    /// Returns the delegated commit of a request, if records are shared with the AMF.
     ///
     /// # Errors
     ///
-    /// When it is nothing that can be committed.
+    /// Returns an error if the part is invalid.
     pub(super) fn brought(&self, message: &Message) -> Result<Option<AmfCommitRequest>, ProblemDetails> {
         let travels = match &self.place {
             SessionBackend::Database(stored) if stored.shares.is_some() => translate::travels(message)?,
@@ -38,7 +41,8 @@ impl Sessions {
         travels.map(brought).transpose()
     }
 
-    /// The record of the UE that an SM context is in, or is to be; `None`: it has one of its own.
+    /// Returns the number of the UE record that contains the SM context; `None` = it has its own
+    /// record.
     pub(super) fn record_of(&self, ltmsi: Ltmsi, task: &Task) -> Option<u64> {
         match self.index.get(&ltmsi) {
             Some(entry) => entry.record,
@@ -46,7 +50,7 @@ impl Sessions {
         }
     }
 
-    /// What was loaded of a record that is shared, for the transaction that goes on with it.
+    /// Takes the loaded shared record, for the transaction that continues with it.
     pub(super) fn loaded_record(&mut self, ltmsi: Ltmsi) -> Option<StoredRecord> {
         let SessionBackend::Database(stored) = &mut self.place else { return None };
         stored.lanes.get_mut(&ltmsi)?.record.take()
@@ -56,7 +60,7 @@ impl Sessions {
         if let SessionBackend::Database(stored) = &self.place { stored.codec.format } else { Format::default() }
     }
 
-    /// What the UPF's parts are kept as.
+    /// Returns the format of the UPF parts.
     fn octets(&self) -> Format {
         if let SessionBackend::Database(stored) = &self.place {
             stored.shares.unwrap_or_default()
@@ -65,7 +69,7 @@ impl Sessions {
         }
     }
 
-    /// The AMF's part that a transaction has to commit, and where it follows from the record what is to become of it.
+    /// Returns the AMF's part to commit, its header, and the header of the stored part.
     fn of_amf<'a>(
         &self,
         ltmsi: Ltmsi,
@@ -78,10 +82,10 @@ impl Sessions {
         Some((part, *own, AmfPartHeader::kept(self.format(), there)?))
     }
 
-    /// The record is loaded.
+    /// Handles the loaded record.
     pub(super) fn loaded_part(&mut self, ltmsi: Ltmsi, task: Task, found: Option<StoredRecord>, now: Instant) {
         let Some(there) = found else {
-            // The UE is gone, and all that was of it.
+            // The UE is deleted with all its sessions.
             self.actions.extend(task.reply.map(|reply| Action::Reply(reply, wire::unknown())));
             self.forget(ltmsi);
             return self.next(ltmsi, now);
@@ -118,7 +122,7 @@ impl Sessions {
         self.carry_out(ltmsi, task, session.flatten(), RecordBase::default(), now);
     }
 
-    /// What a transaction changes of the others' parts: what is put there, and what is taken out.
+    /// Returns the parts of AMF and UPF that a transaction stores, and the part that it removes.
     fn of_others(&self, ltmsi: Ltmsi, task: &Task, there: &StoredRecord) -> (Vec<(String, Vec<u8>)>, Option<String>) {
         let (format, mut put, mut out) = (self.octets(), Vec::new(), None);
         if let Some((part, own, before)) = self.of_amf(ltmsi, task, there)
@@ -142,7 +146,7 @@ impl Sessions {
         (put, out)
     }
 
-    /// Commits what a transaction comes to, with what the others have to be committed.
+    /// Commits the result of a transaction together with the parts of AMF and UPF.
     pub(super) fn commit_part(
         &mut self,
         ltmsi: Ltmsi,
@@ -163,7 +167,7 @@ impl Sessions {
                 }
             },
             Some(_) => {}
-            // What the UPF has of it goes along.
+            // The UPF's part of the session is removed too.
             None => {
                 let gone = shared_record::upf_part_name(ltmsi.get());
                 put.retain(|(put, _)| *put != gone);
@@ -189,7 +193,8 @@ impl Sessions {
         self.put(ltmsi, what, Running::Committing(Box::new(Commit { task, outcome })));
     }
 
-    /// What a commit was refused for is known: it is this one, whose answer was lost, or the transaction is carried out again.
+    /// Handles the record loaded after a commit conflict: completes the transaction if it is
+    /// stored, else runs it again.
     pub(super) fn checked_part(&mut self, ltmsi: Ltmsi, commit: Commit, found: Option<StoredRecord>, now: Instant) {
         let Commit { task, mut outcome } = commit;
         let is_this = found.as_ref().is_some_and(|there| {

@@ -1,10 +1,13 @@
-//! SM contexts whose records this process has for itself, in memory that outlives it (`state.location = "shm"` and a
-//! `state.database` of shared memory). The thread that carries a transaction out commits it, before anything leaves. Nobody else commits
-//! there, so what was decoded last holds, and no transaction loads anything.
+//! SM contexts in shared memory of this process (`state.location = "shm"`).
 //!
-//! A commit fails where there is no room, and then the transaction is void: who asks for it is told so, and what nobody asks for is
-//! tried again, before all that comes later for the SM context. One that would make an SM context larger than can be kept is void for
-//! good: then who waits for what comes of it is told.
+//! The records are in shared memory that outlives the process (`state.database`). The thread that
+//! runs a transaction commits it before its effects. No other process commits there, so the decoded
+//! SM contexts are always current, and no transaction loads anything.
+//!
+//! A commit fails if there is no room. The transaction then has no effect. A request gets an error
+//! response. A transaction without a request is retried, before all later ones of the SM context. A
+//! transaction whose SM context would become too large is not retried; a waiting request gets an
+//! error response.
 
 use super::*;
 use crate::database::RENEWED as NODE_RENEWED;
@@ -14,23 +17,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use vireo_store::records::{Change, Encoded, Name, RecordStore};
 
-/// After so long what was not committed is tried again.
+/// Delay before a failed commit is retried.
 const AGAIN: Duration = Duration::from_millis(100);
-/// After so long an SM context is looked at again of which something due was void for good.
+/// Delay before the next deadline of an SM context whose due transaction is too large.
 const LATER: Duration = Duration::from_secs(10);
 
-/// Where SM contexts are, and what was decoded of them.
+/// Storage of SM contexts, and the decoded SM contexts.
 pub(super) struct ShmSessions {
     records: Box<dyn RecordStore>,
     metrics: Arc<Metrics>,
     sessions: FxHashMap<Ltmsi, (Box<Session>, Version)>,
-    /// What could not be committed, and what has come for the same SM contexts since.
+    /// Transactions whose commit failed, and later ones of the same SM contexts.
     behind: BTreeMap<Ltmsi, VecDeque<Task>>,
-    /// When that is tried again.
+    /// Time of the next retry.
     again: Option<Instant>,
-    /// There was no room for the last that was to be committed, which was said.
+    /// True if the last commit failed for lack of room, which is logged once.
     full: bool,
-    /// Where it is written what the SMF is to UPFs, and when it is written again.
+    /// Record of the PFCP recovery time stamp, and the time of its next renewal.
     node: Name,
     renewal: Option<Instant>,
 }
@@ -69,7 +72,7 @@ impl ShmSessions {
         self.sessions.insert(ltmsi, (session, version));
     }
 
-    /// Commits what a transaction has come to in the place of that version; the one that there is then.
+    /// Commits the result of a transaction over a version. Returns the new version.
     fn commit(
         &mut self,
         ltmsi: Ltmsi,
@@ -101,7 +104,7 @@ impl ShmSessions {
         result
     }
 
-    /// The SM context as it was committed last.
+    /// Loads the last committed SM context.
     fn load(&mut self, ltmsi: Ltmsi) -> Option<(Box<Session>, Version)> {
         let found = self.records.load(&[recovery::name(ltmsi)]).ok()?.pop().flatten()?;
         Session::found(Codec::default(), found).map(|(session, known)| (session, known.version))
@@ -109,7 +112,7 @@ impl ShmSessions {
 }
 
 impl Sessions {
-    /// From now on SM contexts are in these records, which nobody else has; these are there.
+    /// Sets the records, which no other process uses, and the SM contexts in them.
     pub(in super::super) fn keep_here(
         &mut self,
         records: Box<dyn RecordStore>,
@@ -121,7 +124,7 @@ impl Sessions {
         self.place = SessionBackend::Here(Box::new(here));
     }
 
-    /// A transaction was carried out: it is committed and leaves.
+    /// Commits a transaction and executes its effects.
     pub(super) fn commit_here(
         &mut self,
         ltmsi: Ltmsi,
@@ -153,14 +156,15 @@ impl Sessions {
         self.done(ltmsi, task, outcome, Some(known), now);
     }
 
-    /// It is tried again, before what comes for that SM context meanwhile.
+    /// Queues a failed transaction for a retry, before later ones of the SM context.
     fn try_later(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {
         let SessionBackend::Here(here) = &mut self.place else { return };
         here.behind.entry(ltmsi).or_default().push_front(task);
         here.again.get_or_insert(now + AGAIN);
     }
 
-    /// Whether a transaction has to wait for another one that could not be committed; then it does, or is refused.
+    /// Queues or rejects a transaction if an earlier one of the SM context waits for a retry; else
+    /// returns it.
     pub(super) fn waits_here(&mut self, ltmsi: Ltmsi, task: Task) -> Option<Task> {
         let SessionBackend::Here(here) = &mut self.place else { return Some(task) };
         let Some(behind) = here.behind.get_mut(&ltmsi) else { return Some(task) };
@@ -175,7 +179,7 @@ impl Sessions {
         None
     }
 
-    /// What could not be committed is tried again when it is time, and what the SMF is to UPFs written again.
+    /// Retries failed commits that are due, and renews the PFCP recovery time stamp.
     pub(super) fn on_time_here(&mut self, now: Instant) {
         let SessionBackend::Here(here) = &mut self.place else { return };
         if *here.renewal.get_or_insert(now + NODE_RENEWED.into()) <= now {
@@ -192,7 +196,7 @@ impl Sessions {
         }
     }
 
-    /// When [`Sessions::on_time_here`] has something to do.
+    /// Returns the time of the next [`Sessions::on_time_here`].
     pub(super) fn due_here(&self) -> Option<Instant> {
         match &self.place {
             SessionBackend::Here(here) => here.again.into_iter().chain(here.renewal).min(),

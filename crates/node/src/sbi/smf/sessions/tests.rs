@@ -1,4 +1,4 @@
-//! An SMF with the test in the place of AMF and UPF: no sockets, no clock.
+//! Tests of the sessions, with the test as AMF and UPF: no sockets, no clock.
 
 mod before;
 mod carried;
@@ -76,20 +76,20 @@ fn config() -> CoreConfig {
 
 struct World {
     smf: Sessions,
-    /// Where SM contexts are, if not in the SMF's memory.
+    /// Records of SM contexts, if they are not in the SMF's memory.
     records: Option<Memory>,
-    /// What the AMF has, if SM contexts travel.
+    /// SM contexts that the AMF stores (piggyback).
     left: BTreeMap<Seid, PiggybackedSmContext>,
-    /// What the AMF has of the UE's record, if they share that.
+    /// AMF part of the UE record, if it is shared.
     amf: Option<shared::Amf>,
-    /// Whether it takes transfers for answers.
+    /// Set if the AMF accepts transfers as responses.
     implied: Option<implied::Taken>,
     keeper: SessionStorage,
-    /// After so many events more the SMF is killed.
+    /// Number of events until the SMF is killed.
     fuse: Option<u32>,
     lives: u64,
     now: Instant,
-    /// Whether the UPF answers at once.
+    /// True if the UPF responds at once.
     upf_answers: bool,
     keys: u32,
     last_key: Option<String>,
@@ -97,14 +97,14 @@ struct World {
     transfers: Vec<N1N2MessageTransferReqData>,
     notified: Vec<String>,
     pfcp: Vec<(Seid, Vec<u8>)>,
-    /// What has left under each name.
+    /// Messages sent, by key.
     names: BTreeMap<(u64, u64), Vec<u8>>,
 }
 
-/// Patience of who asks, where there is a database.
+/// Maximum wait of a request for the database.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Where an SMF may have its SM contexts, and how.
+/// All storage variants of an SMF.
 const PLACES: [fn() -> World; 18] = [
     World::new,
     World::here,
@@ -155,12 +155,12 @@ impl World {
         World::over(None, SessionStorage::Memory)
     }
 
-    /// Over a database.
+    /// Returns a world with a database.
     fn stored() -> Self {
         World::kept_as(Format::Binary, UpdateMode::Replace)
     }
 
-    /// The same, in this format, changed in this manner.
+    /// Returns a world with a database in this format and update mode.
     fn kept_as(format: Format, manner: UpdateMode) -> Self {
         World::storing(StatePersist::Transaction, Codec { format, manner })
     }
@@ -178,12 +178,12 @@ impl World {
         )
     }
 
-    /// The same, with each procedure committed.
+    /// Returns a world with a database and one commit per procedure.
     fn procedural() -> Self {
         World::storing(StatePersist::Procedure, Codec { format: Format::Json, manner: UpdateMode::Update })
     }
 
-    /// SM contexts travel.
+    /// Returns a world with piggybacked SM contexts.
     pub(super) fn piggyback() -> Self {
         World::over(None, SessionStorage::Amf(PATIENCE))
     }
@@ -196,7 +196,7 @@ impl World {
         if let SessionStorage::Database(storing) = self.keeper { storing.codec } else { Codec::default() }
     }
 
-    /// The SMF is killed, and another one begins.
+    /// Kills the SMF and starts a new one.
     fn restart(&mut self) {
         self.lives += 1;
         self.smf = World::start(self.keeper, self.lives);
@@ -210,7 +210,7 @@ impl World {
         self.have(before.sessions);
     }
 
-    /// Whether the SMF is killed at this event; what it had in hand is lost.
+    /// Kills the SMF at this event if the fuse ends. Unfinished work is lost.
     fn dies(&mut self) -> bool {
         let Some(fuse) = &mut self.fuse else { return false };
         *fuse = fuse.wrapping_sub(1);
@@ -222,7 +222,7 @@ impl World {
         dies
     }
 
-    /// The database does what it is asked; whether there was something.
+    /// Executes one database job. Returns true if there was one.
     fn work(&mut self) -> bool {
         let Some(job) = self.smf.jobs().and_then(VecDeque::pop_front) else { return false };
         if self.dies() {
@@ -237,19 +237,19 @@ impl World {
         true
     }
 
-    /// What is under a name is the same each time.
+    /// Checks that all messages with one key are equal.
     fn named(&mut self, name: (u64, u64), octets: &[u8]) {
         let before = self.names.entry(name).or_insert_with(|| octets.to_vec());
         assert_eq!(before, octets, "two things of one name have left");
     }
 
-    /// Carries out what is to be done; each request to the UPF is answered, if it answers.
+    /// Executes all actions. The UPF responds to each request if `upf_answers`.
     fn act(&mut self) {
         loop {
             let actions = self.smf.take_actions();
             for action in actions {
                 if self.dies() {
-                    // The others have not left either.
+                    // The remaining actions are lost too.
                     break;
                 }
                 self.carry_out(action);
@@ -286,7 +286,7 @@ impl World {
                 );
                 self.transfers.push(message.value().unwrap());
                 self.takes_for_answer(of);
-                // Who has an answer that waits for that says so, unless the SMF dies before it hears it.
+                // The AMF replies, unless the SMF dies before it receives the reply.
                 if self.smf.carries() && self.implied.is_none() && !of.calls && !self.dies() {
                     self.smf.transferred(of, N1N2TransferResult::Initiated, self.now);
                 }
@@ -309,7 +309,7 @@ impl World {
         }
     }
 
-    /// The SM context that there is.
+    /// Returns the SM context.
     fn session(&mut self) -> Session {
         let records = match (&self.smf.place, &mut self.records) {
             (SessionBackend::Memory(sessions), _) => return (**sessions.values().next().expect("a session")).clone(),
@@ -332,7 +332,7 @@ impl World {
         *Session::found(self.codec(), found).unwrap().0
     }
 
-    /// Nothing is left of any.
+    /// Returns true if no SM context is left anywhere.
     fn is_empty(&mut self) -> bool {
         let stored = self.records.as_mut().map_or(0, |records| records.list_ids("smf").unwrap().len());
         let stored = stored + self.shared_sessions().len();
@@ -342,7 +342,7 @@ impl World {
             && !lanes
     }
 
-    /// The UPF answers what it was asked first.
+    /// Answers the first request to the UPF.
     fn upf_answers_one(&mut self) -> bool {
         if self.pfcp.is_empty() {
             return false;
@@ -370,12 +370,12 @@ impl World {
         }
         answer.finish().unwrap();
         self.upf_has(&request, kind, &mut octets);
-        // One that is repeated after the end is nobody's.
+        // A repeated response after the end matches no session.
         self.smf.pfcp((UPF, seid), &octets, self.now);
         true
     }
 
-    /// The UPF answers all that it was asked.
+    /// Answers all requests to the UPF.
     fn upf(&mut self) {
         while self.upf_answers_one() {}
         self.act();
@@ -408,7 +408,7 @@ impl World {
         }
     }
 
-    /// Asks until there is an answer, as an AMF does.
+    /// Repeats a request until it is answered, as an AMF does.
     fn insist(&mut self, path: &str, message: &Message) -> Reply {
         self.keys += 1;
         let key = format!("key-{}", self.keys);
@@ -428,7 +428,7 @@ impl World {
         self.replies.last().expect("an answer")
     }
 
-    /// Asks for session 5; the path of its SM context.
+    /// Creates session 5. Returns the path of its SM context.
     fn create(&mut self) -> String {
         self.call(SM_CONTEXTS, create_message(&data()));
         assert_eq!(self.last().status, 201, "{:?}", self.last());
@@ -466,7 +466,7 @@ impl World {
         self.update(path, &data, &N1N2Content::default())
     }
 
-    /// A session that forwards.
+    /// Returns a session with an active user plane.
     fn active(&mut self) -> String {
         let path = self.create();
         self.ran_up(&path);
@@ -474,12 +474,12 @@ impl World {
         path
     }
 
-    /// The UPF reports a packet.
+    /// Reports a downlink packet by the UPF.
     fn downlink_packet(&mut self, path: &str) {
         assert!(self.reported_by(UPF, path));
     }
 
-    /// A UPF reports a packet. Whether its report is taken.
+    /// Reports a downlink packet by a UPF. Returns true if the report is accepted.
     fn reported_by(&mut self, upf: SocketAddr, path: &str) -> bool {
         let seid = wire::seid_of(path.rsplit('/').next().unwrap()).unwrap();
         let mut octets = Vec::new();
@@ -545,11 +545,11 @@ fn a_session_is_created_used_idle_and_released() {
     for start in PLACES {
         let mut world = start();
         let path = world.create();
-        // The accept and what the RAN needs follow when the UPF has answered.
+        // The accept and the N2 content follow the UPF's response.
         let [transfer] = &world.transfers[..] else { panic!("{:?}", world.transfers) };
         assert!(transfer.n1_message_container.is_some() && transfer.n2_info_container.is_some());
         assert_eq!(transfer.pdu_session_id, Some(5));
-        // The answer waits for the UPF.
+        // The response waits for the UPF.
         world.upf_answers = false;
         world.ran_up(&path);
         assert_eq!(world.replies.len(), 1);
@@ -587,7 +587,7 @@ fn what_the_ue_releases_is_told_to_the_amf() {
         world.update(&path, &data, &n1(vec![0x2e, 5, 2, 0xd4]));
         assert_eq!((world.last().status, world.smf.len()), (204, 0));
         assert_eq!(world.notified, ["http://amf/status/0"]);
-        // Its address is free: the only one of two that is left comes first.
+        // The address is free again: the pool has only one.
         world.create();
     }
 }
@@ -627,11 +627,11 @@ fn what_cannot_be_had_is_refused_with_its_cause() {
         world.call("/nsmf-pdusession/v1/nothing", Message::default());
         assert_eq!(world.last().status, 404);
         assert_eq!(world.smf.len(), 0);
-        // There is one address.
+        // The pool has one address.
         world.create();
         let (status, cause, n1) =
             refused(&mut world, &with(|d| d.sm_context_status_uri = "http://amf/status/1".into()));
-        // The one before is still the UPF's, and goes: the UE has forgotten it.
+        // The UPF still has the previous session, which is released: the UE no longer has it.
         assert!(status == 201 || (status, cause.as_str(), n1) == (500, "INSUFFICIENT_RESOURCES_SLICE_DNN", true));
         assert!(world.notified.is_empty());
     }
@@ -672,7 +672,7 @@ fn time_passes_for_what_waits() {
     }
 }
 
-/// A session from its beginning to its end, as an AMF insists on it.
+/// Runs a session from start to end, with repeated requests.
 fn whole_life(world: &mut World) {
     let reply = world.insist(SM_CONTEXTS, &create_message(&data()));
     assert_eq!(reply.status, 201, "{reply:?}");
@@ -700,7 +700,7 @@ fn whole_life(world: &mut World) {
     assert_eq!(switched.n2_sm_info_type, Some(N2SmInfoType::PathSwitchReqAck));
     assert_eq!(world.session().sm.downlink.map(|tunnel| tunnel.teid), Some(Teid(0x301)));
     handover::by_n2(world, &modify);
-    // An answer that is lost after the SM context is gone is that there is none.
+    // If the response is lost after the removal, a repeat gets 404.
     let released = world.insist(&format!("{path}/release"), &Message::of(smf::SmContextReleaseData::default()));
     assert!([204, 404].contains(&released.status), "{released:?}");
     assert!(world.is_empty() && world.notified.is_empty());
@@ -708,7 +708,7 @@ fn whole_life(world: &mut World) {
 
 #[test]
 fn an_smf_that_is_killed_at_any_time_is_followed_by_one_that_goes_on() {
-    // Where records are not taken out: who dies in between has lost them.
+    // Without `DeleteCreate`: an SMF that dies between its two operations loses the record.
     let changed = || World::kept_as(Format::Json, UpdateMode::Update);
     let shared = || World::shared(Format::Binary);
     let all = || World::shared_by_all(Format::Binary);
@@ -730,7 +730,7 @@ fn an_smf_that_is_killed_at_any_time_is_followed_by_one_that_goes_on() {
 
 #[test]
 fn what_a_killed_smf_had_to_say_by_itself_is_said() {
-    // The UE releases its session, which the AMF is told; and a packet comes for an idle UE.
+    // The UE releases its session, which the AMF must learn. Then a packet arrives for an idle UE.
     let starts = [World::stored, World::piggyback, World::here, || World::shared(Format::Json)];
     for (fuse, start) in (0..24).flat_map(|fuse| starts.map(|start| (fuse, start))) {
         let mut world = start();
@@ -751,7 +751,7 @@ fn what_a_killed_smf_had_to_say_by_itself_is_said() {
         world.state(&path, UpCnxState::Deactivated);
         world.transfers.clear();
         world.fuse = Some(fuse);
-        // The UPF reports until it is answered.
+        // The UPF repeats its report until it is answered.
         for _ in 0..2 {
             if world.transfers.is_empty() {
                 world.downlink_packet(&path);

@@ -1,10 +1,10 @@
-//! A UPF whose sessions are in shared memory that comes to its end.
+//! A UPF whose sessions are in shared memory without free space.
 
 use super::*;
 use crate::upf::persistence::in_memory;
 use vireo_store::records::ShmRecords;
 
-/// What takes the room.
+/// Collection that occupies the space.
 const OTHER: &str = "other";
 
 struct Place {
@@ -23,13 +23,13 @@ impl Place {
         (place, world)
     }
 
-    /// The UPF knows what room there is.
+    /// Gives the UPF the capacity check.
     fn tell(&self, world: &mut World) {
         let settings = &mut world.bench.upf.settings;
         (settings.room, settings.record_octets) = (Some(in_memory(self.records.clone())), Some(60_000));
     }
 
-    /// There is room for what is little larger, and nothing else.
+    /// Occupies the space, except for slightly larger records.
     fn fill(&mut self) {
         let mut commit = |octets: &[u8]| {
             let name = Name { collection: OTHER, id: self.others };
@@ -46,7 +46,7 @@ impl Place {
     }
 }
 
-/// Rules that make a session's record larger than any buffer of those that are there.
+/// Rules that enlarge a session's record beyond any existing buffer.
 fn more_rules() -> SessionModificationRequest {
     let further = (3..23).map(|id| downlink_pdr(id, Some(UE), None));
     let mut request = SessionModificationRequest { create_pdrs: further.collect(), ..Default::default() };
@@ -54,7 +54,8 @@ fn more_rules() -> SessionModificationRequest {
     request
 }
 
-/// A change that there is no room for is refused at once, and packets go by what was before; others are made.
+/// A change without room is rejected at once, and packets follow the previous rules; other changes
+/// succeed.
 #[test]
 fn a_change_that_has_no_room_is_refused_and_nothing_is_as_it_says() {
     let (mut place, mut world) = Place::new();
@@ -76,7 +77,8 @@ fn a_change_that_has_no_room_is_refused_and_nothing_is_as_it_says() {
     assert_eq!(world.delete(seid).cause, Cause::REQUEST_ACCEPTED);
 }
 
-/// While a report waits for room, requests about its session are answered, and it leaves when there is room.
+/// While a report waits for room, requests about its session are answered. The report leaves when
+/// there is room.
 #[test]
 fn what_waits_for_room_holds_nobody_up() {
     let (_place, mut world) = Place::new();

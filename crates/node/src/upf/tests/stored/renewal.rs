@@ -1,8 +1,9 @@
-//! Records that a transaction or time brings back.
+//! Restoration and renewal of records.
 
 use super::*;
 
-/// A session whose record another life has left, and which is not in memory, is set up when it is asked for.
+/// A session that exists only in a record of an earlier incarnation is restored when a request
+/// names it.
 #[test]
 fn a_record_is_enough_for_a_transaction() {
     let mut world = World::new();
@@ -14,7 +15,7 @@ fn a_record_is_enough_for_a_transaction() {
     world.passes(teid);
 }
 
-/// Records that nobody changes are committed again in time.
+/// Unchanged records are committed again before they expire.
 #[test]
 fn records_live_on() {
     let mut world = World::new();

@@ -1,4 +1,6 @@
-//! A UPF whose sessions are parts of their UEs' records: the test is the SMF, which commits what comes with the answers.
+//! A UPF whose sessions are parts of their UEs' records.
+//!
+//! The test acts as the SMF, which commits the parts in responses.
 
 use super::*;
 use crate::shared_record::{self, UpfPartHeader};
@@ -37,7 +39,7 @@ impl World {
         self.records.load(&[shared_record::name(RECORD)]).expect("it answers").remove(0).expect("a record")
     }
 
-    /// The SMF commits what has come with an answer.
+    /// Commits the part in a response, as the SMF.
     pub(super) fn smf_takes(&mut self, answer: &[u8]) {
         let Some(sharing) = self.sharing.clone() else { return assert_eq!(shared_record::part(answer), None) };
         let Some(part) = shared_record::part(answer) else { return };
@@ -62,7 +64,8 @@ impl World {
     }
 }
 
-/// n-1 writes are saved for a chain of n functions (seed 3, section 3): the UPF reads, and writes nothing.
+/// n-1 writes are saved for a chain of n functions (seed 3, section 3): the UPF reads and does not
+/// write.
 #[test]
 fn the_control_plane_writes_for_the_upf() {
     for format in [Format::Binary, Format::Json] {
@@ -84,7 +87,7 @@ fn the_control_plane_writes_for_the_upf() {
     }
 }
 
-/// Wherever it is killed: whoever asks gets one answer, and the session is there.
+/// After a crash at any point, each request gets one response, and the session exists.
 #[test]
 fn a_upf_that_is_killed_has_what_was_committed_for_it() {
     let mut lives = 0;
@@ -102,8 +105,8 @@ fn a_upf_that_is_killed_has_what_was_committed_for_it() {
     assert_eq!(lives, 3 * 2);
 }
 
-/// It dies when it has answered and the SMF has not committed yet: the next life finds the session when it looks again, or when it is
-/// asked about it.
+/// The UPF dies after its response and before the SMF's commit. The next incarnation finds the
+/// session when it reads the records again, or when a request names it.
 #[test]
 fn what_is_committed_late_is_found_later() {
     for asked in [false, true] {
@@ -125,7 +128,7 @@ fn what_is_committed_late_is_found_later() {
         }
         assert_eq!(world.modify(seid, &forward(RAN_TEID)).cause, Cause::REQUEST_ACCEPTED);
         world.passes(teid);
-        // One that is gone does not come back by a look that was begun before.
+        // A removed session is not restored by a read that started before.
         let found = OperationResult::Loaded(Ok(Some(world.record())));
         world.delete(seid);
         world.with(|stored, on| stored.answered(on, shared_record::name(RECORD), found));
@@ -133,7 +136,8 @@ fn what_is_committed_late_is_found_later() {
     }
 }
 
-/// What packets and control planes that begin anew change, it commits itself, beside what others have there.
+/// The UPF commits changes by packets and restarted control planes itself, beside the parts of
+/// others.
 #[test]
 fn what_changes_by_itself_the_upf_commits() {
     let mut world = World::shared(Format::Json);
@@ -146,7 +150,8 @@ fn what_changes_by_itself_the_upf_commits() {
     assert_eq!(world.bench.upf.sessions(), 0);
 }
 
-/// Without a word of a shared record a session has one of its own; another UPF's parts are none of its own.
+/// Without a shared record in the request a session has its own record. Parts of another UPF are
+/// ignored.
 #[test]
 fn what_is_not_shared_is_as_ever() {
     let mut world = World::shared(Format::Binary);

@@ -1,4 +1,4 @@
-//! What is written of a UE, by each format and manner of change, and what is read of what others have written.
+//! Tests of UE records in each format and update mode.
 
 use super::*;
 use crate::state::RecordsConfig;
@@ -14,10 +14,10 @@ const FORMATS: [StateFormat; 3] = [StateFormat::Binary, StateFormat::Json, State
 const CHANGES: [StateChange; 3] = [StateChange::Replace, StateChange::Update, StateChange::DeleteCreate];
 const SCOPES: [StateScope; 2] = [StateScope::Function, StateScope::AmfSmf];
 
-/// What a place was asked to write: the names of parts, none of a whole, and whether others stay.
+/// Writes: the names of the parts (none for a whole), and true if other parts stay.
 type Written = Arc<Mutex<Vec<(Vec<String>, bool)>>>;
 
-/// Records that say what is written.
+/// Records that log the writes.
 #[derive(Clone)]
 struct Told(MemoryRecords, Written);
 
@@ -83,7 +83,7 @@ fn context(change: impl FnOnce(&mut UeContext)) -> Vec<u8> {
     context::encode(&ue, Vec::new()).unwrap()
 }
 
-/// A UE with all that a record has of one.
+/// Returns a UE with every field of a record.
 fn ue() -> UeRecord {
     let mut course = RecoveryLog::default();
     course.wants(Instant(u64::MAX), &[0, 255, 17], true);
@@ -99,7 +99,7 @@ fn ue() -> UeRecord {
     UeRecord { owner: u64::MAX, step: 2, consumed: 7, deadline, pin: 4, course, context, ..UeRecord::default() }
 }
 
-/// The same, without what is known of the record.
+/// Returns the same UE without knowledge of the record.
 fn plain(stored: &UeRecord) -> UeRecord {
     UeRecord { known: RecordBase::default(), ..stored.clone() }
 }
@@ -109,7 +109,7 @@ fn each() -> impl Iterator<Item = (StateFormat, StateChange, StateScope)> {
     pairs.flat_map(|(format, change)| SCOPES.map(|scope| (format, change, scope)))
 }
 
-/// Commits where a record is, and reads it again.
+/// Commits over the present record and reads it again.
 fn again(central: &mut ContextDatabase, stored: &UeRecord) -> UeRecord {
     let version = central.read(id()).unwrap().map_or(0, |(version, _)| version);
     central.commit((id(), version), stored.clone()).unwrap();
@@ -127,7 +127,8 @@ fn a_ue_comes_back_in_every_format_and_manner_of_change() {
         let first = ue();
         let there = again(&mut central, &first);
         assert_eq!(plain(&there), first, "{case}");
-        // The keys that are derived again are in no field of the context, nor is what SMFs are asked for a handover.
+        // Derived keys and pending SMF requests of a handover are not stored in fields of the
+        // context.
         let context = context(|ue| {
             let stage = HandoverSmfStage::Preparing { cause: vec![0], container: vec![3; 9] };
             let crossing = HandoverSmfState { waiting: vec![(7, vec![1, 2])], stage, ..HandoverSmfState::default() };
@@ -178,7 +179,7 @@ fn who_looks_into_a_json_record_reads_names() {
     }
 }
 
-/// What a step has left alone is not written again, if that is asked for and what is there is known.
+/// Update writes only changed fields if the present content is known.
 #[test]
 fn an_update_writes_the_fields_that_have_changed_and_replacing_all() {
     for format in [StateFormat::Json, StateFormat::Protobuf] {
@@ -198,7 +199,7 @@ fn an_update_writes_the_fields_that_have_changed_and_replacing_all() {
                     (["step", "consumed", "connections"].map(str::to_owned).to_vec(), true)
                 );
             }
-            // Who does not know what is there writes all of it.
+            // Without knowledge of the content all fields are written.
             again(&mut central, &plain(&UeRecord { step: 4, consumed: 9, ..there }));
             let (names, others_stay) = told.1.lock().unwrap().pop().unwrap();
             assert!(!others_stay && names.len() > 20, "{names:?}");
@@ -212,7 +213,7 @@ fn an_update_writes_the_fields_that_have_changed_and_replacing_all() {
     assert_eq!(told.1.lock().unwrap()[..], [(Vec::new(), false)]);
 }
 
-/// What releases before documents have left, and what another format has, is read as what it is or refused.
+/// Records of releases before documents and of other formats are read correctly or refused.
 #[test]
 fn a_record_of_another_form_is_read_or_refused_and_never_taken_for_something_else() {
     let put = |records: &MemoryRecords, at: Name, change: Change<'_>| {
@@ -239,7 +240,7 @@ fn a_record_of_another_form_is_read_or_refused_and_never_taken_for_something_els
                 assert!(matches!(there, Err(ContextDatabaseError::Stranger)), "{case}: {there:?}");
             }
         }
-        // Each of the others' forms.
+        // Every other format.
         for other in FORMATS.into_iter().filter(|other| *other != format) {
             let records = MemoryRecords::new(LIFE);
             let others = ContextDatabaseConfig {
@@ -258,7 +259,7 @@ fn a_record_of_another_form_is_read_or_refused_and_never_taken_for_something_els
     }
 }
 
-/// Who takes a UE over reads and writes the same, and the one before commits nothing any more.
+/// A new owner reads and writes the same content, and the previous owner cannot commit.
 #[test]
 fn a_claim_goes_by_documents_too() {
     for (format, change, scope) in each() {
@@ -282,7 +283,7 @@ fn a_claim_goes_by_documents_too() {
     }
 }
 
-/// What travels to the SMF is put there as the AMF would have put it.
+/// The SMF stores the delegated part exactly as the AMF would.
 #[test]
 fn the_smf_puts_the_same_part_as_the_amf() {
     for format in FORMATS {

@@ -1,10 +1,10 @@
-//! Steps over several UEs that are stored in one question.
+//! Tests of results that are stored in one operation.
 
 use super::super::write_behind_tests::Gate;
 use super::*;
 
 impl Amf {
-    /// Three UEs with a step each, the next of which waits to be stored.
+    /// Creates three UEs with one step each and an uncommitted second one.
     fn three(&mut self) -> ([Slot; 3], Vec<PendingCommit>) {
         let slots = [7, 8, 9].map(|number| self.host.insert(Ltmsi::from_raw(number)).unwrap());
         for slot in slots {
@@ -39,7 +39,7 @@ fn several_ues_are_stored_in_one_question_and_each_by_itself() {
     let mut amf = Amf::new(1, &records);
     let (slots, pending) = amf.three();
     assert_eq!(amf.consumed(slots), [1; 3], "nothing has happened yet");
-    // Another AMF has one of them by now.
+    // Another AMF owns one of them.
     let id = elsewhere(&amf.region, slots[1]).id;
     let mut other = ContextDatabase::over(config(2), &records);
     let (version, stored) = other.read(id).unwrap().expect("stored");
@@ -54,7 +54,8 @@ fn several_ues_are_stored_in_one_question_and_each_by_itself() {
     assert_eq!(asked, [Read, Read, Read, Write, Write, Write], "a read and a write for each transaction");
 }
 
-/// A worker dies when the database has what its steps have left, and the region not: whoever follows finds each of them done.
+/// A worker dies after the database has the results of its steps and before the region does. The
+/// next worker finds each of them processed.
 #[test]
 fn what_a_worker_that_died_has_stored_of_several_ues_is_gone_on_from() {
     let records = MemoryRecords::new(LIFE);

@@ -1,4 +1,4 @@
-//! Records that the SMF commits to, too: the test is the SMF.
+//! Tests of records that the SMF also commits to: the test plays the SMF.
 
 use super::*;
 use crate::shared_record::{self, AmfPartHeader, DelegatedCommit};
@@ -12,7 +12,7 @@ fn config(owner: u64) -> ContextDatabaseConfig {
     config
 }
 
-/// An AMF over records that it shares.
+/// Returns an AMF over shared records.
 fn amf(owner: u64, records: &MemoryRecords) -> Amf {
     let mut amf = Amf::new(owner, records);
     let central = Box::new(ContextDatabase::over(config(owner), records));
@@ -21,7 +21,7 @@ fn amf(owner: u64, records: &MemoryRecords) -> Amf {
 }
 
 impl Amf {
-    /// A step that becomes true in this way.
+    /// Runs a step with this way of commit.
     fn goes(&mut self, slot: Slot, input: u64, way: CommitPath) -> Result<CommitHandle, StepError> {
         let found = self.contexts.load(&self.region, &mut self.worker, slot)?;
         self.contexts.fresh(&self.region, slot, found);
@@ -31,12 +31,12 @@ impl Amf {
         self.contexts.commit_alone(&mut self.worker, hand, false, (input, None, 0), &[input as u8])
     }
 
-    /// What it has asked the database.
+    /// Returns the database operations since the last call.
     fn asked(&mut self) -> Vec<StateOperation> {
         self.contexts.asked().map(|(operation, _)| operation).collect()
     }
 
-    /// What goes with the question that the last step has ended in.
+    /// Returns the commit that the request of the last step delegates.
     fn travels(&self, slot: Slot) -> DelegatedCommit {
         let mut seen = Snapshot::default();
         assert!(self.region.read(slot, &mut seen));
@@ -44,14 +44,14 @@ impl Amf {
         DelegatedCommit { record: DatabaseRef::of(&seen.context).unwrap().id, part }
     }
 
-    /// How many steps the UE has made, as this AMF sees it.
+    /// Returns the number of steps of the UE, as seen by this AMF.
     fn steps(&mut self, slot: Slot) -> Result<u64, StepError> {
         self.contexts.load(&self.region, &mut self.worker, slot)?;
         Ok(self.contexts.take().expect("a context").ue.connections.into())
     }
 }
 
-/// The SMF commits what has come with a question, and an SM context.
+/// Commits as the SMF: the delegated part and an SM context.
 fn smf(records: &MemoryRecords, travels: &DelegatedCommit, octets: &[u8]) -> bool {
     let mut records = records.clone();
     let name = shared_record::name(travels.record);
@@ -66,7 +66,7 @@ fn smf(records: &MemoryRecords, travels: &DelegatedCommit, octets: &[u8]) -> boo
     own.owner == before.owner && records.change(&[(name, change)]).remove(0).is_ok()
 }
 
-/// Takes the UEs of AMFs that are gone; the record of the one that there is, and how many steps it has made.
+/// Claims the UEs of dead AMFs. Returns the only record and its number of steps.
 fn claim(records: &MemoryRecords, owner: u64) -> (u64, u64) {
     let taker = config(owner);
     let mut claim = BucketClaim::new(&taker);
@@ -75,8 +75,8 @@ fn claim(records: &MemoryRecords, owner: u64) -> (u64, u64) {
     (claimed.id, context::decode(&claimed.stored.context).unwrap().connections.into())
 }
 
-/// A procedure of an AMF that shares a UE's record: it commits what it does by itself, the SMF what it is asked with, and what
-/// follows from its answers needs no commit.
+/// A procedure of an AMF that shares a UE's record. The AMF commits its own results and the SMF
+/// those with a request. Results of its responses need no commit.
 #[test]
 fn what_goes_to_the_smf_is_committed_by_it() {
     use StateOperation::{Read, Write};
@@ -92,7 +92,7 @@ fn what_goes_to_the_smf_is_committed_by_it() {
     assert!(smf(&records, &travels, b"{}"));
     amf.goes(slot, 3, CommitPath::Deferred).unwrap();
     assert_eq!(amf.asked(), [Read]);
-    // The UE is asked for by its next message; that is committed, with all that was before.
+    // The next message loads the UE. Its commit includes all earlier results.
     assert_eq!(amf.steps(slot).unwrap(), 3);
     amf.asked();
     amf.goes(slot, 4, CommitPath::Committed).unwrap();
@@ -106,8 +106,8 @@ fn what_goes_to_the_smf_is_committed_by_it() {
     assert_eq!(claim(&records, 2), (travels.record, 4));
 }
 
-/// The AMF dies at each moment of a question: before the SMF has it, before it commits, after that. Who takes the UE over goes on
-/// from what was committed, and nothing is done twice.
+/// The AMF dies at each moment of a request: before the SMF receives it, before its commit, and
+/// after it. The new owner continues from the last commit, and nothing is done twice.
 #[test]
 fn an_amf_that_dies_while_it_asks_is_followed_from_what_the_smf_has_committed() {
     for committed in [false, true] {
@@ -122,7 +122,7 @@ fn an_amf_that_dies_while_it_asks_is_followed_from_what_the_smf_has_committed() 
         }
         let (id, steps) = claim(&records, 2);
         assert_eq!(steps, if committed { 2 } else { 1 });
-        // What the dead one has asked comes too late: it is no owner.
+        // The dead AMF's request comes too late: it is not the owner.
         assert!(!smf(&records, &travels, b"{}"));
         let there = second.enter(id, 40);
         assert_eq!(second.steps(there).unwrap(), steps);
@@ -131,13 +131,14 @@ fn an_amf_that_dies_while_it_asks_is_followed_from_what_the_smf_has_committed() 
         second.goes(there, 41, CommitPath::BySmf).unwrap();
         assert!(smf(&records, &second.travels(there), b"{}"));
         assert_eq!(second.steps(there).unwrap(), steps + 1);
-        // The first one wakes, and finds that the UE is another's.
+        // The first AMF wakes up and finds that another one owns the UE.
         let woken = first.goes(slot, 3, CommitPath::Deferred);
         assert!(matches!(woken, Err(StepError::Central(ContextDatabaseError::Foreign))), "{woken:?}");
     }
 }
 
-/// An answer that has led to no commit is lost with the AMF: the question is open in the record, and is asked again.
+/// A response without a commit is lost with the AMF. Its request is open in the record and is
+/// repeated.
 #[test]
 fn what_an_answer_has_led_to_is_found_out_again() {
     let records = MemoryRecords::new(LIFE);
@@ -160,7 +161,7 @@ fn what_an_answer_has_led_to_is_found_out_again() {
     assert!(hand.is_answered(3));
     hand.goes(CommitPath::Deferred);
     first.contexts.commit_alone(&mut first.worker, hand, false, (3, None, 0), b"").unwrap();
-    // Here it is known, and where the UE is taken over it is not.
+    // This AMF knows the response, the new owner does not.
     first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
     assert!(!first.contexts.take().unwrap().is_answered(3));
     let (id, _) = claim(&records, 2);
@@ -169,8 +170,8 @@ fn what_an_answer_has_led_to_is_found_out_again() {
     assert_eq!(stored.course.asked.len(), 1, "it is asked again");
 }
 
-/// What the SMF does not commit (one that shares nothing, or refuses) the AMF does with the answer, and what comes for the UE
-/// before the answer goes on from what the region has.
+/// If the SMF does not commit (it shares nothing, or refuses), the AMF commits with the response.
+/// Events before the response continue from the region.
 #[test]
 fn what_the_smf_does_not_commit_the_amf_does() {
     use StateOperation::{Read, Write};
@@ -184,10 +185,10 @@ fn what_the_smf_does_not_commit_the_amf_does() {
     amf.goes(slot, 3, CommitPath::Deferred).unwrap();
     assert_eq!(amf.asked(), [Read, Write]);
     assert_eq!(amf.steps(slot).unwrap(), 3);
-    // The SMF comes after all: it commits its own part alone, as the AMF's is a later one.
+    // The SMF commits late: only its own part, as the AMF's is newer.
     assert!(smf(&records, &late, b"{}"));
     assert_eq!(amf.steps(slot).unwrap(), 3);
-    // Two questions: the second one's part has the first one's in it, and they are committed in any order.
+    // Two requests: the second part includes the first, so both may be committed in any order.
     amf.goes(slot, 4, CommitPath::BySmf).unwrap();
     let first = amf.travels(slot);
     amf.goes(slot, 5, CommitPath::BySmf).unwrap();
@@ -196,7 +197,7 @@ fn what_the_smf_does_not_commit_the_amf_does() {
     assert_eq!(amf.steps(slot).unwrap(), 5);
 }
 
-/// The SMF commits between the AMF's load and its commit, as often as it likes.
+/// The SMF commits repeatedly between the AMF's load and its commit.
 #[test]
 fn the_amf_commits_beside_what_the_smf_has_committed_meanwhile() {
     let records = MemoryRecords::new(LIFE);

@@ -3,12 +3,12 @@ use prost::encoding::{WireType, decode_key, decode_varint};
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer};
 use serde::de::{MapAccess, SeqAccess, VariantAccess, Visitor};
 
-/// The value of octets.
+/// Decodes a value.
 pub(in super::super) fn from_slice<T: DeserializeOwned>(octets: &[u8]) -> Result<T, FormatError> {
     from_slice_seed(octets, std::marker::PhantomData)
 }
 
-/// The same, by a seed.
+/// Decodes a value by a seed.
 pub(in super::super) fn from_slice_seed<'de, S: DeserializeSeed<'de>>(
     octets: &'de [u8],
     seed: S,
@@ -20,7 +20,7 @@ fn damaged<T>() -> Result<T, FormatError> {
     Err(FormatError::Octets("it is cut short, or of another type".into()))
 }
 
-/// A field as it was written.
+/// An undecoded field value.
 #[derive(Clone, Copy, Debug)]
 enum Raw<'de> {
     Varint(u64),
@@ -28,7 +28,7 @@ enum Raw<'de> {
     Octets(&'de [u8]),
 }
 
-/// A message, not looked at yet but for its keys.
+/// A message of which only the keys are decoded.
 struct Message<'de>(Vec<(u32, Raw<'de>)>);
 
 impl<'de> Message<'de> {
@@ -57,16 +57,17 @@ impl<'de> Message<'de> {
         Ok(Message(fields))
     }
 
-    /// All occurrences of a field.
+    /// Returns all occurrences of a field.
     fn field(&self, number: u32) -> Vec<Raw<'de>> {
         self.0.iter().filter(|(of, _)| *of == number).map(|(_, raw)| *raw).collect()
     }
 }
 
-/// A value: what a field has, which may be nothing.
+/// A value: the occurrences of its field, possibly none.
 struct Value<'de> {
     occurrences: Vec<Raw<'de>>,
-    /// It is an option's, an enum's or an element, where sequences and options have messages of their own.
+    /// True for the contents of an option or enum, or an element: there, sequences and options are
+    /// messages of their own.
     explicit: bool,
 }
 
@@ -323,7 +324,8 @@ impl<'de> MapAccess<'de> for Entries<'de> {
     }
 }
 
-/// The elements of a repeated field: numbers are packed, which only who asks for one knows.
+/// The elements of a repeated field. Only the requested type decides whether they are packed
+/// numbers.
 struct Elements<'de> {
     rest: std::vec::IntoIter<Raw<'de>>,
     packed: &'de [u8],

@@ -3,18 +3,18 @@ use prost::encoding::{WireType, encode_key, encode_varint};
 use serde::Serialize;
 use serde::ser;
 
-/// A value's octets.
+/// Encodes a value.
 pub(in super::super) fn to_vec<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, FormatError> {
     let mut out = Vec::new();
     value.serialize(Field { out: &mut out, number: 1, explicit: false })?;
     Ok(out)
 }
 
-/// Where a value goes: a field of a message.
+/// Destination of a value: a field of a message.
 struct Field<'a> {
     out: &'a mut Vec<u8>,
     number: u32,
-    /// It is written even if it is what an absent field is taken for.
+    /// True if the field is written even with its default value.
     explicit: bool,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Field<'a> {
         Repeated { field: self, octets: Vec::new(), packed: Vec::new(), variant: None }
     }
 
-    /// Writes a message that is ready, as the field of a oneof if it is a variant.
+    /// Writes a complete message, as a field of a oneof if it is a variant.
     fn close(self, octets: &[u8], variant: Option<u32>) -> Result<(), FormatError> {
         let Some(number) = variant else { return self.octets(octets) };
         let mut oneof = Vec::new();
@@ -133,7 +133,7 @@ impl<'a> ser::Serializer for Field<'a> {
     }
 
     fn serialize_none(self) -> Result<(), FormatError> {
-        // As an element of a sequence it has to be there.
+        // An element of a sequence must be present.
         if self.explicit { self.octets(&[]) } else { Ok(()) }
     }
 
@@ -213,12 +213,12 @@ impl<'a> ser::Serializer for Field<'a> {
     }
 }
 
-/// A message whose fields are numbered as they come.
+/// A message whose fields are numbered in the order in which they are added.
 struct Message<'a> {
     field: Field<'a>,
     octets: Vec<u8>,
     next: u32,
-    /// It is the field of this number of a oneof.
+    /// The message is this field of a oneof; `None`: it is no variant.
     variant: Option<u32>,
 }
 
@@ -270,24 +270,26 @@ impl ser::SerializeStructVariant for Message<'_> {
     }
 }
 
-/// A repeated field.
+/// A repeated field being written.
 struct Repeated<'a> {
     field: Field<'a>,
-    /// What is already written: the field's occurrences, under the number 1 if they are a message's of their own.
+    /// Bytes already encoded: the occurrences of the field, with number 1 if they are in a message
+    /// of their own.
     octets: Vec<u8>,
-    /// Numbers that are not written yet.
+    /// Packed numbers that are not yet written to `octets`.
     packed: Vec<u8>,
-    /// It is the field of this number of a oneof.
+    /// The sequence is this field of a oneof; `None`: it is no variant.
     variant: Option<u32>,
 }
 
 impl<'a> Repeated<'a> {
-    /// The number that its occurrences have.
+    /// Returns the field number of the occurrences.
     fn number(&self) -> u32 {
         if self.wrapped() { 1 } else { self.field.number }
     }
 
-    /// Whether it needs a message of its own: within another sequence, an option or a oneof.
+    /// Returns true if the sequence needs a message of its own: in another sequence, an option or a
+    /// oneof.
     fn wrapped(&self) -> bool {
         self.field.explicit || self.variant.is_some()
     }
@@ -305,7 +307,7 @@ impl<'a> Repeated<'a> {
         value.serialize(Field { out: &mut element, number, explicit: true })?;
         let mut rest = &element[..];
         match prost::encoding::decode_key(&mut rest) {
-            // Of a number only the value is wanted.
+            // Numbers are packed without their key.
             Ok((_, WireType::Varint)) => self.packed.extend_from_slice(rest),
             _ => {
                 self.flush();
@@ -325,7 +327,7 @@ impl<'a> Repeated<'a> {
     }
 }
 
-/// The traits of what is written element by element.
+/// Implements the serializer traits of sequences.
 macro_rules! elements {
     ($($of:ident $element:ident;)*) => {
         $(impl ser::$of for Repeated<'_> {
@@ -350,7 +352,7 @@ elements! {
     SerializeTupleVariant serialize_field;
 }
 
-/// A map: messages of key and value.
+/// A map: a repeated field of messages of key and value.
 struct Entries<'a> {
     field: Field<'a>,
     entry: Vec<u8>,

@@ -1,8 +1,8 @@
-//! SM contexts that an SMF of one of the two releases before has left.
+//! Tests of SM contexts in the formats of the two previous releases.
 
 use super::*;
 
-/// It is gone on with, in whatever form it is, also amid a transaction.
+/// An SMF takes over such SM contexts in every format, also during a transaction.
 #[test]
 fn what_the_release_before_has_left_is_gone_on_with() {
     for format in [Format::Binary, Format::Json, Format::Protobuf] {
@@ -41,7 +41,7 @@ fn what_the_release_before_has_left_is_gone_on_with() {
     }
 }
 
-/// Also where it is octets that travel, or a part of another record; one of another release is none.
+/// Applies also to piggybacked SM contexts and record parts. Other versions are refused.
 #[test]
 fn octets_of_the_release_before_are_read_and_others_are_not() {
     let mut world = World::stored();

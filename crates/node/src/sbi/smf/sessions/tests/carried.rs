@@ -1,11 +1,11 @@
-//! SM contexts that travel: the test keeps them, as an AMF does.
+//! Tests of piggybacked SM contexts, which the test stores as AMF.
 
 use super::*;
 use crate::sbi::translate;
 use std::collections::BTreeSet;
 
 impl World {
-    /// The AMF keeps an SM context that travels with a message, unless it has a later one.
+    /// Stores the SM context of a message as AMF, unless a later one is stored.
     pub(super) fn takes(&mut self, message: &mut Message) {
         let carried = crate::sbi::translate::carried(message).unwrap();
         message.parts.retain(|part| part.content != PartContent::SmContext);
@@ -17,7 +17,7 @@ impl World {
         }
     }
 
-    /// What the AMF asks, with the SM context that it has, if it is to have any.
+    /// Adds the stored SM context to a request of the AMF.
     pub(super) fn with_left(&self, path: &str, message: Message) -> Message {
         if !self.smf.carries() || message.sm_context().is_some() {
             return message;
@@ -30,14 +30,14 @@ impl World {
         crate::sbi::translate::with_carried(message, seid.and_then(|seid| self.left.get(&seid)))
     }
 
-    /// What the SMF has in its memory.
+    /// Returns the number of SM contexts in the SMF's memory.
     fn held(&self) -> usize {
         let SessionBackend::Database(stored) = &self.smf.place else { panic!("they travel") };
         stored.kept.len() + stored.lanes.len()
     }
 }
 
-/// A session of a UE that is idle.
+/// Returns a session of an idle UE.
 fn idle() -> (World, String) {
     let mut world = World::piggyback();
     let path = world.active();
@@ -50,7 +50,7 @@ fn idle() -> (World, String) {
 fn between_two_transactions_nothing_is_here() {
     let (mut world, path) = idle();
     assert_eq!((world.held(), world.left.len()), (0, 1));
-    // The SMF that comes after has never heard of it.
+    // The next SMF does not know the session.
     world.restart();
     assert_eq!(world.smf.len(), 0);
     let back = world.state(&path, UpCnxState::Activating);
@@ -72,7 +72,7 @@ fn a_packet_for_an_idle_ue_reaches_an_smf_that_knows_nothing() {
     assert_eq!(world.state(&path, UpCnxState::Activating).n2_sm_info_type, Some(N2SmInfoType::PduResSetupReq));
     world.ran_up(&path);
     assert!(world.session().sm.downlink.is_some() && world.held() == 0);
-    // One that the AMF does not have either is nobody's.
+    // A report is ignored if the AMF does not have the session either.
     let (mut world, path) = idle();
     world.restart();
     world.left.clear();
@@ -80,7 +80,7 @@ fn a_packet_for_an_idle_ue_reaches_an_smf_that_knows_nothing() {
     assert!(world.transfers.is_empty() && world.is_empty());
 }
 
-/// An SMF that knows nothing but the SEID learns which UPF has the session when it has the SM context.
+/// An SMF that knows only the SEID learns the session's UPF from the SM context.
 #[test]
 fn report_of_another_upf_is_refused_later() {
     let (mut world, path) = idle();
@@ -94,7 +94,7 @@ fn report_of_another_upf_is_refused_later() {
     assert_eq!(causes.collect::<Vec<_>>(), [Ok(pfcp::Cause::SESSION_CONTEXT_NOT_FOUND)]);
 }
 
-/// An SMF that dies before the AMF has its answer is followed by one that makes the same session again.
+/// If an SMF dies before it responds, the next one creates the same session again.
 #[test]
 fn a_session_that_is_asked_for_again_takes_the_place_of_the_first() {
     let mut addresses = BTreeSet::new();
@@ -121,8 +121,7 @@ fn a_session_that_is_asked_for_again_takes_the_place_of_the_first() {
     assert_eq!((seids.len(), addresses.len()), (1, 1));
 }
 
-/// By its answer the AMF has all that there is and asks no more: nobody would say the transfer again that an SMF had not said when it
-/// died.
+/// An AMF that has its response repeats nothing, so no SMF would repeat an unsent transfer.
 #[test]
 fn a_new_session_is_answered_when_the_amf_has_its_transfer() {
     for result in [
@@ -155,11 +154,11 @@ fn an_older_one_is_refused_once() {
     let modify = format!("{path}/modify");
     world.call(&modify, deactivated.clone());
     assert_eq!(world.last().status, 412, "{:?}", world.last());
-    // It had a later one.
+    // The AMF has the later version.
     let old = std::mem::replace(&mut world.left, new);
     world.call(&modify, deactivated.clone());
     assert_eq!(world.last().status, 200);
-    // It never got it: then what it has counts.
+    // The AMF has never received the later version: the stored one is accepted.
     world.left = old;
     world.call(&modify, deactivated.clone());
     assert_eq!(world.last().status, 412);
@@ -183,7 +182,7 @@ fn what_is_no_sm_context_is_refused() {
     for cut in [1, 2, 20, good.octets.len() - 1] {
         assert_eq!(ask(good.octets[..cut].to_vec()), 400, "{cut}");
     }
-    // Whatever an octet becomes, there is an answer.
+    // Every change of one octet is answered.
     for at in 0..good.octets.len() {
         let mut octets = good.octets.clone();
         octets[at] ^= 0x81;
@@ -191,7 +190,7 @@ fn what_is_no_sm_context_is_refused() {
     }
 }
 
-/// An SMF that has only just started does not know which addresses are in use: the UPF does.
+/// A new SMF does not know which addresses are in use, but the UPF does.
 #[test]
 fn an_address_that_is_taken_is_passed_over() {
     let mut world = World::piggyback();
@@ -221,7 +220,7 @@ fn an_address_that_is_taken_is_passed_over() {
     assert!(world.session().sm.address.ipv4.is_some_and(|address| !asked.contains(&address)));
 }
 
-/// With an AMF that keeps none, an SM context is here as long as it lives.
+/// For an AMF without piggyback, the SMF keeps the SM context in memory.
 #[test]
 fn an_amf_that_does_not_know_of_it_is_served_as_ever() {
     let mut world = World::piggyback();

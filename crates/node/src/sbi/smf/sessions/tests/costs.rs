@@ -1,9 +1,10 @@
-//! What transactions and procedures cost in a database.
+//! Tests of the database operations per transaction and procedure.
 
 use super::*;
 
-/// 4n messages to the database for a chain of n functions (seed 3): at the SMF a read and a write for each transaction but the
-/// first, which finds nothing to read, and the last, which takes the record out.
+/// A chain of n network functions needs 4n database messages (seed 3). The SMF reads and writes
+/// once per transaction. The first transaction finds nothing to read, and the last removes the
+/// record.
 #[test]
 fn a_transaction_costs_one_read_and_one_write() {
     let mut world = World::stored();
@@ -12,10 +13,10 @@ fn a_transaction_costs_one_read_and_one_write() {
         (now.reads, now.writes, now.removals)
     };
     let path = world.create();
-    // Created; the UPF's answer.
+    // The create request, and the UPF's response.
     assert_eq!(count(&world), (1, 2, 0));
     world.ran_up(&path);
-    // The RAN's answer, the UPF's.
+    // The RAN's response, and the UPF's.
     assert_eq!(count(&world), (3, 4, 0), "3 reads and 4 writes for a session, as in the paper");
     world.call(&format!("{path}/modify"), handover::path_switch());
     assert_eq!((world.last().status, count(&world)), (200, (5, 6, 0)));
@@ -26,7 +27,7 @@ fn a_transaction_costs_one_read_and_one_write() {
     assert!(world.is_empty());
 }
 
-/// A procedure that is under way is lost with the SMF, and what rested goes on.
+/// A procedure in progress is lost with the SMF; a completed one is not.
 #[test]
 fn a_procedure_costs_one_read_and_one_write_and_is_lost_with_who_carries_it_out() {
     let mut world = World::procedural();
@@ -53,7 +54,7 @@ fn a_procedure_costs_one_read_and_one_write_and_is_lost_with_who_carries_it_out(
     world.call(&format!("{path}/release"), Message::of(smf::SmContextReleaseData::default()));
     assert_eq!(world.last().status, 204);
     assert!(world.is_empty());
-    // One that never rested is gone: the AMF hears that there is none.
+    // A session that was never committed is lost: the AMF gets 404.
     let path = world.create();
     world.restart();
     assert!(world.is_empty());

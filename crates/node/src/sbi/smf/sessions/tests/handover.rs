@@ -1,4 +1,4 @@
-//! The UE is at another RAN node, and the RAN's end of N3 another one.
+//! Tests of Xn and N2 handovers: the UE moves to another RAN node.
 
 use super::*;
 use vireo_core::session::Stage;
@@ -6,7 +6,7 @@ use vireo_sbi::common::{NgRanTargetId, UserLocation};
 use vireo_sbi::smf::HoState;
 use vireo_types::{GnbId, NrCgi, Tai};
 
-/// The RAN node that the UE has come to by Xn wants the session switched to its tunnel.
+/// Returns the path switch request of the target after an Xn handover.
 pub(super) fn path_switch() -> Message {
     let address = TransportLayerAddress([10, 3, 0, 3].into());
     let tunnel = UPTransportLayerInformation::gTPTunnel(GTPTunnel::new(address, GTPTEID([0, 0, 3, 1]), None));
@@ -21,7 +21,7 @@ pub(super) fn path_switch() -> Message {
     Message::of(&data).with("n2", PartContent::Ngap, encode_open_type(&transfer).unwrap().to_vec())
 }
 
-/// How far a handover by N2 is, with what the RAN says of it.
+/// Returns an update with the state of an N2 handover and the RAN's N2 content.
 fn step(state: HoState, said: Option<(N2SmInfoType, Vec<u8>)>) -> Message {
     let plmn: Plmn = "99970".parse().unwrap();
     let tai = Tai { plmn, tac: Tac(1) };
@@ -41,13 +41,13 @@ fn step(state: HoState, said: Option<(N2SmInfoType, Vec<u8>)>) -> Message {
     }
 }
 
-/// The source wants a handover.
+/// The source RAN node requires a handover.
 fn preparing() -> Message {
     let transfer = encode_open_type(&HandoverRequiredTransfer::new(None, None)).unwrap();
     step(HoState::Preparing, Some((N2SmInfoType::HandoverRequired, transfer.to_vec())))
 }
 
-/// The target takes the session, by this tunnel.
+/// The target accepts the session with this tunnel.
 fn prepared(teid: u32) -> Message {
     let address = TransportLayerAddress([10, 3, 0, 4].into());
     let tunnel = UPTransportLayerInformation::gTPTunnel(GTPTunnel::new(address, GTPTEID(teid.to_be_bytes()), None));
@@ -58,7 +58,7 @@ fn prepared(teid: u32) -> Message {
     step(HoState::Prepared, Some((N2SmInfoType::HandoverReqAck, transfer.to_vec())))
 }
 
-/// The target does not take it.
+/// The target rejects the session.
 fn not_taken() -> Message {
     let cause = Cause::radioNetwork(CauseRadioNetwork::no_radio_resources_available_in_target_cell);
     let transfer = encode_open_type(&HandoverResourceAllocationUnsuccessfulTransfer::new(cause, None, None)).unwrap();
@@ -70,7 +70,7 @@ fn says(reply: &Reply) -> (u16, Option<HoState>, Option<N2SmInfoType>) {
     (reply.status, data.ho_state, data.n2_sm_info_type)
 }
 
-/// The whole of one, as an AMF insists on it.
+/// Runs a whole N2 handover, with repeated requests.
 pub(super) fn by_n2(world: &mut World, modify: &str) {
     let told = world.insist(modify, &preparing());
     assert_eq!(says(&told), (200, Some(HoState::Preparing), Some(N2SmInfoType::PduResSetupReq)));
@@ -85,7 +85,7 @@ pub(super) fn by_n2(world: &mut World, modify: &str) {
 const STARTS: [fn() -> World; 4] =
     [World::stored, World::piggyback, World::here, || World::shared_by_all(Format::Binary)];
 
-/// The path is switched, and the RAN told so, when the UPF has the new tunnel.
+/// The path switch is acknowledged after the UPF has the new tunnel.
 #[test]
 fn a_path_is_switched_when_the_upf_has_it() {
     for start in STARTS {
@@ -107,7 +107,8 @@ fn a_path_is_switched_when_the_upf_has_it() {
     }
 }
 
-/// Of a session that has no user plane, and of one that the RAN node has not taken, the RAN hears that, and the UE that it ends.
+/// A session without user plane or rejected by the RAN node is refused to the RAN and released at
+/// the UE.
 #[test]
 fn a_path_that_is_not_switched_is_refused_and_the_session_ends() {
     for start in STARTS {
@@ -139,7 +140,7 @@ fn a_path_that_is_not_switched_is_refused_and_the_session_ends() {
     }
 }
 
-/// Another request comes before the UPF has answered: the RAN is told all the same, each once.
+/// If another request arrives before the UPF responds, both are answered, each once.
 #[test]
 fn what_comes_while_a_path_is_switched_takes_nothing_away() {
     let mut world = World::stored();
@@ -148,7 +149,7 @@ fn what_comes_while_a_path_is_switched_takes_nothing_away() {
     world.upf_answers = false;
     world.call(&format!("{path}/modify"), path_switch());
     world.state(&path, UpCnxState::Deactivated);
-    // It is told of both, one after the other.
+    // Both answers follow, one after the other.
     (0..2).for_each(|_| world.upf());
     let kinds = world.replies[before..].iter().map(|reply| {
         let data: SmContextUpdatedData = reply.message.value().unwrap();
@@ -158,8 +159,8 @@ fn what_comes_while_a_path_is_switched_takes_nothing_away() {
     assert_eq!(kinds, [(Some(N2SmInfoType::PathSwitchReqAck), None), (None, Some(UpCnxState::Deactivated))]);
 }
 
-/// Source and target hear at once what they need, and the UPF of the target's tunnel when the UE is there; between the steps nothing
-/// is in an SMF that may die.
+/// Source and target get their content at once, and the UPF gets the target's tunnel when the UE
+/// has arrived. Between the steps, an SMF that may die holds no state.
 #[test]
 fn a_session_is_handed_over_by_n2() {
     for start in PLACES {
@@ -186,14 +187,14 @@ fn a_session_is_handed_over_by_n2() {
         world.upf();
         assert_eq!(says(world.last()), (200, Some(HoState::Completed), None));
         assert_eq!(world.session().sm.downlink.map(|tunnel| tunnel.teid), Some(Teid(0x401)));
-        // And back.
+        // Handover back to the source.
         world.upf_answers = true;
         by_n2(&mut world, &modify);
     }
 }
 
-/// Who has lost the answer asks again by the same name: also when something else was asked and answered meanwhile, the session is not
-/// taken for one that has stayed behind.
+/// A repeated request gets the same response, even after other requests. The session does not count
+/// as not handed over.
 #[test]
 fn each_step_is_answered_alike_when_it_is_asked_again() {
     for start in PLACES {
@@ -203,7 +204,7 @@ fn each_step_is_answered_alike_when_it_is_asked_again() {
             let modify = format!("{path}/modify");
             let steps = [("1", preparing()), ("2", prepared(0x401)), ("3", step(HoState::Completed, None))];
             for (key, message) in steps {
-                // What travels is what went with the question the first time.
+                // A repeat contains the SM context of the first request.
                 let message = world.with_left(&modify, message);
                 world.call_as(&modify, message.clone(), key);
                 let first = world.last().clone();
@@ -223,7 +224,8 @@ fn each_step_is_answered_alike_when_it_is_asked_again() {
     }
 }
 
-/// One that has no user plane is not prepared; one that the target does not take, or that nobody has prepared, stays behind and ends.
+/// A session without user plane is not prepared. One that the target rejects or never prepared is
+/// released.
 #[test]
 fn a_session_that_is_not_handed_over_is_refused_and_ends() {
     for start in PLACES {
@@ -238,7 +240,7 @@ fn a_session_that_is_not_handed_over_is_refused_and_ends() {
         assert_eq!(error.n2_sm_info_type, Some(N2SmInfoType::HandoverPrepFail));
         let transfer = reply.message.part(&error.n2_sm_info.unwrap(), PartContent::Ngap).expect("the RAN is told");
         assert!(decode_open_type::<HandoverPreparationUnsuccessfulTransfer>(transfer).is_ok());
-        // The UE comes back: nothing has happened to it.
+        // The UE's service request finds the session unchanged.
         assert!(world.state(&path, UpCnxState::Activating).n2_sm_info_type.is_some());
 
         for taken in [Some(not_taken()), Some(step(HoState::Cancelled, None)), None] {

@@ -1,4 +1,4 @@
-//! SM contexts in memory that outlives the SMF, which has it for itself.
+//! Tests of SM contexts in shared memory that outlives the SMF.
 
 use super::*;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Mutex;
 use vireo_store::records::Operations;
 
 impl World {
-    /// In shared memory.
+    /// Returns a world with shared memory.
     pub(super) fn here() -> Self {
         World::over(Some(Memory::new()), SessionStorage::Here)
     }
 
-    /// The SMF that begins has the records, in which these are.
+    /// Passes the records and their SM contexts to a new SMF.
     pub(super) fn have(&mut self, there: Vec<(Ltmsi, Box<Session>, Version)>) {
         if let (SessionStorage::Here, Some(records)) = (self.keeper, &self.records) {
             self.smf.keep_here(Box::new(records.clone()), Arc::clone(&memory::METRICS), there);
@@ -24,10 +24,10 @@ impl World {
     }
 }
 
-/// What changes are refused for, if they are.
+/// Error with which changes are refused, if any.
 type Refusal = Arc<Mutex<Option<RecordError>>>;
 
-/// Records that have no room while this is so.
+/// Records that refuse changes while the error is set.
 struct Refusing(Memory, Refusal);
 
 impl RecordStore for Refusing {
@@ -51,7 +51,7 @@ impl RecordStore for Refusing {
     }
 }
 
-/// Nothing is read: nobody else writes.
+/// Nothing is read, because no other process writes.
 #[test]
 fn a_transaction_costs_one_write() {
     let mut world = World::here();
@@ -68,7 +68,8 @@ fn a_transaction_costs_one_write() {
     assert!(world.is_empty());
 }
 
-/// Who asks is told, and nothing has happened; what the UPF has answered is taken when there is room, before what comes later.
+/// A request gets an error and has no effect. A UPF's response is processed when there is room,
+/// before later events.
 #[test]
 fn what_has_no_room_is_void_and_nothing_that_was_said_is_lost() {
     let (mut world, full) = (World::here(), Refusal::default());
@@ -87,7 +88,7 @@ fn what_has_no_room_is_void_and_nothing_that_was_said_is_lost() {
     world.ran_up(&path);
     assert_eq!((cause(&world), world.pfcp.len()), ((500, "INSUFFICIENT_RESOURCES".to_owned()), 0));
     assert_eq!(world.session(), before);
-    // The RAN is not heard of in time, which nobody asks for, and then the AMF asks.
+    // The RAN's response is overdue, an event without a request. Then the AMF sends a request.
     let due = world.smf.next_due().expect("the RAN is waited for");
     world.now = due.max(world.now + Duration::from_secs(31));
     world.smf.on_time(world.now);
@@ -103,7 +104,8 @@ fn what_has_no_room_is_void_and_nothing_that_was_said_is_lost() {
     assert_ne!(world.session(), before);
 }
 
-/// It is not tried again: whoever waits for it is told, and the SM context is as it was.
+/// A transaction that is too large is not retried. The waiting request gets an error, and the SM
+/// context is unchanged.
 #[test]
 fn what_would_be_too_large_is_void_for_good() {
     let (mut world, refusal) = (World::here(), Refusal::default());
@@ -113,7 +115,7 @@ fn what_would_be_too_large_is_void_for_good() {
     *refusal.lock().unwrap() = Some(RecordError::TooLarge { octets: 70_000, most: 65_480 });
     world.ran_up(&path);
     assert_eq!((cause(&world), world.pfcp.len()), ((500, "INSUFFICIENT_RESOURCES".to_owned()), 0));
-    // Nobody asks for what is due.
+    // No request waits for the deadline.
     let due = world.smf.next_due().expect("the RAN is waited for");
     world.now = due.max(world.now + Duration::from_secs(31));
     world.smf.on_time(world.now);
@@ -128,7 +130,7 @@ fn what_would_be_too_large_is_void_for_good() {
     assert_ne!(world.session(), before, "what was due is done");
 }
 
-/// The cause of the last answer.
+/// Returns status and cause of the last response.
 fn cause(world: &World) -> (u16, String) {
     let reply = world.last();
     let problem: vireo_sbi::common::ProblemDetails = reply.message.value().expect("a problem");

@@ -1,29 +1,29 @@
-//! An AMF that takes the first transfer of a session for the answer to its request.
+//! Tests of an AMF that accepts the first transfer as create response.
 
 use super::*;
 
-/// The AMF's number for the session.
+/// The AMF's session number.
 const NUMBER: u32 = 7;
 
-/// What it has taken.
+/// State of such an AMF.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Taken {
-    /// The key of its last request for a session, and whether it has an answer to that.
+    /// Key of its last create request, and true if that is answered.
     asked: (String, bool),
-    /// Answers that nobody waited for any more.
+    /// Responses for which no request was waiting.
     spared: u32,
-    /// What it says of such a transfer, if it does not take it.
+    /// The AMF's reply to such a transfer, if it does not accept it.
     refuses: Option<N1N2TransferResult>,
 }
 
 impl World {
-    /// The same with such an AMF.
+    /// Makes the AMF accept transfers as responses.
     pub(super) fn implying(mut self) -> Self {
         self.implied = Some(Taken::default());
         self
     }
 
-    /// What the AMF asks, with its wish.
+    /// Adds the AMF's wish for an implied response to a request.
     pub(super) fn with_wish(&mut self, (path, key): (&str, &str), message: Message) -> Message {
         let Some(taken) = self.implied.as_mut().filter(|_| path == SM_CONTEXTS) else { return message };
         if taken.asked.0 != key {
@@ -34,7 +34,7 @@ impl World {
         Message { parts: message.parts, ..Message::of(data) }
     }
 
-    /// Whether nobody waits for an answer: its request was withdrawn.
+    /// Returns true if the request of a response was cancelled.
     pub(super) fn is_spared(&mut self, reply: &Reply) -> bool {
         let Some(taken) = self.implied.as_mut().filter(|_| reply.status == 201) else { return false };
         let is_spared = std::mem::replace(&mut taken.asked.1, true);
@@ -42,7 +42,7 @@ impl World {
         is_spared
     }
 
-    /// The AMF takes the last transfer for its answer, if that says so, and says that it has.
+    /// Accepts the last transfer as response if it says so, and replies to it.
     pub(super) fn takes_for_answer(&mut self, of: TransferName) {
         let created = self.transfers.last().and_then(|transfer| transfer.vireo_created.clone());
         let (Some(taken), Some(created)) = (&mut self.implied, &created) else { return assert_eq!(created, None) };
@@ -63,7 +63,7 @@ impl World {
 const STARTS: [fn() -> World; 4] =
     [World::stored, World::piggyback, || World::shared(Format::Json), || World::shared_by_all(Format::Binary)];
 
-/// One answer less for each session, and what is asked of the database is the same.
+/// Each session needs one response less, with the same number of database operations.
 #[test]
 fn the_first_transfer_is_the_answer() {
     for start in STARTS {
@@ -89,7 +89,7 @@ fn what_is_no_success_is_answered() {
         let mut world = start().implying();
         world.call(SM_CONTEXTS, create_message(&SmContextCreateData { pdu_session_id: 6, ..data() }));
         assert_eq!(world.last().status, 403);
-        // A UPF that is silent: the session was there, and has ended.
+        // A silent UPF: the session existed and has ended.
         world.upf_answers = false;
         world.call(SM_CONTEXTS, create_message(&data()));
         assert_eq!(world.replies.len(), 1, "there is nothing to say yet");
@@ -118,7 +118,8 @@ fn a_transfer_that_the_amf_does_not_take_is_no_answer() {
     }
 }
 
-/// Wherever the SMF is killed: the AMF, which asks again as long as it has no answer, has one in the end, by transfer or by itself.
+/// Wherever the SMF is killed, the AMF, which repeats its request, gets a response, implied or
+/// explicit.
 #[test]
 fn an_smf_that_is_killed_at_any_time_is_followed_by_one_that_answers() {
     for (start, least) in STARTS.into_iter().zip([40, 15, 40, 40]) {
@@ -137,7 +138,7 @@ fn an_smf_that_is_killed_at_any_time_is_followed_by_one_that_answers() {
     }
 }
 
-/// An AMF without a key, or another make's, is answered.
+/// An AMF without a key, or of another vendor, gets an explicit response.
 #[test]
 fn who_does_not_ask_for_it_is_answered() {
     let mut world = World::stored();

@@ -1,9 +1,9 @@
-//! A database that is slow, down, or written to by others.
+//! Tests of a database that is slow, down, or written to by others.
 
 use super::*;
 
-/// Where an SM context is somebody else's meanwhile, a step is done again over what that has left; and one that was committed
-/// and whose answer was lost is known.
+/// After a conflict with another SMF's commit, the step runs again on the stored SM context. A
+/// commit whose answer was lost is recognised.
 #[test]
 fn a_commit_that_comes_too_late_is_done_again_over_what_is_there() {
     let mut world = World::stored();
@@ -32,7 +32,8 @@ fn a_commit_that_comes_too_late_is_done_again_over_what_is_there() {
         world.act();
         let now = world.records.as_ref().unwrap().operations();
         assert_eq!(world.replies.len(), replies + 1);
-        // The test's, this one's in vain, the UPF's answer's; and one more where the step was done again.
+        // The test's write, the SMF's refused one, and the one for the UPF's response; one more if
+        // the step ran again.
         assert_eq!(now.writes - calls.writes, if lost { 3 } else { 4 });
         assert_eq!(world.session().sm.downlink, None);
         world.state(&path, UpCnxState::Activating);

@@ -1,11 +1,13 @@
-//! Of a tunnel that the RAN has lost (TS 23.527 5.3.2), and what the AMF says of the release then.
+//! Tests of a tunnel that the RAN has lost (TS 23.527 5.3.2).
+//!
+//! They include the AMF's reply to the release.
 
 use super::*;
 use crate::sbi::amf::transfer_reply;
 use vireo_core::session::RanState;
 
 impl World {
-    /// The UPF reports an Error Indication for the tunnel in use.
+    /// Reports an Error Indication for the tunnel in use, by the UPF.
     fn tunnel_lost(&mut self, path: &str) {
         let seid = wire::seid_of(path.rsplit('/').next().unwrap()).unwrap();
         let mut octets = Vec::new();
@@ -48,7 +50,7 @@ fn lost_tunnel_of_connected_ue_is_released() {
     }
 }
 
-/// The UE has become idle meanwhile: nothing is to be waited for, and a packet that has come pages it at once.
+/// The UE has become idle meanwhile: there is nothing to wait for, and a packet pages it at once.
 #[test]
 fn lost_tunnel_of_idle_ue_pages_on_data() {
     for start in PLACES {
@@ -64,14 +66,14 @@ fn lost_tunnel_of_idle_ue_pages_on_data() {
             world.transferred(&path, N1N2TransferResult::Idle);
             let expected = if packet { (1, RanState::Asked) } else { (0, RanState::Idle) };
             assert_eq!((world.transfers.len(), world.session().sm.ran), expected);
-            // said late, of the release before
+            // A late reply, for the previous release.
             world.transferred(&path, N1N2TransferResult::Idle);
             assert_eq!(world.session().sm.ran, expected.1);
         }
     }
 }
 
-/// In JSON, and as gRPC gives it.
+/// Holds for JSON and for gRPC.
 #[test]
 fn idle_answer_of_amf_is_read_by_smf() {
     let supi: Supi = "999700000000001".parse().unwrap();

@@ -9,10 +9,10 @@ use vireo_store::records::{
 };
 use vireo_types::Ltmsi;
 
-/// Nobody reads them.
+/// Metrics that no test reads.
 pub(super) static METRICS: LazyLock<Arc<Metrics>> = LazyLock::new(|| Arc::new(Metrics::new()));
 
-/// Records in memory, which count what they are asked by all ways to them.
+/// In-memory records. All clones share the content and the operation counts.
 #[derive(Clone)]
 pub(super) struct Memory(Arc<Mutex<MemoryRecords>>);
 
@@ -21,7 +21,7 @@ impl Memory {
         Memory(Arc::new(Mutex::new(MemoryRecords::new(LIFE))))
     }
 
-    /// What becomes of a job, as the SMF's thread of its database does it.
+    /// Executes a job as the SMF's database thread does.
     pub(super) fn carry_out(&self, codec: Codec, job: DatabaseJob) -> (Ltmsi, OperationResult) {
         let (metrics, stop) = (Arc::clone(&METRICS), Arc::default());
         let (records, function, node) = (Box::new(self.clone()), StateFunction::Smf, recovery::NODE);

@@ -1,4 +1,4 @@
-//! What UPFs report.
+//! Tests of reports from UPFs.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn a_packet_for_an_idle_ue_is_told_and_the_ue_comes_back() {
             assert_eq!(world.transfers.len(), 1);
             world.transferred(&path, result);
             match result {
-                // The RAN was given it: it answers.
+                // The transfer has reached the RAN, which responds.
                 N1N2TransferResult::Initiated => assert_eq!(world.ran_up(&path), SmContextUpdatedData::default()),
                 _ => {
                     let back = world.state(&path, UpCnxState::Activating);
@@ -40,7 +40,7 @@ fn a_packet_for_an_idle_ue_is_told_and_the_ue_comes_back() {
             let session = world.session();
             assert!(session.sm.downlink.is_some() && session.sm.n4 == N4State::Told, "{result:?}");
         }
-        // The UE's own service request is faster than the word that it is paged.
+        // The UE's own service request arrives before the AMF's reply that it pages the UE.
         let mut world = start();
         let path = world.active();
         world.state(&path, UpCnxState::Deactivated);

@@ -1,4 +1,6 @@
-//! UEs' records that AMF and SMF share: the test is the AMF, whose part goes with all that it asks.
+//! Tests of UE records that AMF and SMF share.
+//!
+//! The test is the AMF, which sends its part with each request.
 
 use super::*;
 use crate::sbi::translate;
@@ -6,18 +8,18 @@ use crate::shared_record::{self, AmfPartHeader, DelegatedCommit, UpfPartHeader};
 use crate::worker::context_database;
 use vireo_core::context::{self, UeContext};
 
-/// The number of the UE's record.
+/// Number of the UE record.
 const RECORD: u64 = 77;
 
-/// What the AMF has of it.
+/// State of the AMF.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Amf {
     owner: u64,
-    /// Its last step.
+    /// Step number of the AMF's newest part.
     step: u64,
-    /// After so many operations of the SMF more it commits by itself.
+    /// Number of SMF operations after which the AMF commits by itself.
     commits_in: Option<u32>,
-    /// Steps of the UPF, if that has a part, too.
+    /// Step number of the UPF's newest part; `None` = the UPF has no part.
     upf: Option<u64>,
 }
 
@@ -31,12 +33,12 @@ fn up_part(seid: u64, step: u64) -> Vec<u8> {
 }
 
 impl World {
-    /// A UE that has registered: the AMF has made its record.
+    /// Returns a world with a registered UE, whose record the AMF has created.
     pub(super) fn shared(format: Format) -> Self {
         World::shared_in(StateScope::AmfSmf, format)
     }
 
-    /// The same with a UPF that shares it, too.
+    /// Returns a world whose UPF shares the record, too.
     pub(super) fn shared_by_all(format: Format) -> Self {
         World::shared_in(StateScope::All, format)
     }
@@ -58,13 +60,13 @@ impl World {
         self.records.as_mut()?.load(&[shared_record::name(RECORD)]).unwrap().remove(0)
     }
 
-    /// What the record has of the AMF.
+    /// Returns the header of the AMF's part in the record.
     fn head(&mut self) -> AmfPartHeader {
         let format = self.codec().format;
         AmfPartHeader::kept(format, &self.record().unwrap()).unwrap()
     }
 
-    /// The AMF commits a step of its own.
+    /// Commits a step of the AMF.
     fn amf_commits(&mut self) {
         let Some(amf) = &mut self.amf else { return };
         amf.step += 1;
@@ -76,7 +78,7 @@ impl World {
         self.records.as_mut().unwrap().change(&[(shared_record::name(RECORD), change)]).remove(0).unwrap();
     }
 
-    /// Whether it does so before the SMF's next operation.
+    /// Commits a step of the AMF if it is due before the SMF's next operation.
     pub(super) fn interferes(&mut self) {
         let Some(Amf { commits_in: Some(left), .. }) = &mut self.amf else { return };
         *left = left.wrapping_sub(1);
@@ -86,7 +88,7 @@ impl World {
         }
     }
 
-    /// What the AMF asks, with its next step.
+    /// Adds the AMF's part with its next step to a request.
     pub(super) fn with_part(&mut self, message: Message) -> Message {
         let asks = message.parts.iter().any(|part| part.content == PartContent::AmfContext);
         let Some(amf) = self.amf.as_mut().filter(|_| !asks) else { return message };
@@ -95,7 +97,7 @@ impl World {
         translate::with_travels(message, Some(&travels))
     }
 
-    /// The UPF's answer has what that has of the session then, if it shares the record.
+    /// Adds the UPF's part to its response, if it shares the record.
     pub(super) fn upf_has(&mut self, request: &[u8], kind: pfcp::MessageType, answer: &mut Vec<u8>) {
         let place = shared_record::place(request);
         let Some(step) = self.amf.as_mut().and_then(|amf| amf.upf.as_mut()) else { return assert_eq!(place, None) };
@@ -106,14 +108,14 @@ impl World {
         assert!(shared_record::with_part(answer, &part));
     }
 
-    /// What the record has of the UPF.
+    /// Returns the header of the UPF's part in the record.
     fn up_head(&mut self) -> Option<UpfPartHeader> {
         let (format, parts) = (self.codec().format, self.record().unwrap().parts);
         let (_, kept) = parts.iter().find(|(name, _)| shared_record::up_of(name).is_some())?;
         UpfPartHeader::of(&shared_record::opened(format, kept).unwrap())
     }
 
-    /// The SM contexts in the record.
+    /// Returns the SM contexts in the record.
     pub(super) fn shared_sessions(&mut self) -> Vec<Session> {
         let format = self.codec().format;
         let parts = self.record().map_or(Vec::new(), |found| found.parts);
@@ -122,8 +124,9 @@ impl World {
     }
 }
 
-/// A chain of n functions writes 2n times for a transaction that each of them loads and commits; one that shares the record,
-/// n-1 times less (seed 3, section 3): the SMF's write is the AMF's, too.
+/// n network functions write 2n times for a transaction that each of them loads and commits. With a
+/// shared record they write n-1 times less (seed 3, section 3): the SMF's write also commits the
+/// AMF's part.
 #[test]
 fn one_write_commits_what_all_have() {
     for world in [World::shared(Format::Json), World::shared_by_all(Format::Json)] {
@@ -149,7 +152,7 @@ fn one_write_commits(mut world: World) {
         before = count(world);
     };
     let path = world.create();
-    // Created, with what the AMF had; the UPF's answer.
+    // The create request with the AMF's part, and the UPF's response.
     costs(&mut world, (2, 2));
     world.ran_up(&path);
     costs(&mut world, (2, 2));
@@ -157,14 +160,14 @@ fn one_write_commits(mut world: World) {
     costs(&mut world, (2, 2));
     world.call(&format!("{path}/release"), Message::of(smf::SmContextReleaseData::default()));
     costs(&mut world, (2, 2));
-    // What changes no SM context, but the AMF.
+    // A request that changes only the AMF's part.
     world.call(SM_CONTEXTS, create_message(&SmContextCreateData { pdu_session_id: 6, ..data() }));
     assert_eq!(world.last().status, 403);
     costs(&mut world, (1, 1));
     assert!(world.is_empty() && world.up_head().is_none(), "the AMF's part is all that is left");
 }
 
-/// Whenever the AMF commits by itself, its part never goes back, and nothing of the SMF is lost.
+/// Whenever the AMF commits by itself, its part never becomes older, and no SMF state is lost.
 #[test]
 fn what_the_amf_commits_meanwhile_stays() {
     for (start, format) in [
@@ -188,14 +191,14 @@ fn what_the_amf_commits_meanwhile_stays() {
     }
 }
 
-/// An AMF that was taken over from asks in vain, before and after the next one has claimed the UE.
+/// Requests of a replaced AMF fail, before and after the next AMF has claimed the UE.
 #[test]
 fn an_amf_that_was_taken_over_from_changes_nothing() {
     let mut world = World::shared(Format::Binary);
     let path = world.active();
     let before = world.session();
     let old = *world.amf.as_ref().unwrap();
-    // The next one claims the record between the SMF's load and its commit.
+    // The next AMF claims the record between the SMF's load and its commit.
     for operations in [0, 1] {
         let next = Amf { owner: old.owner + 1 + u64::from(operations), step: world.head().step, ..old };
         let message = Message::of(&SmContextUpdateData {
@@ -208,17 +211,18 @@ fn an_amf_that_was_taken_over_from_changes_nothing() {
         assert_eq!(world.last().status, 409, "{:?}", world.last());
         assert_eq!((world.session(), world.head().owner), (before.clone(), next.owner));
     }
-    // It goes on.
+    // The next AMF continues.
     assert_eq!(world.state(&path, UpCnxState::Deactivated).up_cnx_state, Some(UpCnxState::Deactivated));
     let head = world.head();
     assert_eq!(head.step, world.amf.unwrap().step);
 }
 
-/// The record is gone, or the SMF is asked for another one: the AMF is told, and commits what it has itself.
+/// If the record is missing, or the number is another record's, the AMF gets an error and commits
+/// its part itself.
 #[test]
 fn what_cannot_be_committed_with_an_sm_context_is_said() {
     let mut world = World::shared(Format::Json);
-    // The second one begins as a part does, and has no more of it.
+    // The second one has the header of a part and no content.
     let head = postcard::to_stdvec(&AmfPartHeader { owner: 1, step: 9, gone: false }).unwrap();
     for broken in [vec![1], DelegatedCommit { record: RECORD, part: Some(head) }.encode()] {
         world.call(SM_CONTEXTS, Message::default().with("x", PartContent::AmfContext, broken));
@@ -229,14 +233,15 @@ fn what_cannot_be_committed_with_an_sm_context_is_said() {
     world.call(SM_CONTEXTS, translate::with_travels(create_message(&data()), Some(&elsewhere)));
     assert_eq!(world.last().status, 404, "there is no such UE");
     assert!(world.is_empty());
-    // An AMF that shares nothing has an SM context in a record of its own.
+    // Without a shared record, the SM context has its own record.
     world.amf = None;
     world.create();
     assert_eq!(world.records.as_mut().unwrap().list_ids("smf").unwrap().len(), 1);
     assert_eq!(world.session().record, None);
 }
 
-/// What the UPF has committed by itself meanwhile (a report) is later than what its answer had before, and stays.
+/// A part that the UPF has committed itself meanwhile (for a report) is newer than that of its
+/// response, and stays.
 #[test]
 fn an_earlier_part_of_the_upf_is_never_put_over_a_later_one() {
     let mut world = World::shared_by_all(Format::Json);
@@ -254,7 +259,7 @@ fn an_earlier_part_of_the_upf_is_never_put_over_a_later_one() {
     world.upf();
     assert_eq!(world.up_head(), Some(UpfPartHeader { seid: 99, step: 50 }));
     assert_eq!(world.session().sm.n4, N4State::Told, "the answer counts all the same");
-    // Of a session that was set up anew there is nothing later.
+    // A session that was set up again has no newer part.
     put(&mut world, 7, 60);
     world.state(&path, UpCnxState::Activating);
     world.ran_up(&path);
@@ -262,7 +267,7 @@ fn an_earlier_part_of_the_upf_is_never_put_over_a_later_one() {
     assert_eq!(world.up_head().map(|head| head.seid), Some(99));
 }
 
-/// A UE that is gone has no record when the last of its sessions has gone.
+/// The record of a deleted UE is removed with its last session.
 #[test]
 fn with_the_last_session_of_a_ue_that_is_gone_the_record_goes() {
     let mut world = World::shared(Format::Json);
