@@ -46,6 +46,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("vireo-datapath", &["vireo-types", "vireo-wire"]),
     ("vireo-subscribers", &["vireo-types", "vireo-wire", "vireo-core", "vireo-sealing"]),
     ("vireo-sbi", &["vireo-types"]),
+    ("vireo-n4", &["vireo-types", "vireo-wire", "vireo-core", "vireo-datapath"]),
     ("vireo-emulator", &["vireo-types", "vireo-wire", "vireo-sctp"]),
     ("vireo-traffic", &["vireo-types", "vireo-wire"]),
     (
@@ -68,6 +69,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-types",
             "vireo-wire",
             "vireo-core",
+            "vireo-n4",
             "vireo-sctp",
             "vireo-store",
             "vireo-datapath",
@@ -114,6 +116,7 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
         "tracing",
         &[
             "vireo-logging",
+            "vireo-n4",
             "vireo-sctp",
             "vireo-datapath",
             "vireo-store",
@@ -131,7 +134,7 @@ pub(super) const PURE: &[&str] = &["types", "wire", "core"];
 
 /// Crates whose root forbids unsafe code.
 pub(super) const FORBID_UNSAFE: &[&str] =
-    &["types", "sealing", "wire", "core", "logging", "sbi", "subscribers", "emulator", "simulator"];
+    &["types", "sealing", "wire", "core", "logging", "n4", "sbi", "subscribers", "emulator", "simulator"];
 
 /// Paths that a pure crate must not name; everything below a path is meant too.
 pub(super) const IMPURE_PATHS: &[&str] = &[

@@ -1,5 +1,5 @@
 //! PFCP requests that a host has had sent and of which it has not heard: whoever holds N4 next is asked them again, under the
-//! same names, by which the UPF knows those that it has carried out (see [`crate::n4`]).
+//! same names, by which the UPF knows those that it has carried out (see [`vireo_n4`]).
 
 use crate::fabric::message::ToBalancer;
 use rustc_hash::FxHashMap;

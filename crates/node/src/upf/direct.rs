@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::debug;
 use vireo_datapath::poll::Waker;
 use vireo_datapath::{Clock, Sockets, TablesHandle};
+use vireo_n4::InProcess;
 use vireo_types::Instant;
 
 /// Seconds from 1900-01-01, where NTP counts from, to 1970-01-01.
@@ -87,15 +88,14 @@ impl InProcessN4 {
     pub(super) fn new(address: SocketAddr, served: Arc<UpfShared>) -> Self {
         InProcessN4 { address, served }
     }
+}
 
-    /// Where the UPF listens for PFCP on the network.
-    pub fn address(&self) -> SocketAddr {
+impl InProcess for InProcessN4 {
+    fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Hands a datagram of `from` over, and what the UPF answers to `answer`. What the UPF asks of its own accord comes
-    /// over the network.
-    pub fn hand(&self, from: SocketAddr, datagram: &[u8], mut answer: impl FnMut(Vec<u8>)) {
+    fn exchange(&self, from: SocketAddr, datagram: &[u8], answer: &mut dyn FnMut(Vec<u8>)) {
         let mut out = Outgoing::new();
         if self.served.receive(from, datagram, &mut out) {
             self.served.wake.wake();

@@ -1,9 +1,9 @@
 //! Two N4 endpoints of one control plane before the UPF: the second takes over, and the sessions stay.
 
 use super::*;
-use crate::n4::{self, N4, Sink, Submitted};
 use std::collections::VecDeque;
 use vireo_datapath::Event;
+use vireo_n4::{self as n4, N4, Sink, Submitted};
 use vireo_types::Network;
 use vireo_types::{Bucket, Ltmsi, Seid};
 

@@ -13,7 +13,7 @@ const DATAGRAM: usize = 65_536;
 
 /// Opens a socket that does not block and whose buffer takes a burst. The system may give less room
 /// (`net.core.rmem_max`): what is lost then is repeated.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
     if let Err(error) = socket2::SockRef::from(&socket).set_recv_buffer_size(BURST_OCTETS) {
         tracing::debug!(%error, "the receive buffer of {address} stays as it is");
@@ -24,24 +24,30 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
 
 /// What comes in.
 #[derive(Debug)]
-pub(crate) struct DatagramReceiver(Receiver);
+pub struct DatagramReceiver(Receiver);
+
+impl Default for DatagramReceiver {
+    fn default() -> Self {
+        DatagramReceiver::new()
+    }
+}
 
 impl DatagramReceiver {
     /// Room for datagrams of any length; the system gives the memory as it is used.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         DatagramReceiver(Receiver::new(DATAGRAM))
     }
 
     /// Receives what is there, at most [`DatagramReceiver::BATCH`] datagrams, and tells how many; 0 if there are none.
-    pub(crate) fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+    pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.0.receive(socket)
     }
 
     /// Datagrams that one call receives at the most: if it was so many there may be more.
-    pub(crate) const BATCH: usize = BATCH;
+    pub const BATCH: usize = BATCH;
 
     /// Those received last, with where they came from.
-    pub(crate) fn datagrams(&self, count: usize) -> impl Iterator<Item = (SocketAddr, &[u8])> {
+    pub fn datagrams(&self, count: usize) -> impl Iterator<Item = (SocketAddr, &[u8])> {
         (0..count).filter_map(|n| match self.0.datagram(n) {
             (from, Some(datagram)) => Some((from, datagram)),
             (_, None) => None,
@@ -51,7 +57,7 @@ impl DatagramReceiver {
 
 /// What goes out: it leaves when there is a batch of it, and by [`DatagramSender::flush`].
 #[derive(Debug, Default)]
-pub(crate) struct DatagramSender {
+pub struct DatagramSender {
     sender: Sender,
     octets: Vec<u8>,
     unsent: u64,
@@ -59,7 +65,7 @@ pub(crate) struct DatagramSender {
 
 impl DatagramSender {
     /// Queues a datagram.
-    pub(crate) fn push(&mut self, socket: &UdpSocket, to: SocketAddr, datagram: &[u8]) {
+    pub fn push(&mut self, socket: &UdpSocket, to: SocketAddr, datagram: &[u8]) {
         let start = self.octets.len();
         self.octets.extend_from_slice(datagram);
         self.sender.queue(to, start, self.octets.len(), datagram.len());
@@ -69,7 +75,7 @@ impl DatagramSender {
     }
 
     /// Sends what is queued. A datagram that the socket does not take is lost as if on the network.
-    pub(crate) fn flush(&mut self, socket: &UdpSocket) {
+    pub fn flush(&mut self, socket: &UdpSocket) {
         if !self.sender.is_empty() {
             self.unsent += self.sender.flush(socket, &self.octets, &mut Volume::default());
             self.octets.clear();
@@ -77,7 +83,7 @@ impl DatagramSender {
     }
 
     /// Datagrams that the socket did not take.
-    pub(crate) fn unsent(&self) -> u64 {
+    pub fn unsent(&self) -> u64 {
         self.unsent
     }
 }

@@ -10,7 +10,7 @@ const ENTRIES: usize = 64;
 
 /// The lines of the last interval.
 #[derive(Debug)]
-pub(crate) struct LogLimit<K> {
+pub struct LogLimit<K> {
     entries: Vec<Entry<K>>,
     /// Lines left out for want of an entry, reported with the next line.
     unlisted: u64,
@@ -32,7 +32,7 @@ impl<K> Default for LogLimit<K> {
 
 impl<K: Copy + PartialEq> LogLimit<K> {
     /// Returns how many lines were left out before this one; `None` if this one is to be left out too.
-    pub(crate) fn admit(&mut self, kind: K, peer: IpAddr, now: Instant) -> Option<u64> {
+    pub fn admit(&mut self, kind: K, peer: IpAddr, now: Instant) -> Option<u64> {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.kind == kind && entry.peer == peer) {
             if now.since(entry.written) < INTERVAL {
                 entry.left_out += 1;

@@ -11,7 +11,7 @@ use vireo_wire::pfcp::{MessageType, RecoveryTimeStamp, UpFunctionFeatures};
 
 /// An endpoint's state. UPFs go by their places among `peers`.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct N4Snapshot {
+pub struct N4Snapshot {
     holds: bool,
     peers: Vec<PeerSnapshot>,
     requests: Vec<RequestSnapshot>,
@@ -70,7 +70,7 @@ struct ReplySnapshot {
 
 impl N4 {
     /// What another process needs to go on with it.
-    pub(crate) fn carry(&self) -> N4Snapshot {
+    pub fn carry(&self) -> N4Snapshot {
         let peers = self.peers.iter().map(|peer| PeerSnapshot {
             address: peer.address,
             state: peer.state,
@@ -113,7 +113,7 @@ impl N4 {
 
     /// Goes on with the state of another process. UPFs that are in the configuration no longer are forgotten with what they
     /// were asked, and new ones are associated with.
-    pub(crate) fn resume(config: Config, carried: N4Snapshot) -> Self {
+    pub fn resume(config: Config, carried: N4Snapshot) -> Self {
         let mut n4 = N4::new(config);
         n4.holds = carried.holds;
         let at = |address: SocketAddr| n4.peers.iter().position(|peer| peer.address == address);

@@ -15,10 +15,13 @@
 //!   ([`N4::hold`], [`N4::let_go`]): another one takes them over with the sessions that the UPFs have (Session Retention
 //!   Information, TS 29.244 7.4.4.1; TS 23.527 4.3). Requests that come meanwhile leave when that is done.
 //! - Everything is bounded: requests that wait, answers kept for repeats, and work per datagram.
+#![forbid(unsafe_code)]
 
 mod config;
 mod endpoint;
 mod event;
+mod in_process;
+pub mod log_limit;
 mod peer;
 mod pending;
 mod replies;
@@ -27,11 +30,14 @@ mod responses;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+pub mod udp;
+pub mod ue_peers;
 
 pub use config::Config;
 pub use endpoint::Endpoint;
 pub use event::{Counters, Event, Sink, SubmitError, Submitted};
-pub(crate) use snapshot::N4Snapshot;
+pub use in_process::InProcess;
+pub use snapshot::N4Snapshot;
 
 use crate::log_limit::LogLimit;
 use peer::{Peer, State};
@@ -131,12 +137,12 @@ impl N4 {
     }
 
     /// The addresses of UEs.
-    pub(crate) fn ue_pools(&self) -> &[Network] {
+    pub fn ue_pools(&self) -> &[Network] {
         &self.config.ue_pools
     }
 
     /// The UE whose datagram was ignored last, if there was one since this was asked.
-    pub(crate) fn take_ue(&mut self) -> Option<IpAddr> {
+    pub fn take_ue(&mut self) -> Option<IpAddr> {
         self.last_ue.take()
     }
 

@@ -10,7 +10,7 @@ use vireo_types::Network;
 const LOGGED: Duration = Duration::from_secs(10);
 
 /// The pools of the data networks.
-pub(crate) fn pools(dnns: &[DnnConfig]) -> Vec<Network> {
+pub fn pools(dnns: &[DnnConfig]) -> Vec<Network> {
     let v4 = dnns.iter().filter_map(|dnn| dnn.ipv4_pool).map(|(address, length)| (address.into(), length));
     let v6 = dnns.iter().filter_map(|dnn| dnn.ipv6_pool).map(|(address, length)| (address.into(), length));
     v4.chain(v6).map(|(address, length)| Network::new(address, length)).collect()
@@ -18,7 +18,7 @@ pub(crate) fn pools(dnns: &[DnnConfig]) -> Vec<Network> {
 
 /// Refuses peers in these pools.
 #[derive(Debug)]
-pub(crate) struct UePeers {
+pub struct UePeers {
     interface: &'static str,
     pools: Vec<Network>,
     /// When it was logged last, and how many were refused since.
@@ -28,19 +28,19 @@ pub(crate) struct UePeers {
 
 impl UePeers {
     /// On an interface, as the log names it.
-    pub(crate) fn of(interface: &'static str, pools: Vec<Network>) -> Self {
+    pub fn of(interface: &'static str, pools: Vec<Network>) -> Self {
         UePeers { interface, pools, logged: None, left_out: 0 }
     }
 
     /// Whether a peer is to be refused.
-    pub(crate) fn has(&self, peer: IpAddr) -> bool {
+    pub fn has(&self, peer: IpAddr) -> bool {
         // on a socket of both families IPv4 addresses come as IPv6 ones
         let peer = peer.to_canonical();
         self.pools.iter().any(|pool| pool.contains(peer))
     }
 
     /// Logs that peers were refused, of which this was the last, once in a while.
-    pub(crate) fn log(&mut self, peer: IpAddr, count: u64) {
+    pub fn log(&mut self, peer: IpAddr, count: u64) {
         self.left_out += count;
         if self.logged.is_some_and(|logged| logged.elapsed() < LOGGED) {
             return;
