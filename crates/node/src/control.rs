@@ -95,7 +95,7 @@ pub enum StartError {
     },
     /// What secures the fabric.
     #[error(transparent)]
-    Tls(#[from] crate::identity::TlsError),
+    Tls(#[from] vireo_fabric::identity::TlsError),
     /// What a controller keeps elsewhere.
     #[error(transparent)]
     Etcd(#[from] crate::controller::EtcdError),

@@ -1,5 +1,9 @@
 //! The threads, queues, clocks and effects of a running core. See ARCHITECTURE.md.
 
+#[cfg(test)]
+#[path = "../../vireo/src/pki/authority.rs"]
+pub(crate) mod authority;
+
 pub mod api;
 pub mod balancer;
 mod clock;
@@ -9,9 +13,7 @@ pub mod control;
 pub mod controller;
 mod database;
 mod evicted_claims;
-pub mod fabric;
 pub mod host;
-pub mod identity;
 pub mod metrics;
 mod priority_boost;
 pub mod privileges;

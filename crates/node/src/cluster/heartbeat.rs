@@ -4,11 +4,6 @@
 //! for dead. A member that is dead or stopped says nothing; one of whose threads has not taken a turn for a second neither, so
 //! that others get what it has.
 
-use crate::fabric::frame::FrameError;
-use crate::fabric::membership::ToController;
-use crate::fabric::message::ToBalancer;
-use crate::fabric::stream::Stream;
-use crate::fabric::{Role, Security};
 use crate::host::HostSender;
 use crate::sys::policy;
 use rustix::process::setpriority_process;
@@ -17,6 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use vireo_core::cluster::Member;
+use vireo_fabric::frame::FrameError;
+use vireo_fabric::membership::ToController;
+use vireo_fabric::message::ToBalancer;
+use vireo_fabric::stream::Stream;
+use vireo_fabric::{Role, Security};
 
 /// How long a thread may be at one thing before it counts as hung.
 const HUNG: Duration = Duration::from_secs(1);
@@ -245,11 +245,11 @@ fn connect(to: SocketAddr, role: Role, security: &Security, me: Member) -> std::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::frame::decode;
-    use crate::fabric::{FrameReader, Greeting};
     use std::io::Write;
     use std::net::{Ipv4Addr, TcpListener};
     use vireo_core::balance::HostId;
+    use vireo_fabric::frame::decode;
+    use vireo_fabric::{FrameReader, Greeting};
 
     #[test]
     fn a_thread_hangs_when_it_has_not_taken_a_turn_for_a_second_and_does_not_when_it_takes_one_again() {

@@ -1,10 +1,10 @@
 //! PFCP requests that a host has had sent and of which it has not heard: whoever holds N4 next is asked them again, under the
 //! same names, by which the UPF knows those that it has carried out (see [`vireo_n4`]).
 
-use crate::fabric::message::ToBalancer;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use vireo_fabric::message::ToBalancer;
 use vireo_types::{Duration, Instant, Seid};
 use vireo_wire::pfcp::{Message, MessageType};
 

@@ -17,11 +17,6 @@ use crate::cluster::{
 };
 use crate::config::{NF_KINDS, SliceRuntime};
 use crate::evicted_claims::EvictedClaims;
-use crate::fabric::frame::FrameError;
-use crate::fabric::membership::{BalancerAssignment, ToController, ToMember};
-use crate::fabric::message::{AssociationOwner, ClusterMap, ToHost};
-use crate::fabric::stream::Stream;
-use crate::fabric::{Role, Security};
 use crate::host::Input;
 use crate::metrics::{Flow, Metrics};
 use member::{HostConnection, HostReport, State};
@@ -37,6 +32,11 @@ use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::cluster;
 use vireo_core::config::CoreConfig;
 use vireo_core::replica::{Claim, Claims, EffectDedup, InflightInputs, RecentEffects};
+use vireo_fabric::frame::FrameError;
+use vireo_fabric::membership::{BalancerAssignment, ToController, ToMember};
+use vireo_fabric::message::{AssociationOwner, ClusterMap, ToHost};
+use vireo_fabric::stream::Stream;
+use vireo_fabric::{Role, Security};
 use vireo_types::{AssocId, Duration, Instant};
 
 /// Octets that may wait for a host that does not read; beyond, the RAN is held back.

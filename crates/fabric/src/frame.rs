@@ -44,12 +44,12 @@ impl From<io::Error> for FrameError {
 
 impl FrameError {
     /// Whether it is the same as long as the members' configurations are.
-    pub(crate) fn stays(&self) -> bool {
+    pub fn stays(&self) -> bool {
         matches!(self, FrameError::Greeting(_) | FrameError::Insecure(_))
     }
 
     /// Whether the other end's machine has said that nobody is there any more: the way to it is sound.
-    pub(crate) fn is_an_answer(&self) -> bool {
+    pub fn is_an_answer(&self) -> bool {
         use io::ErrorKind::{ConnectionRefused, ConnectionReset};
         match self {
             FrameError::Closed => true,
@@ -97,17 +97,17 @@ impl FrameReader {
     }
 
     /// What has been received and not been taken, octet for octet.
-    pub(crate) fn rest(&self) -> &[u8] {
+    pub fn rest(&self) -> &[u8] {
         &self.octets[self.from..self.end]
     }
 
     /// One that has received this.
-    pub(crate) fn with(octets: Vec<u8>) -> Self {
+    pub fn with(octets: Vec<u8>) -> Self {
         FrameReader { end: octets.len(), octets, from: 0 }
     }
 
     /// Whether the last piece took all the room that there was: there may be more.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.end == self.octets.len()
     }
 
@@ -166,7 +166,7 @@ pub struct FrameWriter {
 
 impl FrameWriter {
     /// One that has room for so many octets before it takes more memory.
-    pub(crate) fn with_room(octets: usize) -> Self {
+    pub fn with_room(octets: usize) -> Self {
         FrameWriter { octets: Vec::with_capacity(octets), from: 0 }
     }
 
@@ -195,7 +195,7 @@ impl FrameWriter {
     }
 
     /// What is to be sent, octet for octet.
-    pub(crate) fn rest(&self) -> &[u8] {
+    pub fn rest(&self) -> &[u8] {
         &self.octets[self.from..]
     }
 

@@ -87,7 +87,7 @@ impl CertificateRoles {
     }
 
     /// Those that a certificate has in a cluster; none if it is no certificate.
-    pub(crate) fn of_certificate(certificate: &CertificateDer<'_>, cluster: &str) -> Self {
+    pub fn of_certificate(certificate: &CertificateDer<'_>, cluster: &str) -> Self {
         let Ok(parsed) = webpki::EndEntityCert::try_from(certificate) else { return CertificateRoles::default() };
         let mut roles = CertificateRoles::default();
         for uri in parsed.valid_uri_names() {
@@ -98,12 +98,12 @@ impl CertificateRoles {
     }
 
     /// Returns true if all of the others are among these.
-    pub(crate) const fn contains(self, others: CertificateRoles) -> bool {
+    pub const fn contains(self, others: CertificateRoles) -> bool {
         self.0 & others.0 == others.0
     }
 
     /// Returns true if any of the others is among these.
-    pub(crate) const fn meets(self, others: CertificateRoles) -> bool {
+    pub const fn meets(self, others: CertificateRoles) -> bool {
         self.0 & others.0 != 0
     }
 }
@@ -132,7 +132,7 @@ pub struct TlsConfig {
 }
 
 /// What a process shows, and by which it takes peers.
-pub(crate) struct Identity {
+pub struct Identity {
     table: &'static str,
     provider: Arc<CryptoProvider>,
     chain: Vec<CertificateDer<'static>>,
@@ -164,7 +164,7 @@ impl TlsConfig {
     /// # Errors
     ///
     /// [`TlsError`]: a file is not there, does not fit the others, or the certificate is for other roles.
-    pub(crate) fn load(&self, table: &'static str, own: CertificateRoles) -> Result<Identity, TlsError> {
+    pub fn load(&self, table: &'static str, own: CertificateRoles) -> Result<Identity, TlsError> {
         let chain = certificates(table, "certificate", &self.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| TlsError::File {
             key: format!("{table}.key"),
@@ -197,7 +197,7 @@ impl Identity {
     /// # Errors
     ///
     /// [`TlsError::Unfit`]: key and certificate do not belong together.
-    pub(crate) fn client(&self, expected: CertificateRoles) -> Result<ClientConfig, TlsError> {
+    pub fn client(&self, expected: CertificateRoles) -> Result<ClientConfig, TlsError> {
         let unfit = |error| TlsError::Unfit { table: self.table, error };
         let mut client = ClientConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(&[&version::TLS13])
@@ -217,7 +217,7 @@ impl Identity {
     /// # Errors
     ///
     /// [`TlsError::Unfit`]: key and certificate do not belong together.
-    pub(crate) fn server(&self, expected: CertificateRoles) -> Result<ServerConfig, TlsError> {
+    pub fn server(&self, expected: CertificateRoles) -> Result<ServerConfig, TlsError> {
         let unfit = |error| TlsError::Unfit { table: self.table, error };
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(&[&version::TLS13])
@@ -230,7 +230,7 @@ impl Identity {
     }
 
     /// The roles of a peer's certificate.
-    pub(crate) fn roles_of(&self, certificate: &CertificateDer<'_>) -> CertificateRoles {
+    pub fn roles_of(&self, certificate: &CertificateDer<'_>) -> CertificateRoles {
         CertificateRoles::of_certificate(certificate, &self.cluster)
     }
 
@@ -245,7 +245,7 @@ impl Identity {
 }
 
 /// The name that a connection is made for, which no certificate has to have.
-pub(crate) fn any_name() -> ServerName<'static> {
+pub fn any_name() -> ServerName<'static> {
     ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into())
 }
 
@@ -442,7 +442,7 @@ pub enum TlsError {
 /// # Errors
 ///
 /// [`TlsError::Open`].
-pub(crate) fn permits(
+pub fn permits(
     table: &'static str,
     address: SocketAddr,
     (tls, insecure): (Option<&TlsConfig>, bool),
@@ -481,7 +481,7 @@ pub fn is_signed_by(certificate: &str, authority: &str) -> Result<(), String> {
 }
 
 /// What is wrong with a peer, and what helps, where the configuration's table of that name says which are good.
-pub(crate) fn told(table: &str, error: &Error) -> String {
+pub fn told(table: &str, error: &Error) -> String {
     use CertificateError as Wrong;
     let certificate = match error {
         Error::InvalidCertificate(wrong) => wrong,

@@ -42,7 +42,7 @@ fn certificates(roles: &[Role]) -> CertificateRoles {
 
 /// What secures connections, if anything does; and of which peers was said that they are not talked to.
 #[derive(Clone, Default)]
-pub(crate) struct Security {
+pub struct Security {
     tls: Option<Arc<Tls>>,
     said: Arc<Mutex<Vec<(IpAddr, Instant)>>>,
 }
@@ -78,7 +78,7 @@ impl Security {
     /// # Errors
     ///
     /// [`TlsError`]: a file is not there, does not fit the others, or is of another role.
-    pub(crate) fn load(config: Option<&TlsConfig>, own: &[Role]) -> Result<Self, TlsError> {
+    pub fn load(config: Option<&TlsConfig>, own: &[Role]) -> Result<Self, TlsError> {
         let Some(config) = config else { return Ok(Security::default()) };
         let identity = config.load("cluster.tls", certificates(own))?;
         let side = |roles: &&[Role]| {

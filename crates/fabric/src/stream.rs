@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A connection.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub struct Stream {
     socket: Socket,
     peer: Option<SocketAddr>,
     security: Security,
@@ -33,7 +33,7 @@ pub(crate) struct Stream {
 
 /// What another process needs to go on with a connection, beside its socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct StreamSnapshot {
+pub struct StreamSnapshot {
     role: Option<Role>,
     #[serde(with = "serde_bytes")]
     inbox: Vec<u8>,
@@ -43,13 +43,13 @@ pub(crate) struct StreamSnapshot {
 
 impl Stream {
     /// What another process needs to go on with it: `None` with TLS, whose keys are nobody else's.
-    pub(crate) fn carry(&self) -> Option<StreamSnapshot> {
+    pub fn carry(&self) -> Option<StreamSnapshot> {
         let (inbox, outbox) = (self.inbox.rest().to_vec(), self.outbox.rest().to_vec());
         self.socket.is_plain().then_some(StreamSnapshot { role: self.role, inbox, outbox })
     }
 
     /// Goes on with a connection of another process, which was plain. Who has not greeted yet is one of `expected`.
-    pub(crate) fn resume(
+    pub fn resume(
         socket: TcpStream,
         security: &Security,
         expected: &'static [Role],
@@ -73,7 +73,7 @@ impl Stream {
     }
 
     /// A connection that was taken, this side of it having a role and expecting one of some others.
-    pub(crate) fn accepted(
+    pub fn accepted(
         socket: TcpStream,
         security: &Security,
         own: Role,
@@ -85,7 +85,7 @@ impl Stream {
     }
 
     /// A connection that is being made: what is put into it leaves when it is there.
-    pub(crate) fn connect(
+    pub fn connect(
         address: SocketAddr,
         security: &Security,
         own: Role,
@@ -128,41 +128,41 @@ impl Stream {
     }
 
     /// Who the other end is, once it has greeted.
-    pub(crate) fn role(&self) -> Option<Role> {
+    pub fn role(&self) -> Option<Role> {
         self.role
     }
 
     /// The other end.
-    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+    pub fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.tcp().as_fd()
     }
 
     /// Puts a message into what is to be sent; how many octets.
-    pub(crate) fn put(&mut self, message: &impl Serialize) -> usize {
+    pub fn put(&mut self, message: &impl Serialize) -> usize {
         self.outbox.put(message).unwrap_or(0)
     }
 
     /// The same for messages that are frames already.
-    pub(crate) fn frames(&mut self, frames: &FrameWriter) {
+    pub fn frames(&mut self, frames: &FrameWriter) {
         self.outbox.raw(frames.rest());
     }
 
     /// Octets that wait to be sent: about as many, where they are encrypted.
-    pub(crate) fn unsent(&self) -> usize {
+    pub fn unsent(&self) -> usize {
         self.outbox.len() + usize::from(self.socket.is_waiting())
     }
 
     /// Whether something would be sent if there were room.
-    pub(crate) fn wants_room(&self) -> bool {
+    pub fn wants_room(&self) -> bool {
         self.socket.is_waiting() || self.socket.is_open() && !self.outbox.is_empty()
     }
 
     /// Sends what the connection takes.
-    pub(crate) fn flush(&mut self) -> Result<(), FrameError> {
+    pub fn flush(&mut self) -> Result<(), FrameError> {
         self.socket.push()?;
         if self.outbox.is_empty() {
             return Ok(());
@@ -171,7 +171,7 @@ impl Stream {
     }
 
     /// Sends what the connection takes; who waits for this one by a token is told of room in it while something is left.
-    pub(crate) fn flush_at(&mut self, epoll: &OwnedFd, token: u64) -> Result<(), FrameError> {
+    pub fn flush_at(&mut self, epoll: &OwnedFd, token: u64) -> Result<(), FrameError> {
         self.flush()?;
         let waits = self.wants_room();
         if waits != self.waits {
@@ -183,12 +183,12 @@ impl Stream {
     }
 
     /// Whether there is something to read (or an end to see). Who says so once says so each time: in between nothing is read.
-    pub(crate) fn tell_readable(&mut self, readable: bool) {
+    pub fn tell_readable(&mut self, readable: bool) {
         self.readable = Some(readable);
     }
 
     /// Reads a piece, if there is one; how many octets.
-    pub(crate) fn fill(&mut self) -> Result<usize, FrameError> {
+    pub fn fill(&mut self) -> Result<usize, FrameError> {
         if self.readable == Some(false) {
             return Ok(0);
         }
@@ -206,7 +206,7 @@ impl Stream {
     }
 
     /// The next frame.
-    pub(crate) fn frame(&mut self) -> Result<Option<&[u8]>, FrameError> {
+    pub fn frame(&mut self) -> Result<Option<&[u8]>, FrameError> {
         if let Some(expected) = self.expected {
             match self.greeted(expected) {
                 Ok(None) => return Ok(None),
@@ -239,7 +239,7 @@ impl Stream {
     }
 
     /// Whether something came since this was last asked.
-    pub(crate) fn was_heard(&mut self) -> bool {
+    pub fn was_heard(&mut self) -> bool {
         std::mem::take(&mut self.heard)
     }
 }

@@ -19,19 +19,22 @@
 //! connection. With [`crate::identity::TlsConfig`] all of this goes over TLS, in which each side shows the other a certificate of its role before
 //! either greets; without it the fabric belongs on a network of the operator's.
 
+#![forbid(unsafe_code)]
+
 #[cfg(test)]
-#[path = "../../../vireo/src/pki/authority.rs"]
-pub(crate) mod authority;
+#[path = "../../vireo/src/pki/authority.rs"]
+mod authority;
 pub mod frame;
+pub mod identity;
 pub mod membership;
 pub mod message;
 mod socket;
-pub(crate) mod stream;
+pub mod stream;
 mod tls;
 
 pub use frame::{FrameError, FrameReader, FrameWriter};
 use serde::{Deserialize, Serialize};
-pub(crate) use tls::Security;
+pub use tls::Security;
 pub use tls::TlsPeerError;
 
 /// The version that this release speaks.
