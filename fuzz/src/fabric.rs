@@ -7,12 +7,12 @@ use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::cluster::{ClusterMap, DurableState, Member, RejoinInfo, Secrets};
 use vireo_core::n2;
 use vireo_core::ran::RanNode;
-use vireo_node::fabric::frame::decode;
-use vireo_node::fabric::membership::{BalancerAssignment, ToController, ToMember};
-use vireo_node::fabric::message::{
+use vireo_fabric::frame::decode;
+use vireo_fabric::membership::{BalancerAssignment, ToController, ToMember};
+use vireo_fabric::message::{
     AssociationOwner, PoolLoad, ReplicaUpdate, ToBalancer, ToHost, ToOwner, ToReplica, Welcome,
 };
-use vireo_node::fabric::{FrameReader, FrameWriter, GREETING, Greeting, Role};
+use vireo_fabric::{FrameReader, FrameWriter, GREETING, Greeting, Role};
 use vireo_types::{AssocId, Bucket, Dnn, GnbId, Instant, Ltmsi, Seid, SessionAddress, Supi};
 
 /// Takes octets as one connection.

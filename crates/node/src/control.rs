@@ -11,7 +11,6 @@ use crate::config::{ApiConfig, N2Config, N4Config};
 use crate::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig};
 use crate::host::{Host, HostBuilder, HostConfig, HostError, HostSender, Input, RegionUsage};
 use crate::metrics::Metrics;
-use crate::n4;
 use crate::reload::Reload;
 use crate::sbi::SbiConfig;
 use crate::sbi::amf::SmfLink;
@@ -24,6 +23,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use vireo_core::config::CoreConfig;
+use vireo_n4 as n4;
 use vireo_sctp::Endpoint;
 use vireo_subscribers::{Store, Udm, UdmConfig, UdmError};
 use vireo_types::{Instant, Ltmsi, Supi};
@@ -81,7 +81,7 @@ pub enum StartError {
     Fabric { address: std::net::SocketAddr, error: std::io::Error },
     /// The TLS files of the fabric are unusable.
     #[error(transparent)]
-    Tls(#[from] crate::identity::TlsError),
+    Tls(#[from] vireo_fabric::identity::TlsError),
     /// Etcd, which stores the controller state, is unusable.
     #[error(transparent)]
     Etcd(#[from] crate::controller::EtcdError),
@@ -259,7 +259,8 @@ pub(crate) fn bind_n4(
     if config.allow.is_empty() && !vireo_types::is_inside(address.ip()) {
         tracing::warn!(n4 = %address, "PFCP is read from any address; list those of the UPFs in n4.allow");
     }
-    n4::Endpoint::bind(address, settings, upf).map_err(|error| StartError::N4 { address, error })
+    n4::Endpoint::bind(address, settings, upf.map(|upf| Box::new(upf) as _))
+        .map_err(|error| StartError::N4 { address, error })
 }
 
 /// Returns the settings of the N4 endpoint.
@@ -267,7 +268,7 @@ pub(crate) fn n4_settings(core: &CoreConfig, config: &N4Config, (recovery, share
     let upfs = core.upfs.iter().map(|u| u.n4).collect();
     let stamp = RecoveryTimeStamp(recovery);
     let first = rand::rng().next_u32() & 0x00ff_ffff;
-    let ue_pools = crate::ue_peers::pools(&core.dnns);
+    let ue_pools = vireo_n4::ue_peers::pools(&core.dnns);
     let own = n4::Config::new(config.listen.ip(), upfs, stamp, first);
     n4::Config { node_id: core.n4_node.id(), shared, allow: config.allow.clone(), ue_pools, ..own }
 }

@@ -3,6 +3,10 @@
 //! `ARCHITECTURE.md` describes the processes and how they work together. The steps themselves are
 //! in `vireo_core`.
 
+#[cfg(test)]
+#[path = "../../vireo/src/pki/authority.rs"]
+pub(crate) mod authority;
+
 pub mod api;
 pub mod balancer;
 mod clock;
@@ -12,12 +16,8 @@ pub mod control;
 pub mod controller;
 mod database;
 mod evicted_claims;
-pub mod fabric;
 pub mod host;
-pub mod identity;
-mod log_limit;
 pub mod metrics;
-pub mod n4;
 mod priority_boost;
 pub mod privileges;
 pub mod reload;
@@ -26,7 +26,5 @@ mod shared_record;
 pub mod state;
 pub mod supervisor;
 mod sys;
-pub mod udp;
-mod ue_peers;
 pub mod upf;
 pub mod worker;

@@ -46,6 +46,8 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("vireo-datapath", &["vireo-types", "vireo-wire"]),
     ("vireo-subscribers", &["vireo-types", "vireo-wire", "vireo-core", "vireo-sealing"]),
     ("vireo-sbi", &["vireo-types"]),
+    ("vireo-fabric", &["vireo-types", "vireo-core"]),
+    ("vireo-n4", &["vireo-types", "vireo-wire", "vireo-core", "vireo-datapath"]),
     ("vireo-emulator", &["vireo-types", "vireo-wire", "vireo-sctp"]),
     ("vireo-traffic", &["vireo-types", "vireo-wire"]),
     (
@@ -68,6 +70,8 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-types",
             "vireo-wire",
             "vireo-core",
+            "vireo-fabric",
+            "vireo-n4",
             "vireo-sctp",
             "vireo-store",
             "vireo-datapath",
@@ -83,6 +87,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-types",
             "vireo-wire",
             "vireo-core",
+            "vireo-fabric",
             "vireo-node",
             "vireo-sctp",
             "vireo-subscribers",
@@ -106,7 +111,16 @@ pub(super) const DEV_ONLY: &[(&str, &[&str])] =
 pub(super) const USERS: &[(&str, &[&str])] = &[
     (
         "libc",
-        &["vireo-sctp", "vireo-store", "vireo-datapath", "vireo-node", "vireo-emulator", "vireo-traffic", "vireo"],
+        &[
+            "vireo-sctp",
+            "vireo-store",
+            "vireo-datapath",
+            "vireo-fabric",
+            "vireo-node",
+            "vireo-emulator",
+            "vireo-traffic",
+            "vireo",
+        ],
     ),
     ("tokio", &["vireo-sbi", "vireo-store", "vireo-subscribers", "vireo-node", "vireo"]),
     ("getrandom", &["vireo-subscribers", "vireo-node", "vireo-emulator", "vireo"]),
@@ -114,6 +128,8 @@ pub(super) const USERS: &[(&str, &[&str])] = &[
         "tracing",
         &[
             "vireo-logging",
+            "vireo-fabric",
+            "vireo-n4",
             "vireo-sctp",
             "vireo-datapath",
             "vireo-store",
@@ -131,7 +147,7 @@ pub(super) const PURE: &[&str] = &["types", "wire", "core"];
 
 /// Crates whose root forbids unsafe code.
 pub(super) const FORBID_UNSAFE: &[&str] =
-    &["types", "sealing", "wire", "core", "logging", "sbi", "subscribers", "emulator", "simulator"];
+    &["types", "sealing", "wire", "core", "logging", "fabric", "n4", "sbi", "subscribers", "emulator", "simulator"];
 
 /// Paths that a pure crate must not name; everything below a path is meant too.
 pub(super) const IMPURE_PATHS: &[&str] = &[

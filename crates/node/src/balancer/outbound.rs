@@ -1,11 +1,11 @@
 //! Command queue from the host to the balancer, with the wake-up of the balancer.
 
-use crate::fabric::message::{AssociationOwner, PoolLoad};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use vireo_core::balance::HostId;
+use vireo_fabric::message::{AssociationOwner, PoolLoad};
 use vireo_sctp::Waker;
 use vireo_types::{AssocId, Dnn, Instant, Ltmsi, Seid, SessionAddress, Supi};
 

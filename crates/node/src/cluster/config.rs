@@ -1,13 +1,13 @@
 //! Cluster settings of a process.
 
 pub use crate::controller::EtcdTls;
-use crate::identity::{TlsConfig, TlsError, permits};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use vireo_core::balance::steer::Policy;
 use vireo_core::cluster::Scaling;
 pub use vireo_core::replica::{Ack, Mode, ReplicationConfig};
+use vireo_fabric::identity::{TlsConfig, TlsError, permits};
 
 /// Cluster settings, equal for all processes except the listening addresses.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,4 +112,24 @@ pub struct ScalingConfig {
     pub hosts: Scaling,
     /// Program with arguments that starts a missing host; empty: hosts are started externally.
     pub start: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn member_without_tls_stays_on_loopback() {
+        let open: SocketAddr = "192.0.2.1:7770".parse().unwrap();
+        let good = ClusterConfig::default();
+        assert!(good.check_listeners().is_ok(), "the default is loopback");
+        for config in [
+            ClusterConfig { controllers: vec![good.balancer, open], ..good.clone() },
+            ClusterConfig { balancer: open, ..good.clone() },
+            ClusterConfig { listen: open, ..good.clone() },
+        ] {
+            assert!(matches!(config.check_listeners(), Err(TlsError::Open { address, .. }) if address == open));
+            assert!(ClusterConfig { insecure: true, ..config }.check_listeners().is_ok());
+        }
+    }
 }

@@ -5,11 +5,6 @@
 
 use super::ClusterConfig;
 use super::link::LinkError;
-use crate::fabric::frame::{self, FrameError};
-use crate::fabric::membership::{BalancerAssignment, ToController, ToMember};
-use crate::fabric::message::{ClusterMap, Welcome};
-use crate::fabric::stream::{self, Stream};
-use crate::fabric::{Role, Security};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
@@ -17,6 +12,11 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::cluster::{DurableState, RejoinInfo, Secrets};
+use vireo_fabric::frame::{self, FrameError};
+use vireo_fabric::membership::{BalancerAssignment, ToController, ToMember};
+use vireo_fabric::message::{ClusterMap, Welcome};
+use vireo_fabric::stream::{self, Stream};
+use vireo_fabric::{Role, Security};
 
 /// Maximum time of the first search for a controller.
 const FOUND_WITHIN: Duration = Duration::from_secs(30);

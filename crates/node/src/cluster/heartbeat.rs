@@ -5,11 +5,6 @@
 //! with a limited CPU, is not declared dead. A dead or stopped member sends no heartbeats. Nor does
 //! a member with a thread that has made no progress for a second, so that others take over.
 
-use crate::fabric::frame::FrameError;
-use crate::fabric::membership::ToController;
-use crate::fabric::message::ToBalancer;
-use crate::fabric::stream::Stream;
-use crate::fabric::{Role, Security};
 use crate::host::HostSender;
 use crate::sys::policy;
 use rustix::process::setpriority_process;
@@ -18,6 +13,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use vireo_core::cluster::Member;
+use vireo_fabric::frame::FrameError;
+use vireo_fabric::membership::ToController;
+use vireo_fabric::message::ToBalancer;
+use vireo_fabric::stream::Stream;
+use vireo_fabric::{Role, Security};
 
 /// Time without progress after which a thread counts as hung.
 const HUNG: Duration = Duration::from_secs(1);
@@ -247,11 +247,11 @@ fn connect(to: SocketAddr, role: Role, security: &Security, me: Member) -> std::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::frame::decode;
-    use crate::fabric::{FrameReader, Greeting};
     use std::io::Write;
     use std::net::{Ipv4Addr, TcpListener};
     use vireo_core::balance::HostId;
+    use vireo_fabric::frame::decode;
+    use vireo_fabric::{FrameReader, Greeting};
 
     #[test]
     fn a_thread_hangs_when_it_has_not_taken_a_turn_for_a_second_and_does_not_when_it_takes_one_again() {

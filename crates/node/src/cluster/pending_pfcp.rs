@@ -1,12 +1,12 @@
 //! Unanswered PFCP requests of a host.
 //!
 //! When another balancer takes over N4, the requests are sent to it again under the same keys. By
-//! these the UPF recognises requests that it has executed (see [`crate::n4`]).
+//! these the UPF recognises requests that it has executed (see [`vireo_n4`]).
 
-use crate::fabric::message::ToBalancer;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use vireo_fabric::message::ToBalancer;
 use vireo_types::{Duration, Instant, Seid};
 use vireo_wire::pfcp::{Message, MessageType};
 

@@ -4,10 +4,6 @@
 
 use super::heartbeat::ProgressCounter;
 use crate::clock::clock;
-use crate::fabric::frame::{self, FrameError};
-use crate::fabric::message::{ClusterMap, ToOwner, ToReplica};
-use crate::fabric::stream::Stream;
-use crate::fabric::{Role, Security};
 use crate::host::HostSender;
 use crate::metrics::{Flow, Metrics};
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -23,6 +19,10 @@ use std::time::{Duration, Instant};
 use vireo_core::balance::HostId;
 use vireo_core::context::EncodedContext;
 use vireo_core::replica::{ApplyResult, Fenced, ReplicaAcks, ReplicaStore, ReplicaUpdate, TakeoverSet};
+use vireo_fabric::frame::{self, FrameError};
+use vireo_fabric::message::{ClusterMap, ToOwner, ToReplica};
+use vireo_fabric::stream::Stream;
+use vireo_fabric::{Role, Security};
 use vireo_sctp::Waker;
 use vireo_types::Ltmsi;
 

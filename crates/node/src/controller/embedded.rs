@@ -7,12 +7,12 @@ use super::{ControllerHandle, View};
 use crate::api::DrainError;
 use crate::cluster::ClusterConfig;
 use crate::config::SliceRuntime;
-use crate::fabric::Security;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use vireo_core::cluster::{ClusterMap, DurableState};
+use vireo_fabric::Security;
 
 /// Controller in the only balancer's process, running or not.
 #[derive(Debug)]

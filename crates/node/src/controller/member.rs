@@ -1,10 +1,10 @@
 //! One connection to the controller.
 
-use crate::fabric::Role;
-use crate::fabric::frame::{self, FrameError};
-use crate::fabric::membership::{ToController, ToMember};
-use crate::fabric::stream::Stream;
 use vireo_core::cluster::Member;
+use vireo_fabric::Role;
+use vireo_fabric::frame::{self, FrameError};
+use vireo_fabric::membership::{ToController, ToMember};
+use vireo_fabric::stream::Stream;
 use vireo_types::Instant;
 
 /// Maximum number of reads from one connection before others are served.

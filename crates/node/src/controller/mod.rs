@@ -18,11 +18,6 @@ use crate::clock::clock;
 use crate::cluster::ClusterConfig;
 use crate::config::{NF_KINDS, SliceRuntime};
 use crate::control::recovery;
-use crate::fabric::frame::FrameError;
-use crate::fabric::membership::{BalancerAssignment, ToController, ToMember};
-use crate::fabric::message::{ClusterMap, PoolLoad, Welcome};
-use crate::fabric::stream::Stream;
-use crate::fabric::{Role, Security};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use etcd::Etcd;
 use leader_store::{LeaderEvent, LeaderStore};
@@ -41,6 +36,11 @@ use vireo_core::balance::HostId;
 use vireo_core::cluster::{
     self, ControllerSettings, DurableState, HostUtilisation, Member, Refusal, ScalingDecision, Secrets,
 };
+use vireo_fabric::frame::FrameError;
+use vireo_fabric::membership::{BalancerAssignment, ToController, ToMember};
+use vireo_fabric::message::{ClusterMap, PoolLoad, Welcome};
+use vireo_fabric::stream::Stream;
+use vireo_fabric::{Role, Security};
 use vireo_sctp::Waker;
 use vireo_types::Instant;
 

@@ -13,9 +13,9 @@ use super::Host;
 use super::cluster::Cluster;
 use crate::balancer::Command;
 use crate::cluster::replicator::PeerMessage;
-use crate::fabric::message::ToReplica;
 use rustc_hash::{FxHashMap, FxHashSet};
 use vireo_core::balance::HostId;
+use vireo_fabric::message::ToReplica;
 
 /// Addresses per message.
 const PIECE: usize = 8192;

@@ -20,7 +20,6 @@ use crate::clock::clock;
 use crate::cluster::config::ReplicationConfig;
 use crate::cluster::replicator::Replicator;
 use crate::config::NF_KINDS;
-use crate::fabric::message::{ClusterMap, EffectAssociations, PoolLoad, Welcome};
 use crate::metrics::{Flow, process};
 use crate::supervisor::quota;
 use crate::worker::outbox::{Outbox, Summary};
@@ -37,6 +36,7 @@ use vireo_core::replica::{
 };
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::Effect;
+use vireo_fabric::message::{ClusterMap, EffectAssociations, PoolLoad, Welcome};
 use vireo_store::region::{Buffer, CommitRecord, Key, Slot, Snapshot};
 use vireo_types::{Bucket, Duration, Instant, Ltmsi};
 

@@ -6,7 +6,6 @@
 use super::{BATCH, EventMessage, Host, nodes};
 use crate::balancer::Command;
 use crate::clock::clock;
-use crate::fabric::message::EffectAssociations;
 use crate::metrics::TurnedAway;
 use crate::sbi::amf::RequestExtras;
 use crate::shared_record::DelegatedCommit;
@@ -17,6 +16,7 @@ use crate::worker::{Location, OUTBOX};
 use vireo_core::sba::{N1N2TransferResult, PiggybackedSmContext, SessionNumber, SmfRequest};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::Effect;
+use vireo_fabric::message::EffectAssociations;
 use vireo_store::Version;
 use vireo_store::region::{Buffer, InsertError, Key, Packet, Slot, next_version};
 use vireo_types::Ltmsi;

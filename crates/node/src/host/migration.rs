@@ -5,7 +5,6 @@ use super::database_takeover::introduces;
 use super::{DeferredEvent, Host, Input};
 use crate::balancer::Command;
 use crate::clock::clock;
-use crate::fabric::message::ToReplica;
 use crate::metrics::Flow;
 use crate::worker::outbox::{Outbox, Summary};
 use crate::worker::region_layout;
@@ -14,6 +13,7 @@ use vireo_core::context::{self, EncodedContext as Parts};
 use vireo_core::n2::{Route, ShallowView};
 use vireo_core::replica::{BarrierResult, InputDisposition, MigratedBuckets, Origin, ReplicaEntry, WatermarkUpdate};
 use vireo_core::step::Effect;
+use vireo_fabric::message::ToReplica;
 use vireo_store::region::{Slot, Snapshot, next_version};
 use vireo_types::{Instant, Ltmsi};
 

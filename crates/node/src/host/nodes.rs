@@ -10,7 +10,6 @@ use super::{EventMessage, Host};
 use crate::balancer::Command;
 use crate::clock::clock;
 use crate::cluster::{LostBalancer, UnackedMessage};
-use crate::fabric::message::{AssociationOwner, EffectAssociations};
 use crate::metrics::{Failure, Procedure};
 use crate::worker::outbox::Summary;
 use crate::worker::ran::PublishedNode;
@@ -20,6 +19,7 @@ use table::{AssociationLoss, RemovedNode};
 use vireo_core::context;
 use vireo_core::ran::{self, RanNode, RanStepRequest, ResetItem};
 use vireo_core::schedule::kind::NfKind;
+use vireo_fabric::message::{AssociationOwner, EffectAssociations};
 use vireo_store::region::{Key, Slot, Snapshot};
 use vireo_types::{AssocId, Ltmsi};
 

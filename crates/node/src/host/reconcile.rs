@@ -5,10 +5,10 @@
 
 use super::Host;
 use super::cluster::{Cluster, Membership, as_it_is};
-use crate::fabric::message::ToReplica;
 use crate::worker::outbox::Outbox;
 use vireo_core::balance::HostId;
 use vireo_core::replica::{Commit, ReconcileRequest};
+use vireo_fabric::message::ToReplica;
 use vireo_store::region::{Slot, Snapshot};
 use vireo_types::Ltmsi;
 

@@ -8,7 +8,6 @@ use super::translate::{
 use super::{SbiConfig, SbiError, is_uri};
 use crate::config::StateConfig;
 use crate::host::{HostSender, Input};
-use crate::identity::CertificateRole;
 use crate::shared_record::DelegatedCommit;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +18,7 @@ use vireo_core::sba::{
     SessionNumber, SmfCreateRequest, SmfRequest, SmfResponse, SmfUpdateRequest,
 };
 use vireo_core::session::N2Sm;
+use vireo_fabric::identity::CertificateRole;
 use vireo_sbi::amf::{
     self, CreatedSmContext, N1N2MessageTransferReqData, N1N2MessageTransferRspData, Resource, TransferCause,
 };

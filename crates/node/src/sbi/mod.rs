@@ -7,10 +7,10 @@ pub(crate) mod amf;
 pub mod smf;
 mod translate;
 
-use crate::identity::{CertificateRole, CertificateRoles, TlsConfig, TlsError, any_name, permits, told};
 use rand::RngCore;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
+use vireo_fabric::identity::{CertificateRole, CertificateRoles, TlsConfig, TlsError, any_name, permits, told};
 pub use vireo_sbi::Encoding;
 use vireo_sbi::{EndpointError, Settings, Tls};
 
@@ -121,7 +121,7 @@ fn is_uri(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::authority::{Authority, Files, NAME};
+    use crate::authority::{Authority, Files, NAME};
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, ServerName};
     use rustls::{ClientConfig, RootCertStore};

@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::debug;
 use vireo_datapath::poll::Waker;
 use vireo_datapath::{Clock, Sockets, TablesHandle};
+use vireo_n4::InProcess;
 use vireo_types::Instant;
 
 /// Seconds from 1900-01-01, the epoch of NTP, to 1970-01-01.
@@ -90,15 +91,14 @@ impl InProcessN4 {
     pub(super) fn new(address: SocketAddr, served: Arc<UpfShared>) -> Self {
         InProcessN4 { address, served }
     }
+}
 
-    /// Returns the PFCP address of the UPF on the network.
-    pub fn address(&self) -> SocketAddr {
+impl InProcess for InProcessN4 {
+    fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Passes a datagram of `from` to the UPF, and its responses to `answer`. Requests of the UPF
-    /// are sent over the network.
-    pub fn hand(&self, from: SocketAddr, datagram: &[u8], mut answer: impl FnMut(Vec<u8>)) {
+    fn exchange(&self, from: SocketAddr, datagram: &[u8], answer: &mut dyn FnMut(Vec<u8>)) {
         let mut out = Outgoing::new();
         if self.served.receive(from, datagram, &mut out) {
             self.served.wake.wake();

@@ -16,8 +16,6 @@ use crate::api::{MoveError, MoveRequest, MoveResult, SlicesStatus};
 use crate::database::DatabaseError;
 use crate::metrics::Metrics;
 use crate::state::DurableRecords;
-use crate::udp::{DatagramReceiver, DatagramSender};
-use crate::ue_peers::UePeers;
 use crossbeam_channel::{Receiver, bounded};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -31,6 +29,8 @@ use vireo_datapath::{
     Event, FlowPackets, FlowSessions, Limits, ProcessSpawner, Sockets, SocketsConfig, StartError, Stats, StatsHandle,
     TakeoverStats, Use,
 };
+use vireo_n4::udp::{DatagramReceiver, DatagramSender};
+use vireo_n4::ue_peers::UePeers;
 
 /// Maximum number of queued events for the N4 thread. A lost event is raised again by its next
 /// packet.
@@ -247,7 +247,7 @@ fn start_over(
     if n4.ip().is_unspecified() {
         return Err(UpfError::N4Unspecified(n4.ip()));
     }
-    let socket = crate::udp::bind(n4).map_err(|source| match source.kind() {
+    let socket = vireo_n4::udp::bind(n4).map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => UpfError::N4InUse(n4),
         io::ErrorKind::AddrNotAvailable => UpfError::N4NotLocal(n4.ip()),
         _ => UpfError::N4 { address: n4, source },

@@ -1,7 +1,7 @@
 use crate::world::*;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
-use vireo_node::n4::{Config, Endpoint, Event, Submitted};
+use vireo_n4::{Config, Endpoint, Event, Submitted};
 use vireo_types::{Instant, Seid};
 use vireo_wire::pfcp::*;
 
@@ -37,7 +37,7 @@ fn a_control_plane_of_the_same_process_needs_no_network() {
     let upf = w.start(config()).expect("started");
     let settings = Config::new(CONTROL.ip(), vec![upf.n4()], RecoveryTimeStamp(1), 7);
     let bind = |direct| w.inside("upf", || Endpoint::bind(CONTROL, settings, direct)).expect("bound");
-    let mut endpoint = bind(Some(upf.direct().expect("no routes in the kernel")));
+    let mut endpoint = bind(Some(Box::new(upf.direct().expect("no routes in the kernel"))));
     let before = datagrams(&w);
     let now = Instant(1_000_000);
     assert_eq!(told(&mut endpoint, now), ["up"], "within one poll");

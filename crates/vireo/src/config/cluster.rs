@@ -8,8 +8,8 @@ use std::time::Duration;
 use vireo_core::balance::steer::Policy;
 use vireo_core::cluster::Scaling;
 use vireo_core::config::StateLocation;
+use vireo_fabric::identity::TlsConfig;
 use vireo_node::cluster::{Ack, ClusterConfig, Mode, ReplicationConfig, ScalingConfig};
-use vireo_node::identity::TlsConfig;
 use vireo_types::Bucket;
 
 /// Hosts that may join in a balancer's life.

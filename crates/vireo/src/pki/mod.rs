@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use vireo_node::identity::CertificateRole;
+use vireo_fabric::identity::CertificateRole;
 
 /// Days that a certificate may be for.
 const DAYS: std::ops::RangeInclusive<i64> = 1..=36_500;
@@ -147,7 +147,7 @@ fn issue(directory: &Path, args: &IssueArgs) -> Result<(), Failure> {
     let uris: Vec<String> = roles.iter().map(|role| role.uri(&args.cluster)).collect();
     let names: Vec<&str> = uris.iter().chain(&args.address).map(String::as_str).collect();
     let signed = authority.sign(&args.name, &names, args.days)?;
-    vireo_node::identity::is_signed_by(&signed.certificate, &known)
+    vireo_fabric::identity::is_signed_by(&signed.certificate, &known)
         .map_err(|error| Failure(format!("{} does not belong to {}: {error}", key.display(), certificate.display())))?;
     let own = Files::of(directory, &args.name);
     write(&own.key, &signed.key, 0o600, args.replace)?;

@@ -2,14 +2,14 @@
 
 use crate::balancer::Command;
 use crate::clock::clock;
-use crate::fabric::frame::{self, FrameError};
-use crate::fabric::message::{AssociationOwner, ClusterMap, PoolLoad, ToBalancer};
-use crate::fabric::stream::Stream;
 use crate::host::Input;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use vireo_core::balance::HostId;
 use vireo_core::replica::{Claim, EffectDedup, InflightInputs, RecentEffects};
+use vireo_fabric::frame::{self, FrameError};
+use vireo_fabric::message::{AssociationOwner, ClusterMap, PoolLoad, ToBalancer};
+use vireo_fabric::stream::Stream;
 use vireo_types::{Dnn, Instant, SessionAddress};
 
 /// Maximum number of reads of one connection before other connections are read.

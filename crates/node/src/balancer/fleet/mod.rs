@@ -19,11 +19,6 @@ use crate::cluster::{
 };
 use crate::config::{NF_KINDS, SliceRuntime};
 use crate::evicted_claims::EvictedClaims;
-use crate::fabric::frame::FrameError;
-use crate::fabric::membership::{BalancerAssignment, ToController, ToMember};
-use crate::fabric::message::{AssociationOwner, ClusterMap, ToHost};
-use crate::fabric::stream::Stream;
-use crate::fabric::{Role, Security};
 use crate::host::Input;
 use crate::metrics::{Flow, Metrics};
 use member::{HostConnection, HostReport, State};
@@ -39,6 +34,11 @@ use vireo_core::balance::{BalancerId, HostId};
 use vireo_core::cluster;
 use vireo_core::config::CoreConfig;
 use vireo_core::replica::{Claim, Claims, EffectDedup, InflightInputs, RecentEffects};
+use vireo_fabric::frame::FrameError;
+use vireo_fabric::membership::{BalancerAssignment, ToController, ToMember};
+use vireo_fabric::message::{AssociationOwner, ClusterMap, ToHost};
+use vireo_fabric::stream::Stream;
+use vireo_fabric::{Role, Security};
 use vireo_types::{AssocId, Duration, Instant};
 
 /// Maximum of unsent bytes of a host that does not read. Beyond it, the balancer stops reading from

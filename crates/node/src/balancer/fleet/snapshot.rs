@@ -11,11 +11,6 @@ use super::{Fleet, KnownRanNode, SAID};
 use crate::clock::clock;
 use crate::cluster::{CarriedCaller, ClusterConfig, ControllerClient, LinkError, input};
 use crate::config::SliceRuntime;
-use crate::fabric::frame::decode;
-use crate::fabric::membership::BalancerAssignment;
-use crate::fabric::message::{AssociationOwner, ClusterMap, ToHost};
-use crate::fabric::stream::{self, Stream};
-use crate::fabric::{Role, Security};
 use crate::host::Input;
 use crate::metrics::Metrics;
 use rustix::event::epoll;
@@ -28,6 +23,11 @@ use vireo_core::balance::HostId;
 use vireo_core::cluster::DurableState;
 use vireo_core::config::CoreConfig;
 use vireo_core::replica::{Claim, EffectDedup, InflightInputs, RecentEffects};
+use vireo_fabric::frame::decode;
+use vireo_fabric::membership::BalancerAssignment;
+use vireo_fabric::message::{AssociationOwner, ClusterMap, ToHost};
+use vireo_fabric::stream::{self, Stream};
+use vireo_fabric::{Role, Security};
 use vireo_types::{AssocId, Instant, Ltmsi, Supi};
 
 /// Snapshot of a [`Fleet`].

@@ -4,7 +4,6 @@ use super::setup::is_setup;
 use super::{Fleet, KnownRanNode, SAID, UNSENT, pools};
 use crate::clock::clock;
 use crate::config::{NF_KINDS, SliceRuntime};
-use crate::fabric::message::{PoolLoad, ToHost};
 use crate::host::Input;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use vireo_core::n2::{self, Route, ShallowView};
 use vireo_core::replica::LoadShare;
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_core::tmsi::TmsiCipher;
+use vireo_fabric::message::{PoolLoad, ToHost};
 use vireo_types::{Bucket, Tmsi};
 
 /// Assumed service time of a procedure in nanoseconds, until a host reports a measured one.

@@ -1,13 +1,13 @@
 use super::*;
 use crate::controller;
-use crate::fabric::frame::decode;
-use crate::fabric::message::ToBalancer;
 use std::net::Ipv4Addr;
 use std::time::{Duration as Span, Instant as Monotonic};
 use vireo_core::balance::map::SliceBuckets;
 use vireo_core::balance::ring::WeightedHost;
 use vireo_core::cluster::Member as Joined;
 use vireo_core::config::{NodeName, SecurityConfig, Timers};
+use vireo_fabric::frame::decode;
+use vireo_fabric::message::ToBalancer;
 use vireo_types::{Ltmsi, Supi};
 
 const WITHIN: Span = Span::from_secs(20);

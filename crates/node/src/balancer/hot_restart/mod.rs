@@ -30,9 +30,7 @@ use crate::clock;
 use crate::cluster::{ClusterConfig, ProgressCounter};
 use crate::config::{N2Config, SliceRuntime};
 use crate::controller::EmbeddedController;
-use crate::fabric::{Security, VERSION};
 use crate::metrics::Metrics;
-use crate::n4;
 use channel::{HotRestartChannel, encoded};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
@@ -47,6 +45,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use vireo_core::cluster::DurableState;
 use vireo_core::config::CoreConfig;
+use vireo_fabric::{Security, VERSION};
+use vireo_n4 as n4;
 use vireo_sctp::{AssociationTable, Endpoint, EndpointHandoff};
 use vireo_types::{AssocId, Instant};
 

@@ -9,16 +9,16 @@ use crate::cluster::{
 };
 use crate::config::{ApiConfig, N2Config, N4Config};
 use crate::controller;
-use crate::fabric::Role;
-use crate::fabric::frame;
-use crate::fabric::membership::ToMember;
-use crate::fabric::message::{ToBalancer, ToHost};
-use crate::fabric::stream::Stream;
-use crate::identity::TlsConfig;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Instant as Monotonic;
 use vireo_core::cluster::Member;
+use vireo_fabric::Role;
+use vireo_fabric::frame;
+use vireo_fabric::identity::TlsConfig;
+use vireo_fabric::membership::ToMember;
+use vireo_fabric::message::{ToBalancer, ToHost};
+use vireo_fabric::stream::Stream;
 use vireo_sctp::memory::Network;
 use vireo_sctp::{Config, Event};
 

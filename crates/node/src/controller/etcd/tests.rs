@@ -2,7 +2,7 @@
 
 use super::super::leader_store::{LeaderEvent, LeaderStore};
 use super::*;
-use crate::fabric::authority::{Authority, Files};
+use crate::authority::{Authority, Files};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;

@@ -7,7 +7,6 @@
 //! The table is plain data: it sends nothing.
 
 use super::contest::Contests;
-use crate::fabric::message::EffectAssociations;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::hash::Hasher;
@@ -15,6 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use vireo_core::ran::RanNode;
 use vireo_core::ran::admission::{self, Allow, Verdict};
 use vireo_core::step::Effect;
+use vireo_fabric::message::EffectAssociations;
 use vireo_store::region::Slot;
 use vireo_types::{AssocId, Duration, GnbId, Instant};
 

@@ -20,7 +20,6 @@ use super::rules::{Refused, Rules};
 use super::session::{Session, Sessions};
 use super::slices::{DataSlice, LeanSlice, Slices};
 use super::timer_wheel::{TimerDue, TimerWheel};
-use crate::log_limit::LogLimit;
 use associations::Setup;
 use seids::Seids;
 use smallvec::SmallVec;
@@ -30,6 +29,7 @@ use std::sync::Arc;
 use supervision::{Contest, Supervision};
 use tracing::{debug, warn};
 use vireo_datapath::{Memory, Released, Tables, TablesHandle};
+use vireo_n4::log_limit::LogLimit;
 use vireo_types::{Duration, Instant, SessionAddress};
 use vireo_wire::pfcp::*;
 

@@ -3,9 +3,9 @@
 //! The second endpoint keeps the sessions of the first.
 
 use super::*;
-use crate::n4::{self, N4, Sink, Submitted};
 use std::collections::VecDeque;
 use vireo_datapath::Event;
+use vireo_n4::{self as n4, N4, Sink, Submitted};
 use vireo_types::Network;
 use vireo_types::{Bucket, Ltmsi, Seid};
 

@@ -14,8 +14,8 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+use vireo_fabric::identity::CertificateRole;
 use vireo_node::api::{Counts, Status};
-use vireo_node::identity::CertificateRole;
 use vireo_node::sbi::Encoding;
 
 /// A function besides the AMF, which is the core's own process.

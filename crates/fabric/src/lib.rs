@@ -23,19 +23,22 @@
 //! TLS, and each side presents a certificate of its role before either greets. Without TLS the
 //! fabric must run on a trusted network.
 
+#![forbid(unsafe_code)]
+
 #[cfg(test)]
-#[path = "../../../vireo/src/pki/authority.rs"]
-pub(crate) mod authority;
+#[path = "../../vireo/src/pki/authority.rs"]
+mod authority;
 pub mod frame;
+pub mod identity;
 pub mod membership;
 pub mod message;
 mod socket;
-pub(crate) mod stream;
+pub mod stream;
 mod tls;
 
 pub use frame::{FrameError, FrameReader, FrameWriter};
 use serde::{Deserialize, Serialize};
-pub(crate) use tls::Security;
+pub use tls::Security;
 pub use tls::TlsPeerError;
 
 /// Newest protocol version of this release.

@@ -89,7 +89,7 @@ impl CertificateRoles {
     }
 
     /// Returns the roles of a certificate in a cluster; none if it cannot be parsed.
-    pub(crate) fn of_certificate(certificate: &CertificateDer<'_>, cluster: &str) -> Self {
+    pub fn of_certificate(certificate: &CertificateDer<'_>, cluster: &str) -> Self {
         let Ok(parsed) = webpki::EndEntityCert::try_from(certificate) else { return CertificateRoles::default() };
         let mut roles = CertificateRoles::default();
         for uri in parsed.valid_uri_names() {
@@ -100,12 +100,12 @@ impl CertificateRoles {
     }
 
     /// Returns true if this set contains all of `others`.
-    pub(crate) const fn contains(self, others: CertificateRoles) -> bool {
+    pub const fn contains(self, others: CertificateRoles) -> bool {
         self.0 & others.0 == others.0
     }
 
     /// Returns true if this set contains any of `others`.
-    pub(crate) const fn meets(self, others: CertificateRoles) -> bool {
+    pub const fn meets(self, others: CertificateRoles) -> bool {
         self.0 & others.0 != 0
     }
 }
@@ -134,7 +134,7 @@ pub struct TlsConfig {
 }
 
 /// The loaded certificate, key and authorities of a process.
-pub(crate) struct Identity {
+pub struct Identity {
     table: &'static str,
     provider: Arc<CryptoProvider>,
     chain: Vec<CertificateDer<'static>>,
@@ -168,7 +168,7 @@ impl TlsConfig {
     ///
     /// Returns an error if a file is missing or unusable, the files do not fit together, or the
     /// certificate lacks a role.
-    pub(crate) fn load(&self, table: &'static str, own: CertificateRoles) -> Result<Identity, TlsError> {
+    pub fn load(&self, table: &'static str, own: CertificateRoles) -> Result<Identity, TlsError> {
         let chain = certificates(table, "certificate", &self.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| TlsError::File {
             key: format!("{table}.key"),
@@ -201,7 +201,7 @@ impl Identity {
     /// # Errors
     ///
     /// Returns [`TlsError::Unfit`] if key and certificate do not belong together.
-    pub(crate) fn client(&self, expected: CertificateRoles) -> Result<ClientConfig, TlsError> {
+    pub fn client(&self, expected: CertificateRoles) -> Result<ClientConfig, TlsError> {
         let unfit = |error| TlsError::Unfit { table: self.table, error };
         let mut client = ClientConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(&[&version::TLS13])
@@ -223,7 +223,7 @@ impl Identity {
     /// # Errors
     ///
     /// Returns [`TlsError::Unfit`] if key and certificate do not belong together.
-    pub(crate) fn server(&self, expected: CertificateRoles) -> Result<ServerConfig, TlsError> {
+    pub fn server(&self, expected: CertificateRoles) -> Result<ServerConfig, TlsError> {
         let unfit = |error| TlsError::Unfit { table: self.table, error };
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(&[&version::TLS13])
@@ -236,7 +236,7 @@ impl Identity {
     }
 
     /// Returns the roles of a peer's certificate.
-    pub(crate) fn roles_of(&self, certificate: &CertificateDer<'_>) -> CertificateRoles {
+    pub fn roles_of(&self, certificate: &CertificateDer<'_>) -> CertificateRoles {
         CertificateRoles::of_certificate(certificate, &self.cluster)
     }
 
@@ -251,7 +251,7 @@ impl Identity {
 }
 
 /// Returns a placeholder server name. No certificate has to contain it.
-pub(crate) fn any_name() -> ServerName<'static> {
+pub fn any_name() -> ServerName<'static> {
     ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into())
 }
 
@@ -442,7 +442,7 @@ pub enum TlsError {
 /// # Errors
 ///
 /// Returns [`TlsError::Open`] otherwise.
-pub(crate) fn permits(
+pub fn permits(
     table: &'static str,
     address: SocketAddr,
     (tls, insecure): (Option<&TlsConfig>, bool),
@@ -482,7 +482,7 @@ pub fn is_signed_by(certificate: &str, authority: &str) -> Result<(), String> {
 
 /// Describes a TLS error of a peer and its remedy. `table` is the configuration table of the TLS
 /// files.
-pub(crate) fn told(table: &str, error: &Error) -> String {
+pub fn told(table: &str, error: &Error) -> String {
     use CertificateError as Wrong;
     let certificate = match error {
         Error::InvalidCertificate(wrong) => wrong,

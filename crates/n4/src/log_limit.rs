@@ -10,7 +10,7 @@ const ENTRIES: usize = 64;
 
 /// The recent lines by kind and peer.
 #[derive(Debug)]
-pub(crate) struct LogLimit<K> {
+pub struct LogLimit<K> {
     entries: Vec<Entry<K>>,
     /// Lines dropped for lack of an entry; the next line reports them.
     unlisted: u64,
@@ -33,7 +33,7 @@ impl<K> Default for LogLimit<K> {
 impl<K: Copy + PartialEq> LogLimit<K> {
     /// Returns the number of lines dropped before this one, or `None` if this one must be dropped
     /// too.
-    pub(crate) fn admit(&mut self, kind: K, peer: IpAddr, now: Instant) -> Option<u64> {
+    pub fn admit(&mut self, kind: K, peer: IpAddr, now: Instant) -> Option<u64> {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.kind == kind && entry.peer == peer) {
             if now.since(entry.written) < INTERVAL {
                 entry.left_out += 1;

@@ -1,6 +1,5 @@
-use super::{Config, Counters, Event, N4, N4Snapshot, Sink, SubmitError, Submitted};
+use super::{Config, Counters, Event, InProcess, N4, N4Snapshot, Sink, SubmitError, Submitted};
 use crate::udp::{DatagramReceiver, DatagramSender};
-use crate::upf::InProcessN4;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -20,7 +19,7 @@ pub struct Endpoint {
     socket: UdpSocket,
     /// The local address, for responses.
     address: SocketAddr,
-    direct: Option<InProcessN4>,
+    direct: Option<Box<dyn InProcess>>,
     n4: N4,
     inbox: DatagramReceiver,
     outbox: DatagramSender,
@@ -33,7 +32,7 @@ pub struct Endpoint {
 struct N4Output<'a> {
     socket: &'a UdpSocket,
     address: SocketAddr,
-    direct: Option<&'a InProcessN4>,
+    direct: Option<&'a dyn InProcess>,
     answers: &'a mut VecDeque<Vec<u8>>,
     outbox: &'a mut DatagramSender,
     events: &'a mut dyn FnMut(Event<'_>),
@@ -43,7 +42,7 @@ impl Sink for N4Output<'_> {
     fn send(&mut self, to: SocketAddr, octets: &[u8]) {
         match self.direct {
             Some(direct) if direct.address() == to => {
-                direct.hand(self.address, octets, |answer| self.answers.push_back(answer));
+                direct.exchange(self.address, octets, &mut |answer| self.answers.push_back(answer));
             }
             _ => self.outbox.push(self.socket, to, octets),
         }
@@ -57,22 +56,22 @@ impl Sink for N4Output<'_> {
 impl Endpoint {
     /// Opens the socket at `address`, with port 8805 unless the peers are configured otherwise.
     /// `direct` gives access to the UPF of this process, if requests to it may bypass the network.
-    pub fn bind(address: SocketAddr, config: Config, direct: Option<InProcessN4>) -> io::Result<Self> {
+    pub fn bind(address: SocketAddr, config: Config, direct: Option<Box<dyn InProcess>>) -> io::Result<Self> {
         Endpoint::over(crate::udp::bind(address)?, N4::new(config), direct)
     }
 
     /// Resumes an endpoint with the socket and the snapshot of another process, without a UPF of
     /// this process.
-    pub(crate) fn resume(socket: UdpSocket, config: Config, carried: N4Snapshot) -> io::Result<Self> {
+    pub fn resume(socket: UdpSocket, config: Config, carried: N4Snapshot) -> io::Result<Self> {
         Endpoint::over(socket, N4::resume(config, carried), None)
     }
 
     /// See [`N4::carry`].
-    pub(crate) fn carry(&self) -> N4Snapshot {
+    pub fn carry(&self) -> N4Snapshot {
         self.n4.carry()
     }
 
-    fn over(socket: UdpSocket, n4: N4, direct: Option<InProcessN4>) -> io::Result<Self> {
+    fn over(socket: UdpSocket, n4: N4, direct: Option<Box<dyn InProcess>>) -> io::Result<Self> {
         let mut address = socket.local_addr()?;
         if address.ip().is_unspecified() {
             address.set_ip(n4.address());
@@ -92,12 +91,12 @@ impl Endpoint {
     }
 
     /// As [`N4::set_allow`].
-    pub(crate) fn set_allow(&mut self, allow: Vec<vireo_types::Network>) {
+    pub fn set_allow(&mut self, allow: Vec<vireo_types::Network>) {
         self.n4.set_allow(allow);
     }
 
     /// See [`N4::take_ue`].
-    pub(crate) fn take_ue(&mut self) -> Option<IpAddr> {
+    pub fn take_ue(&mut self) -> Option<IpAddr> {
         self.n4.take_ue()
     }
 
@@ -204,7 +203,7 @@ impl Endpoint {
     /// Splits the endpoint into the state with its output, and the received datagrams.
     fn hands<'a>(&'a mut self, events: &'a mut dyn FnMut(Event<'_>)) -> (EndpointContext<'a>, &'a DatagramReceiver) {
         let Endpoint { socket, address, direct, n4, inbox, outbox, answers, .. } = self;
-        let wire = N4Output { socket, address: *address, direct: direct.as_ref(), answers, outbox, events };
+        let wire = N4Output { socket, address: *address, direct: direct.as_deref(), answers, outbox, events };
         (EndpointContext { n4, wire }, inbox)
     }
 }
@@ -220,7 +219,7 @@ impl EndpointContext<'_> {
     fn act<R>(&mut self, now: Instant, mut act: impl FnMut(&mut N4, &mut N4Output<'_>) -> R) -> R {
         let result = act(self.n4, &mut self.wire);
         while let Some(answer) = self.wire.answers.pop_front() {
-            let from = self.wire.direct.map_or(self.wire.address, InProcessN4::address);
+            let from = self.wire.direct.map_or(self.wire.address, |upf| upf.address());
             self.n4.on_datagram(now, from, &answer, &mut self.wire);
         }
         result

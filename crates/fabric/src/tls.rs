@@ -42,7 +42,7 @@ fn certificates(roles: &[Role]) -> CertificateRoles {
 
 /// Security of connections, if TLS is configured, and the refused peers with a recent log line.
 #[derive(Clone, Default)]
-pub(crate) struct Security {
+pub struct Security {
     tls: Option<Arc<Tls>>,
     said: Arc<Mutex<Vec<(IpAddr, Instant)>>>,
 }
@@ -80,7 +80,7 @@ impl Security {
     ///
     /// Returns a [`TlsError`] if a file is missing, does not match the others, or is for another
     /// role.
-    pub(crate) fn load(config: Option<&TlsConfig>, own: &[Role]) -> Result<Self, TlsError> {
+    pub fn load(config: Option<&TlsConfig>, own: &[Role]) -> Result<Self, TlsError> {
         let Some(config) = config else { return Ok(Security::default()) };
         let identity = config.load("cluster.tls", certificates(own))?;
         let side = |roles: &&[Role]| {

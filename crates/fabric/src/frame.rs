@@ -45,12 +45,12 @@ impl From<io::Error> for FrameError {
 
 impl FrameError {
     /// Returns true if the error lasts as long as the configurations of the members do not change.
-    pub(crate) fn stays(&self) -> bool {
+    pub fn stays(&self) -> bool {
         matches!(self, FrameError::Greeting(_) | FrameError::Insecure(_))
     }
 
     /// Returns true if the peer's machine answered that no process is there: the path to it works.
-    pub(crate) fn is_an_answer(&self) -> bool {
+    pub fn is_an_answer(&self) -> bool {
         use io::ErrorKind::{ConnectionRefused, ConnectionReset};
         match self {
             FrameError::Closed => true,
@@ -100,17 +100,17 @@ impl FrameReader {
     }
 
     /// Returns all received and not yet consumed bytes.
-    pub(crate) fn rest(&self) -> &[u8] {
+    pub fn rest(&self) -> &[u8] {
         &self.octets[self.from..self.end]
     }
 
     /// Creates a reader that has received these bytes.
-    pub(crate) fn with(octets: Vec<u8>) -> Self {
+    pub fn with(octets: Vec<u8>) -> Self {
         FrameReader { end: octets.len(), octets, from: 0 }
     }
 
     /// Returns true if the last read filled the buffer: there may be more data.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.end == self.octets.len()
     }
 
@@ -169,7 +169,7 @@ pub struct FrameWriter {
 
 impl FrameWriter {
     /// Creates a writer with an initial capacity in bytes.
-    pub(crate) fn with_room(octets: usize) -> Self {
+    pub fn with_room(octets: usize) -> Self {
         FrameWriter { octets: Vec::with_capacity(octets), from: 0 }
     }
 
@@ -199,7 +199,7 @@ impl FrameWriter {
     }
 
     /// Returns all bytes that wait to be sent.
-    pub(crate) fn rest(&self) -> &[u8] {
+    pub fn rest(&self) -> &[u8] {
         &self.octets[self.from..]
     }
 

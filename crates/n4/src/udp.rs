@@ -14,7 +14,7 @@ const DATAGRAM: usize = 65_536;
 
 /// Opens a non-blocking socket with a large receive buffer. The system may limit the buffer
 /// (`net.core.rmem_max`); peers repeat requests that do not fit.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
     if let Err(error) = socket2::SockRef::from(&socket).set_recv_buffer_size(BURST_OCTETS) {
         tracing::debug!(%error, "the receive buffer of {address} stays as it is");
@@ -25,25 +25,31 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
 
 /// Receiver of datagrams in batches.
 #[derive(Debug)]
-pub(crate) struct DatagramReceiver(Receiver);
+pub struct DatagramReceiver(Receiver);
+
+impl Default for DatagramReceiver {
+    fn default() -> Self {
+        DatagramReceiver::new()
+    }
+}
 
 impl DatagramReceiver {
     /// Creates a receiver for datagrams of any length. The system allocates its memory on use.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         DatagramReceiver(Receiver::new(DATAGRAM))
     }
 
     /// Receives up to [`DatagramReceiver::BATCH`] datagrams and returns their number; 0 if there
     /// are none.
-    pub(crate) fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+    pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.0.receive(socket)
     }
 
     /// Maximum number of datagrams per call. A full batch means that more may be waiting.
-    pub(crate) const BATCH: usize = BATCH;
+    pub const BATCH: usize = BATCH;
 
     /// Returns the last `count` received datagrams with their sources.
-    pub(crate) fn datagrams(&self, count: usize) -> impl Iterator<Item = (SocketAddr, &[u8])> {
+    pub fn datagrams(&self, count: usize) -> impl Iterator<Item = (SocketAddr, &[u8])> {
         (0..count).filter_map(|n| match self.0.datagram(n) {
             (from, Some(datagram)) => Some((from, datagram)),
             (_, None) => None,
@@ -53,7 +59,7 @@ impl DatagramReceiver {
 
 /// Sender of datagrams in batches. A batch leaves when it is full, or by [`DatagramSender::flush`].
 #[derive(Debug, Default)]
-pub(crate) struct DatagramSender {
+pub struct DatagramSender {
     sender: Sender,
     octets: Vec<u8>,
     unsent: u64,
@@ -61,7 +67,7 @@ pub(crate) struct DatagramSender {
 
 impl DatagramSender {
     /// Queues a datagram.
-    pub(crate) fn push(&mut self, socket: &UdpSocket, to: SocketAddr, datagram: &[u8]) {
+    pub fn push(&mut self, socket: &UdpSocket, to: SocketAddr, datagram: &[u8]) {
         let start = self.octets.len();
         self.octets.extend_from_slice(datagram);
         self.sender.queue(to, start, self.octets.len(), datagram.len());
@@ -71,7 +77,7 @@ impl DatagramSender {
     }
 
     /// Sends the queued datagrams. A datagram that the socket refuses is lost as on the network.
-    pub(crate) fn flush(&mut self, socket: &UdpSocket) {
+    pub fn flush(&mut self, socket: &UdpSocket) {
         if !self.sender.is_empty() {
             self.unsent += self.sender.flush(socket, &self.octets, &mut Volume::default());
             self.octets.clear();
@@ -79,7 +85,7 @@ impl DatagramSender {
     }
 
     /// Returns the number of datagrams that the socket refused.
-    pub(crate) fn unsent(&self) -> u64 {
+    pub fn unsent(&self) -> u64 {
         self.unsent
     }
 }

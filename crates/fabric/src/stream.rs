@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Connection of the fabric with its buffers.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub struct Stream {
     socket: Socket,
     peer: Option<SocketAddr>,
     security: Security,
@@ -33,7 +33,7 @@ pub(crate) struct Stream {
 
 /// State that another process needs, beside the socket, to continue a connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct StreamSnapshot {
+pub struct StreamSnapshot {
     role: Option<Role>,
     #[serde(with = "serde_bytes")]
     inbox: Vec<u8>,
@@ -43,14 +43,14 @@ pub(crate) struct StreamSnapshot {
 
 impl Stream {
     /// Returns the state for another process; `None` with TLS, whose keys cannot be passed on.
-    pub(crate) fn carry(&self) -> Option<StreamSnapshot> {
+    pub fn carry(&self) -> Option<StreamSnapshot> {
         let (inbox, outbox) = (self.inbox.rest().to_vec(), self.outbox.rest().to_vec());
         self.socket.is_plain().then_some(StreamSnapshot { role: self.role, inbox, outbox })
     }
 
     /// Continues a connection of another process without TLS. A peer that has not greeted must have
     /// one of the `expected` roles.
-    pub(crate) fn resume(
+    pub fn resume(
         socket: TcpStream,
         security: &Security,
         expected: &'static [Role],
@@ -75,7 +75,7 @@ impl Stream {
 
     /// Wraps an accepted connection; `own` is the role of this side, `expected` the permitted roles
     /// of the peer.
-    pub(crate) fn accepted(
+    pub fn accepted(
         socket: TcpStream,
         security: &Security,
         own: Role,
@@ -87,7 +87,7 @@ impl Stream {
     }
 
     /// Starts a connection: messages are sent once it is established.
-    pub(crate) fn connect(
+    pub fn connect(
         address: SocketAddr,
         security: &Security,
         own: Role,
@@ -130,41 +130,41 @@ impl Stream {
     }
 
     /// Returns the role of the peer, once it has greeted.
-    pub(crate) fn role(&self) -> Option<Role> {
+    pub fn role(&self) -> Option<Role> {
         self.role
     }
 
     /// Returns the address of the peer.
-    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+    pub fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.tcp().as_fd()
     }
 
     /// Appends a message to the output and returns its length in bytes.
-    pub(crate) fn put(&mut self, message: &impl Serialize) -> usize {
+    pub fn put(&mut self, message: &impl Serialize) -> usize {
         self.outbox.put(message).unwrap_or(0)
     }
 
     /// Appends messages that are already frames.
-    pub(crate) fn frames(&mut self, frames: &FrameWriter) {
+    pub fn frames(&mut self, frames: &FrameWriter) {
         self.outbox.raw(frames.rest());
     }
 
     /// Returns the number of unsent bytes, approximately with TLS.
-    pub(crate) fn unsent(&self) -> usize {
+    pub fn unsent(&self) -> usize {
         self.outbox.len() + usize::from(self.socket.is_waiting())
     }
 
     /// Returns true if data would be sent if the socket had room.
-    pub(crate) fn wants_room(&self) -> bool {
+    pub fn wants_room(&self) -> bool {
         self.socket.is_waiting() || self.socket.is_open() && !self.outbox.is_empty()
     }
 
     /// Sends as much as the socket accepts.
-    pub(crate) fn flush(&mut self) -> Result<(), FrameError> {
+    pub fn flush(&mut self) -> Result<(), FrameError> {
         self.socket.push()?;
         if self.outbox.is_empty() {
             return Ok(());
@@ -174,7 +174,7 @@ impl Stream {
 
     /// Sends as much as the socket accepts. While data remains, the epoll registration with this
     /// token also waits for room.
-    pub(crate) fn flush_at(&mut self, epoll: &OwnedFd, token: u64) -> Result<(), FrameError> {
+    pub fn flush_at(&mut self, epoll: &OwnedFd, token: u64) -> Result<(), FrameError> {
         self.flush()?;
         let waits = self.wants_room();
         if waits != self.waits {
@@ -187,12 +187,12 @@ impl Stream {
 
     /// Reports whether the socket is readable (data or end). A caller that reports it once must
     /// always do so: reads are skipped otherwise.
-    pub(crate) fn tell_readable(&mut self, readable: bool) {
+    pub fn tell_readable(&mut self, readable: bool) {
         self.readable = Some(readable);
     }
 
     /// Reads once, if data may be there; returns the number of bytes.
-    pub(crate) fn fill(&mut self) -> Result<usize, FrameError> {
+    pub fn fill(&mut self) -> Result<usize, FrameError> {
         if self.readable == Some(false) {
             return Ok(0);
         }
@@ -210,7 +210,7 @@ impl Stream {
     }
 
     /// Returns the next frame.
-    pub(crate) fn frame(&mut self) -> Result<Option<&[u8]>, FrameError> {
+    pub fn frame(&mut self) -> Result<Option<&[u8]>, FrameError> {
         if let Some(expected) = self.expected {
             match self.greeted(expected) {
                 Ok(None) => return Ok(None),
@@ -243,7 +243,7 @@ impl Stream {
     }
 
     /// Returns true if data was received since the last call.
-    pub(crate) fn was_heard(&mut self) -> bool {
+    pub fn was_heard(&mut self) -> bool {
         std::mem::take(&mut self.heard)
     }
 }

@@ -13,7 +13,7 @@ use vireo_wire::pfcp::{MessageType, RecoveryTimeStamp, UpFunctionFeatures};
 
 /// State of an endpoint. UPFs are identified by their index in `peers`.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct N4Snapshot {
+pub struct N4Snapshot {
     holds: bool,
     peers: Vec<PeerSnapshot>,
     requests: Vec<RequestSnapshot>,
@@ -72,7 +72,7 @@ struct ReplySnapshot {
 
 impl N4 {
     /// Returns a snapshot for another process.
-    pub(crate) fn carry(&self) -> N4Snapshot {
+    pub fn carry(&self) -> N4Snapshot {
         let peers = self.peers.iter().map(|peer| PeerSnapshot {
             address: peer.address,
             state: peer.state,
@@ -115,7 +115,7 @@ impl N4 {
 
     /// Resumes the state of another process. UPFs that are not configured are dropped with their
     /// requests, and the endpoint sets up associations with new ones.
-    pub(crate) fn resume(config: Config, carried: N4Snapshot) -> Self {
+    pub fn resume(config: Config, carried: N4Snapshot) -> Self {
         let mut n4 = N4::new(config);
         n4.holds = carried.holds;
         let at = |address: SocketAddr| n4.peers.iter().position(|peer| peer.address == address);

@@ -1,8 +1,7 @@
 //! Tests of TLS files and certificate roles.
 
 use super::*;
-use crate::cluster::ClusterConfig;
-use crate::fabric::authority::{Authority, NAME};
+use crate::authority::{Authority, NAME};
 use std::net::Ipv4Addr;
 
 fn uri(role: CertificateRole) -> String {
@@ -72,20 +71,5 @@ fn open_addresses_need_tls_or_a_word() {
         assert!(error.starts_with("cluster.tls: ") && error.contains("cluster.insecure = true"), "{error}");
         assert!(permits("cluster", open, (None, true)).is_ok());
         assert!(permits("cluster", open, (Some(&tls), false)).is_ok());
-    }
-}
-
-#[test]
-fn member_without_tls_stays_on_loopback() {
-    let open: SocketAddr = "192.0.2.1:7770".parse().unwrap();
-    let good = ClusterConfig::default();
-    assert!(good.check_listeners().is_ok(), "the default is loopback");
-    for config in [
-        ClusterConfig { controllers: vec![good.balancer, open], ..good.clone() },
-        ClusterConfig { balancer: open, ..good.clone() },
-        ClusterConfig { listen: open, ..good.clone() },
-    ] {
-        assert!(matches!(config.check_listeners(), Err(TlsError::Open { address, .. }) if address == open));
-        assert!(ClusterConfig { insecure: true, ..config }.check_listeners().is_ok());
     }
 }

@@ -12,7 +12,7 @@ use vireo_types::Network;
 const LOGGED: Duration = Duration::from_secs(10);
 
 /// Returns the address pools of the data networks.
-pub(crate) fn pools(dnns: &[DnnConfig]) -> Vec<Network> {
+pub fn pools(dnns: &[DnnConfig]) -> Vec<Network> {
     let v4 = dnns.iter().filter_map(|dnn| dnn.ipv4_pool).map(|(address, length)| (address.into(), length));
     let v6 = dnns.iter().filter_map(|dnn| dnn.ipv6_pool).map(|(address, length)| (address.into(), length));
     v4.chain(v6).map(|(address, length)| Network::new(address, length)).collect()
@@ -20,7 +20,7 @@ pub(crate) fn pools(dnns: &[DnnConfig]) -> Vec<Network> {
 
 /// Filter for peers whose address is in a pool of UEs.
 #[derive(Debug)]
-pub(crate) struct UePeers {
+pub struct UePeers {
     interface: &'static str,
     pools: Vec<Network>,
     /// Time of the last log line, and number of peers rejected since.
@@ -30,19 +30,19 @@ pub(crate) struct UePeers {
 
 impl UePeers {
     /// Creates a filter for an interface, named as in the log.
-    pub(crate) fn of(interface: &'static str, pools: Vec<Network>) -> Self {
+    pub fn of(interface: &'static str, pools: Vec<Network>) -> Self {
         UePeers { interface, pools, logged: None, left_out: 0 }
     }
 
     /// Returns true if the peer must be rejected.
-    pub(crate) fn has(&self, peer: IpAddr) -> bool {
+    pub fn has(&self, peer: IpAddr) -> bool {
         // a dual-stack socket returns IPv4 addresses as mapped IPv6 addresses
         let peer = peer.to_canonical();
         self.pools.iter().any(|pool| pool.contains(peer))
     }
 
     /// Counts rejected peers, of which `peer` was the last, and logs them at the minimum interval.
-    pub(crate) fn log(&mut self, peer: IpAddr, count: u64) {
+    pub fn log(&mut self, peer: IpAddr, count: u64) {
         self.left_out += count;
         if self.logged.is_some_and(|logged| logged.elapsed() < LOGGED) {
             return;

@@ -20,10 +20,13 @@
 //!   sessions of the UPFs (Session Retention Information, TS 29.244 7.4.4.1; TS 23.527 4.3).
 //!   Requests meanwhile leave after the takeover.
 //! - Queues, stored responses and the work per datagram are bounded.
+#![forbid(unsafe_code)]
 
 mod config;
 mod endpoint;
 mod event;
+mod in_process;
+pub mod log_limit;
 mod peer;
 mod pending;
 mod replies;
@@ -32,11 +35,14 @@ mod responses;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+pub mod udp;
+pub mod ue_peers;
 
 pub use config::Config;
 pub use endpoint::Endpoint;
 pub use event::{Counters, Event, Sink, SubmitError, Submitted};
-pub(crate) use snapshot::N4Snapshot;
+pub use in_process::InProcess;
+pub use snapshot::N4Snapshot;
 
 use crate::log_limit::LogLimit;
 use peer::{Peer, State};
@@ -141,12 +147,12 @@ impl N4 {
     }
 
     /// Returns the address pools of UEs.
-    pub(crate) fn ue_pools(&self) -> &[Network] {
+    pub fn ue_pools(&self) -> &[Network] {
         &self.config.ue_pools
     }
 
     /// Returns the source of the last ignored datagram from a UE since the last call.
-    pub(crate) fn take_ue(&mut self) -> Option<IpAddr> {
+    pub fn take_ue(&mut self) -> Option<IpAddr> {
         self.last_ue.take()
     }
 
