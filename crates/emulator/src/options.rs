@@ -163,8 +163,10 @@ pub struct Options {
     pub echoes: Echoes,
     /// Worker threads; never more than there are N3 addresses or gNBs.
     pub threads: u32,
-    /// Seeds what is random in loads and in the misbehaviour scenarios.
+    /// Seed of what is random in loads, misbehaviour scenarios and campaigns.
     pub seed: u64,
+    /// Messages of a campaign of mutated messages.
+    pub messages: u64,
     /// Ends the run early when it becomes true.
     pub stop: Option<Arc<AtomicBool>>,
 }
@@ -221,6 +223,7 @@ impl Options {
             echoes: Echoes::default(),
             threads: 1,
             seed: 1,
+            messages: 10_000,
             stop: None,
         }
     }

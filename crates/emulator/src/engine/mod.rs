@@ -15,7 +15,7 @@ mod timers;
 mod user_plane;
 mod worker;
 
-pub use sctp_endpoint::run;
+pub(crate) use sctp_endpoint::bind;
 pub(crate) use worker::gnb_config;
 
 use crate::options::Options;
@@ -141,8 +141,8 @@ impl Drop for PanicGuard<'_> {
 pub type EndpointFactory<'a> =
     &'a (dyn Fn(u32) -> Result<Box<dyn Endpoint>, Box<dyn std::error::Error + Send + Sync>> + Sync);
 
-/// Runs with SCTP endpoints that `open` makes, for tests and for drivers of one's own.
-pub fn run_with(
+/// Runs a scenario, steady load or misbehaviour with SCTP endpoints that `open` makes.
+pub(crate) fn run_with(
     options: &Options,
     open: EndpointFactory<'_>,
     progress: &mut dyn FnMut(Progress),

@@ -1,17 +1,19 @@
 //! The SCTP endpoint of a real run.
 
-use super::{Error, Progress, run_with};
 use crate::options::Options;
-use crate::report::Report;
-use vireo_sctp::{Config, Driver};
+use vireo_sctp::{BindError, Config, Driver, Endpoint};
 
-/// Runs a scenario against the core.
-pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Report, Error> {
-    let open = |n: u32| Ok(vireo_sctp::bind(&config(options, n))?);
-    run_with(options, &open, progress)
+/// Opens the endpoint of worker `n`.
+///
+/// # Errors
+///
+/// Fails if the driver or the address is not there.
+pub(crate) fn bind(options: &Options, n: u32) -> Result<Box<dyn Endpoint>, BindError> {
+    vireo_sctp::bind(&config(options, n))
 }
 
-/// The endpoint of worker `n`: a client at one of the gNBs' addresses, with a fresh port for each association.
+/// The endpoint of worker `n`: a client at one of the gNBs' addresses, with a fresh port for each
+/// association.
 fn config(options: &Options, n: u32) -> Config {
     let address = options.n2.get(n as usize % options.n2.len().max(1)).copied();
     let (own, peer) = options.sctp_udp_ports;

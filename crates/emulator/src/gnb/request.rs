@@ -30,7 +30,7 @@ impl Gnb {
         [a, b, c]
     }
 
-    pub(super) fn location(&self) -> Result<UserLocationInformation<'static>, Error> {
+    pub(crate) fn location(&self) -> Result<UserLocationInformation<'static>, Error> {
         let (plmn, id) = (self.plmn(), self.config.id);
         let cell = helpers::nr_cgi(plmn, id.id, u32::from(id.bits), CELL)?;
         let location = UserLocationInformationNR::new(cell, helpers::tai(plmn, self.tac()), None, None);

@@ -19,7 +19,7 @@ pub(super) const SILENCE: Duration = Duration::from_millis(300);
 
 /// What a core answered to a bad message.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// ERROR INDICATION with its cause, and whether it has Criticality Diagnostics.
     ErrorIndication(Option<Cause>, bool),
     /// NG SETUP RESPONSE.
@@ -37,7 +37,8 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    fn read(pdu: &[u8]) -> Answer {
+    /// What a PDU of the core says.
+    pub(crate) fn read(pdu: &[u8]) -> Answer {
         use NgapPduKind as Kind;
         let Ok(pdu) = NGAP_PDU::decode(pdu) else { return Answer::Other("octets that do not decode".into()) };
         let cause = pdu.ie::<ie::Cause>().and_then(Result::ok);
@@ -58,7 +59,8 @@ impl Answer {
         }
     }
 
-    fn name(&self) -> String {
+    /// Its name in a report.
+    pub(crate) fn name(&self) -> String {
         match self {
             Answer::ErrorIndication(Some(cause), _) => format!("ERROR INDICATION {cause:?}"),
             Answer::ErrorIndication(None, _) => "ERROR INDICATION".into(),

@@ -10,6 +10,7 @@ use crate::engine::{Counters, EndpointFactory, Error, Phase, Progress};
 use crate::options::Options;
 use crate::report::Report;
 use crate::scenario::Mode;
+pub(crate) use driver::Answer;
 use driver::{CaseDriver, Device};
 use serde::Serialize;
 use std::collections::BTreeMap;

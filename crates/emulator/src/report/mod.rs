@@ -248,6 +248,9 @@ pub struct Report {
     pub worker_cpu_us: u64,
     /// The misbehaviour cases, if that is what ran.
     pub cases: Vec<crate::negative::Outcome>,
+    /// The campaign of mutated messages, if that is what ran. The other fields are of its good UEs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mutations: Option<crate::mutate::report::Mutations>,
     /// The SCTP driver.
     pub driver: String,
 }
@@ -261,6 +264,7 @@ impl Report {
             && self.steady.failed_procedures == 0
             && self.steady.lost == 0
             && self.cases.iter().all(|case| case.passed())
+            && self.mutations.as_ref().is_none_or(|mutations| mutations.passed())
             && (self.started > 0 || !self.cases.is_empty())
     }
 
@@ -277,6 +281,9 @@ impl fmt::Display for Report {
                 writeln!(f, "{case}")?;
             }
             return Ok(());
+        }
+        if let Some(mutations) = &self.mutations {
+            return mutations.fmt(f);
         }
         writeln!(
             f,

@@ -77,6 +77,8 @@ pub enum Mode {
     Abuse(Case),
     /// All misbehaviour cases, one after the other.
     AllAbuse,
+    /// A campaign of mutated messages.
+    Mutate,
 }
 
 /// How identities are concealed in a scenario.
@@ -357,6 +359,12 @@ pub static ALL: &[Scenario] = &[
     abuse("bad-order", "messages of procedures that nobody started", Case::Order),
     abuse("bad-nas", "random octets as NAS", Case::NasGarbage),
     abuse("bad-setup", "NG SETUP of another network or slice, and signalling before it", Case::Setup),
+    Scenario {
+        name: "mutate",
+        about: "--count mutated NGAP and NAS messages (--seed) of 3 gNBs, while --ues of another gNB are served",
+        mode: Mode::Mutate,
+        scheme: Scheme::Any,
+    },
     abuse("bad-half-open", "as many registrations as --ues that stop after the first message", Case::HalfOpen),
 ];
 

@@ -7,7 +7,7 @@
 mod authentication;
 mod mobility;
 pub use mobility::Service;
-mod nas;
+pub(crate) mod nas;
 mod registration;
 pub(crate) use registration::sd_octets;
 pub mod security;

@@ -1,0 +1,572 @@
+//! The course of a campaign: turns of UEs, a probe, and what comes.
+
+use super::asn1;
+use super::device::{Device, LIFE, PSI};
+use super::dice::chance;
+use super::good::{GoodIds, summary};
+use super::message::{Attackers, Message, depth};
+use super::peer::{NODE, WITH_UES};
+use super::report::{Level, Mutations, State};
+use crate::engine::{EndpointFactory, Error, Phase, Progress};
+use crate::gnb::{self, SendError};
+use crate::negative::Answer;
+use crate::options::Options;
+use crate::report::Report;
+use crate::ue::security::header;
+use crate::ue::{self, CommandError, Registration, Service};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use vireo_types::{PduSessionType, RanUeNgapId};
+use vireo_wire::ngap::{Cause, CauseRadioNetwork, RRCEstablishmentCause};
+
+/// Nothing must come for so long until a batch is over.
+const QUIET: Duration = Duration::from_micros(700);
+/// Waits for what comes after the probe's answer at most.
+const WAITS: u32 = 40;
+/// Turns until a request counts as unanswered, and until the UE starts anew.
+const PATIENCE: u32 = 4;
+const GIVEN_UP: u32 = 24;
+/// Batches with a message that is not about a UE, in percent.
+const OF_NODE: usize = 60;
+/// In every so many batches one message is sent alone.
+const ALONE: u64 = 8;
+/// Within which a message that is sent alone is answered.
+const ANSWERED: Duration = Duration::from_secs(1);
+/// REGISTRATION COMPLETE.
+const COMPLETE: [u8; 3] = [0x7e, 0, 0x43];
+
+/// The attacking gNBs and UEs.
+pub(super) struct Campaign<'a> {
+    own: Attackers<'a>,
+    mutations: Mutations,
+    /// The gNB whose probe is not answered yet.
+    probed: Option<usize>,
+    batches: u64,
+    /// The gNB that has sent a message alone that must be answered, and is not yet.
+    watched: Option<usize>,
+    begun: Instant,
+}
+
+impl<'a> Campaign<'a> {
+    /// Sets the gNBs up; the UEs are switched off.
+    pub(super) fn new(options: &'a Options, open: EndpointFactory<'_>, good_ids: &'a GoodIds) -> Result<Self, Error> {
+        let own = Attackers::new(options, open, good_ids)?;
+        let mutations = Mutations { seed: options.seed, requested: options.messages, ..Mutations::default() };
+        let begun = Instant::now();
+        Ok(Campaign { own, mutations, probed: None, batches: 0, watched: None, begun })
+    }
+
+    /// Sends all messages, unless it is stopped or the good UEs are not there any more.
+    pub(super) fn run(&mut self, progress: &mut dyn FnMut(Progress), is_alone: &dyn Fn() -> bool) {
+        self.begun = Instant::now();
+        self.report_progress(progress);
+        while self.mutations.messages < self.mutations.requested {
+            let stop = &self.own.air.options.stop;
+            if stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) || is_alone() {
+                break;
+            }
+            if let Err(error) = self.batch() {
+                self.mutations.harm.push(error.to_string());
+                break;
+            }
+            self.report_progress(progress);
+        }
+        self.mutations.seconds = self.begun.elapsed().as_secs_f64();
+    }
+
+    /// The report, with the good UEs' part, and the SCTP driver.
+    pub(super) fn finish(mut self, good: &Report) -> (Mutations, String) {
+        self.mutations.good = summary(good);
+        let seconds = self.mutations.seconds;
+        self.mutations.finish(seconds);
+        let driver = self.own.air.driver();
+        (self.mutations, driver)
+    }
+
+    fn report_progress(&self, progress: &mut dyn FnMut(Progress)) {
+        progress(Progress {
+            phase: Phase::Running,
+            ues: self.mutations.requested,
+            started: self.mutations.messages,
+            done: self.mutations.messages,
+            failed: 0,
+            registered: self.mutations.registrations,
+            sessions: 0,
+            procedures: 0,
+            lost: 0,
+            elapsed: self.begun.elapsed(),
+        });
+    }
+
+    /// A turn of each UE and perhaps one of a node, then what comes of them.
+    fn batch(&mut self) -> Result<(), Error> {
+        self.batches += 1;
+        if self.batches.is_multiple_of(ALONE) {
+            return self.send_alone();
+        }
+        for index in 0..self.own.devices.len() {
+            if self.mutations.messages < self.mutations.requested {
+                self.run_device(index)?;
+            }
+        }
+        if chance(&mut self.own.rng, OF_NODE)
+            && self.mutations.messages < self.mutations.requested
+            && let Some(message) = self.own.make_node_message()
+        {
+            self.send(&message, 0, State::Node)?;
+        }
+        self.probe()?;
+        self.drain()
+    }
+
+    /// Sends one message, and looks whether it is answered if it must be.
+    fn send_alone(&mut self) -> Result<(), Error> {
+        let index = self.own.rng.below(self.own.devices.len());
+        let device = &self.own.devices[index];
+        let state = device.state();
+        if device.at.is_none_or(|at| !self.own.is_known(at)) {
+            return Ok(());
+        }
+        let (mut message, mut must) = (None, None);
+        // Many mutations leave a message that may be ignored.
+        for _ in 0..8 {
+            let level = if chance(&mut self.own.rng, 75) { Level::Asn1 } else { Level::Byte };
+            message = self.own.make_at(index, state, level);
+            must = message.as_ref().and_then(|message| asn1::answered_because(&message.octets));
+            if must.is_some() {
+                break;
+            }
+        }
+        let Some(message) = message else { return Ok(()) };
+        self.watched = must.map(|_| message.peer);
+        self.send(&message, index, state)?;
+        self.probe()?;
+        self.drain()?;
+        let Some(why) = must else { return Ok(()) };
+        let deadline = Instant::now() + ANSWERED;
+        while self.watched.is_some() && Instant::now() < deadline {
+            self.take_in(Duration::from_millis(20))?;
+        }
+        *self.mutations.watched.entry(why.into()).or_default() += 1;
+        if self.watched.take().is_some() {
+            *self.mutations.silent.entry(why.into()).or_default() += 1;
+            self.mutations.show(why, &message.octets);
+        }
+        Ok(())
+    }
+
+    /// Sends a message whose answer must come.
+    fn probe(&mut self) -> Result<(), Error> {
+        let peer = (self.mutations.probes % WITH_UES as u64) as usize;
+        self.own.air.outbox.clear();
+        let outbox = &mut self.own.air.outbox;
+        self.own.air.peers[peer].gnb.update_configuration(outbox).map_err(|error| internal(&error))?;
+        self.probed = Some(peer);
+        self.own.air.flush(peer)
+    }
+
+    /// Takes what comes until the probe is answered and nothing comes any more.
+    fn drain(&mut self) -> Result<(), Error> {
+        let deadline = Instant::now() + self.own.air.options.timeout;
+        let mut waits = 0;
+        while self.probed.is_some() || waits < WAITS {
+            let wait = if self.probed.is_some() { Duration::from_millis(20) } else { QUIET };
+            let came = self.take_in(wait)?;
+            if self.probed.is_none() {
+                waits += 1;
+                if came == 0 {
+                    break;
+                }
+            }
+            if Instant::now() > deadline {
+                let timeout = self.own.air.options.timeout;
+                return Err(Error::Options(format!(
+                    "the core has not answered a RAN CONFIGURATION UPDATE in {timeout:?}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits at most so long, and takes what came. Returns how much.
+    fn take_in(&mut self, wait: Duration) -> Result<usize, Error> {
+        let came = self.own.air.pump(wait)?;
+        for peer in 0..self.own.air.peers.len() {
+            while let Some(pdu) = self.own.air.next(peer) {
+                self.receive(peer, &pdu)?;
+            }
+            self.mend(peer)?;
+        }
+        Ok(came)
+    }
+
+    /// Brings a gNB back whose association has ended.
+    fn mend(&mut self, peer: usize) -> Result<(), Error> {
+        if self.own.air.is_up(peer) {
+            return Ok(());
+        }
+        self.mutations.associations_lost += 1;
+        self.mutations.answer("association ended".into());
+        self.probed.take_if(|probed| *probed == peer);
+        let here = |device: &&mut Device| [device.at, device.target].iter().flatten().any(|(at, _)| *at == peer);
+        self.own.devices.iter_mut().filter(here).for_each(Device::disconnected);
+        self.own.air.revive(peer)
+    }
+
+    fn receive(&mut self, peer: usize, pdu: &[u8]) -> Result<(), Error> {
+        let answer = Answer::read(pdu);
+        let is_probe = self.probed == Some(peer) && answer == Answer::Acknowledge("RANConfigurationUpdate".into());
+        if is_probe {
+            self.mutations.probes += 1;
+            self.probed = None;
+            return Ok(());
+        }
+        self.watched.take_if(|watched| *watched == peer);
+        if answer != Answer::Nas(None) {
+            self.mutations.answer(answer.name());
+        }
+        if peer == NODE {
+            return Ok(());
+        }
+        self.own.library.keep(pdu);
+        self.own.air.inbox.clear();
+        let (inbox, outbox) = (&mut self.own.air.inbox, &mut self.own.air.outbox);
+        // What a mutated message has made of the UE does not encode at times.
+        let _ = self.own.air.peers[peer].gnb.receive(pdu, inbox, outbox);
+        let inbox = std::mem::take(&mut self.own.air.inbox);
+        for event in &inbox.events {
+            self.happened(peer, event, &inbox.nas)?;
+        }
+        self.own.air.inbox = inbox;
+        self.flush(peer)
+    }
+
+    /// Sends what the gNB has to send, and keeps it for later.
+    fn flush(&mut self, peer: usize) -> Result<(), Error> {
+        let library = &mut self.own.library;
+        self.own.air.flush_to(peer, |pdu| library.keep(pdu))
+    }
+
+    fn happened(&mut self, peer: usize, event: &gnb::Event, nas: &[u8]) -> Result<(), Error> {
+        if let gnb::Event::ErrorIndication(report) = event {
+            self.is_unknown(peer, report);
+            return Ok(());
+        }
+        let Some(index) = event.owner().map(|owner| owner as usize).filter(|index| *index < self.own.devices.len())
+        else {
+            return Ok(());
+        };
+        let device = &mut self.own.devices[index];
+        (device.unanswered, device.pending) = (false, 0);
+        match event {
+            gnb::Event::Nas { range, .. } => {
+                device.out.clear();
+                device.ue.receive(&self.own.air.options.profile, &nas[range.clone()], &mut device.out);
+                self.count_nas(index, &nas[range.clone()]);
+                // The gNB's own answer goes first.
+                self.flush(peer)?;
+                self.speak(index)
+            }
+            gnb::Event::Released { .. } => {
+                self.check_connection(index);
+                Ok(())
+            }
+            gnb::Event::HandoverPrepared { target, .. } => {
+                device.target = Some((peer, *target));
+                Ok(())
+            }
+            gnb::Event::HandoverRefused { .. } | gnb::Event::HandoverCancelled { .. } => {
+                device.target = None;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts what NAS said to the UE.
+    fn count_nas(&mut self, index: usize, nas: &[u8]) {
+        let mut named = false;
+        let state = self.own.devices[index].state();
+        for event in &self.own.devices[index].out.events {
+            let name = match event {
+                ue::Event::Status(cause) => format!("NAS STATUS {cause}"),
+                ue::Event::RegistrationRejected { cause, .. } => format!("REGISTRATION REJECT #{cause}"),
+                ue::Event::ServiceRejected { cause, .. } => format!("SERVICE REJECT #{cause}"),
+                ue::Event::SessionRejected { cause, .. } => format!("PDU SESSION REJECT {cause}"),
+                ue::Event::Registered { .. } => "REGISTRATION ACCEPT".into(),
+                ue::Event::ServiceAccepted => "SERVICE ACCEPT".into(),
+                ue::Event::SessionUp { .. } => "PDU SESSION ESTABLISHMENT ACCEPT".into(),
+                ue::Event::SessionReleased { .. } => "PDU SESSION RELEASE COMMAND".into(),
+                ue::Event::Secured { .. } => "SECURITY MODE COMMAND".into(),
+                ue::Event::Violation(violation) => {
+                    self.mutations.show(&format!("{violation}, {state:?}"), nas);
+                    format!("NAS that does not fit: {violation}")
+                }
+                _ => continue,
+            };
+            named = true;
+            self.mutations.answer(name);
+        }
+        if !named {
+            self.mutations.answer("other NAS".into());
+        }
+    }
+
+    /// The core says that it does not know the connection of a UE.
+    fn is_unknown(&mut self, peer: usize, report: &gnb::ErrorReport) {
+        let (Some(amf), Some(ran)) = (report.amf_id, report.ran_id) else { return };
+        let ran = RanUeNgapId(ran);
+        if self.own.gnb(peer).amf_id(ran) != Some(amf) {
+            return;
+        }
+        let Some(owner) = self.own.gnb(peer).owner(ran) else { return };
+        if let Some(device) = self.own.devices.get_mut(owner as usize) {
+            (device.unanswered, device.pending) = (false, 0);
+        }
+        let unknown = [
+            CauseRadioNetwork::unknown_local_UE_NGAP_ID,
+            CauseRadioNetwork::inconsistent_remote_UE_NGAP_ID,
+            CauseRadioNetwork::unknown_PDU_session_ID,
+        ];
+        if let Some(Cause::radioNetwork(cause)) = &report.cause
+            && unknown[..2].contains(cause)
+        {
+            self.own.gnb(peer).forget(ran);
+            if let Some(index) = usize::try_from(owner).ok().filter(|index| *index < self.own.devices.len()) {
+                self.check_connection(index);
+            }
+        }
+    }
+
+    /// A connection has ended: perhaps that of the UE.
+    fn check_connection(&mut self, index: usize) {
+        let device = &self.own.devices[index];
+        let is_there =
+            |(peer, ran): (usize, RanUeNgapId)| self.own.air.peers[peer].gnb.owner(ran) == Some(index as u32);
+        let (at, target) = (device.at.is_some_and(is_there), device.target.is_some_and(is_there));
+        let device = &mut self.own.devices[index];
+        if !target {
+            device.target = None;
+        }
+        if !at && device.at.is_some() {
+            device.disconnected();
+        }
+    }
+
+    /// Sends what the UE wants to send, but for what would take it beyond its state.
+    fn speak(&mut self, index: usize) -> Result<(), Error> {
+        let messages: Vec<Vec<u8>> = self.own.devices[index].out.messages().map(<[u8]>::to_vec).collect();
+        for nas in messages {
+            if self.own.devices[index].holds(&nas) {
+                self.own.devices[index].deferred.push(nas);
+                continue;
+            }
+            self.deliver(index, &nas)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a NAS message of the UE, by its connection or a new one.
+    fn deliver(&mut self, index: usize, nas: &[u8]) -> Result<(), Error> {
+        let device = &mut self.own.devices[index];
+        device.remember(nas);
+        let peer = device.at.map_or(index % WITH_UES, |(peer, _)| peer);
+        let gnb = &mut self.own.air.peers[peer].gnb;
+        let sent = match device.at {
+            Some((_, ran)) => gnb.uplink_nas(ran, nas, &mut self.own.air.outbox),
+            None => {
+                let (guti, cause) = (device.ue.guti(), RRCEstablishmentCause::mo_Signalling);
+                let opened = gnb.initial_ue(index as u32, nas, guti, cause, &mut self.own.air.outbox);
+                opened.map(|ran| device.at = Some((peer, ran)))
+            }
+        };
+        match sent {
+            Ok(()) | Err(SendError::NoConnection) => self.flush(peer),
+            Err(error) => Err(internal(&error)),
+        }
+    }
+
+    /// The UE sends a message in the state where it is to be, or goes on to it.
+    fn run_device(&mut self, index: usize) -> Result<(), Error> {
+        let device = &self.own.devices[index];
+        // The core has not answered the first message of this connection.
+        if let Some(at) = device.at
+            && !self.own.is_known(at)
+            && device.pending == 0
+        {
+            self.own.gnb(at.0).forget(at.1);
+            self.own.devices[index].disconnected();
+        }
+        let device = &self.own.devices[index];
+        if device.goal == State::NoContext && (device.at.is_some() || device.state() != State::NoContext) {
+            return self.abandon(index);
+        }
+        let state = device.state();
+        if state != device.goal {
+            return self.approach(index, state);
+        }
+        if device.remaining == 0 || device.life > LIFE {
+            return self.move_on(index);
+        }
+        let Some(message) = self.own.make(index, state) else { return Ok(()) };
+        let device = &mut self.own.devices[index];
+        device.remaining -= 1;
+        device.life += 1;
+        (device.waited, device.pending) = (0, 0);
+        if std::mem::replace(&mut device.unanswered, true) {
+            self.mutations.answer("none".into());
+        }
+        self.send(&message, index, state)
+    }
+
+    fn send(&mut self, message: &Message, index: usize, state: State) -> Result<(), Error> {
+        self.mutations.count(message.level, depth(message), state);
+        let stream = self.own.air.stream(message.peer, index as u32);
+        let stream = if state == State::Node { 0 } else { stream };
+        self.own.air.send(message.peer, stream, &message.octets)
+    }
+
+    /// The UE has sent what it had to send in this state.
+    fn move_on(&mut self, index: usize) -> Result<(), Error> {
+        let rng = &mut self.own.rng;
+        let device = &mut self.own.devices[index];
+        let ends = device.life > LIFE || device.spoiled && device.state() == State::SecurityMode;
+        let deferred = std::mem::take(&mut device.deferred);
+        let state = device.state();
+        device.choose(rng);
+        if ends || state == State::Deregistering || state == State::Registering && chance(rng, 40) {
+            return self.abandon(index);
+        }
+        for nas in deferred {
+            // A COUNT after that of the deferred message may be used by now.
+            let complete = nas.get(1) == Some(&header::CIPHERED);
+            let again = if complete { self.protect_complete(index) } else { Some(nas) };
+            if let Some(nas) = again {
+                self.own.devices[index].pending = 1;
+                self.deliver(index, &nas)?;
+            }
+        }
+        self.own.devices[index].spoiled = false;
+        Ok(())
+    }
+
+    fn protect_complete(&mut self, index: usize) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        self.own.devices[index].ue.security()?.protect(header::CIPHERED, &COMPLETE, &mut out).ok()?;
+        Some(out)
+    }
+
+    /// The UE is gone without a word; it registers anew.
+    fn abandon(&mut self, index: usize) -> Result<(), Error> {
+        let device = &mut self.own.devices[index];
+        let connections = [device.at.take(), device.target.take()];
+        device.forget();
+        device.set_out();
+        for (peer, ran) in connections.into_iter().flatten() {
+            let outbox = &mut self.own.air.outbox;
+            let _ = self.own.air.peers[peer].gnb.abandon(ran, outbox);
+            self.flush(peer)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the UE a step further to where it is to be.
+    fn approach(&mut self, index: usize, state: State) -> Result<(), Error> {
+        let device = &mut self.own.devices[index];
+        device.waited += 1;
+        if device.waited > GIVEN_UP {
+            device.choose(&mut self.own.rng);
+            return self.abandon(index);
+        }
+        if device.pending > 0 && device.pending < PATIENCE {
+            device.pending += 1;
+            return Ok(());
+        }
+        device.pending = 1;
+        device.out.clear();
+        let goal = device.goal;
+        let early = matches!(goal, State::Authenticating | State::SecurityMode | State::Accepted);
+        let commanded = match (state, goal) {
+            (State::NoContext, _) => {
+                self.mutations.registrations += 1;
+                let fresh = early || goal == State::NoContext;
+                let kind = if fresh { Registration::Fresh } else { device.registration(&mut self.own.rng) };
+                device.life = 0;
+                device.ue.register(&self.own.air.options.profile, kind, &mut device.out)
+            }
+            (State::Registering | State::Serving | State::Deregistering, _) => return Ok(()),
+            (State::Authenticating | State::SecurityMode | State::Accepted, _) => return self.move_on(index),
+            (_, State::Authenticating | State::SecurityMode | State::Accepted) => return self.abandon(index),
+            (State::Handover, _) => return self.end_handover(index),
+            (State::Idle, _) => self.come_back(index),
+            (_, State::Deregistering) => device.ue.deregister(&self.own.air.options.profile, false, &mut device.out),
+            (State::Registered, State::Session | State::Handover) => {
+                device.ue.forget_session(PSI);
+                let (profile, kind) = (&self.own.air.options.profile, PduSessionType::Ipv4);
+                device.ue.establish(profile, PSI, kind, &mut device.out)
+            }
+            (State::Session, State::Registered) => device.ue.release(PSI, &mut device.out),
+            (_, State::Idle) => {
+                return self.start_procedure(index, |gnb, ran, _, out| gnb.request_release(ran, inactive(), out));
+            }
+            (State::Session, State::Handover) => return self.require_handover(index),
+            _ => return self.abandon(index),
+        };
+        match commanded {
+            Ok(()) => self.speak(index),
+            Err(_) => self.abandon(index),
+        }
+    }
+
+    fn come_back(&mut self, index: usize) -> Result<(), CommandError> {
+        let (device, profile) = (&mut self.own.devices[index], &self.own.air.options.profile);
+        match self.own.rng.below(10) {
+            0..=3 => device.ue.service_request(Service::Data, &mut device.out),
+            4 | 5 => device.ue.service_request(Service::Signalling, &mut device.out),
+            6 | 7 => device.ue.register(profile, Registration::Mobility, &mut device.out),
+            _ => {
+                device.forget();
+                device.ue.register(profile, Registration::Initial, &mut device.out)
+            }
+        }
+    }
+
+    /// Has the UE's gNB start a procedure.
+    fn start_procedure(
+        &mut self,
+        index: usize,
+        what: impl FnOnce(&mut gnb::Gnb, RanUeNgapId, &gnb::GnbConfig, &mut gnb::Outbox) -> Result<(), SendError>,
+    ) -> Result<(), Error> {
+        let Some((peer, ran)) = self.own.devices[index].at else { return Ok(()) };
+        let other = self.own.air.peers[(peer + 1) % WITH_UES].gnb.config().clone();
+        let unanswered = what(&mut self.own.air.peers[peer].gnb, ran, &other, &mut self.own.air.outbox);
+        if unanswered.is_err() {
+            self.own.air.outbox.clear();
+            return self.abandon(index);
+        }
+        self.flush(peer)
+    }
+
+    fn require_handover(&mut self, index: usize) -> Result<(), Error> {
+        self.start_procedure(index, |gnb, ran, other, out| gnb.require_handover(ran, other.id, other.tai, out))
+    }
+
+    /// The UE arrives at the target, or stays.
+    fn end_handover(&mut self, index: usize) -> Result<(), Error> {
+        let device = &mut self.own.devices[index];
+        let Some(target) = device.target.take() else { return Ok(()) };
+        if chance(&mut self.own.rng, 30) {
+            return self.start_procedure(index, |gnb, ran, _, out| gnb.cancel_handover(ran, out));
+        }
+        self.own.devices[index].at = Some(target);
+        self.start_procedure(index, |gnb, ran, _, out| gnb.notify(ran, out))
+    }
+}
+
+fn inactive() -> Cause {
+    Cause::radioNetwork(CauseRadioNetwork::user_inactivity)
+}
+
+fn internal(error: &dyn std::fmt::Display) -> Error {
+    Error::Options(format!("bug: a message of an attacking gNB does not encode: {error}"))
+}

@@ -1,0 +1,188 @@
+//! One attacking UE: a well-behaved UE, the state that it is taken to, and what is sent there.
+
+use super::nas::Names;
+use super::report::State;
+use crate::engine::Error;
+use crate::load::Rng;
+use crate::options::Options;
+use crate::ue::security::header;
+use crate::ue::{self, MmState, Registration, SessionState, Ue, UeOutput};
+use crate::usim::Usim;
+use std::collections::VecDeque;
+use vireo_types::RanUeNgapId;
+
+/// Attacking UEs. Their subscribers come after those of the good UEs.
+pub(super) const ATTACKERS: u32 = 32;
+/// The PDU session of each attacking UE.
+pub(super) const PSI: u8 = 1;
+/// NAS messages that are kept to be sent again.
+const KEPT: usize = 16;
+/// Messages in one life of a UE at most.
+pub(super) const LIFE: u32 = 160;
+
+/// States with their weights, and how many messages are sent in each at most.
+const GOALS: [(State, usize, usize); 9] = [
+    (State::NoContext, 1, 4),
+    (State::Authenticating, 1, 6),
+    (State::SecurityMode, 1, 6),
+    (State::Accepted, 1, 8),
+    (State::Registered, 3, 24),
+    (State::Session, 6, 32),
+    (State::Idle, 2, 6),
+    (State::Deregistering, 1, 1),
+    (State::Handover, 2, 12),
+];
+
+/// An attacking UE.
+pub(super) struct Device {
+    pub(super) ue: Ue,
+    pub(super) out: UeOutput,
+    suci: Vec<u8>,
+    /// Its gNB and connection.
+    pub(super) at: Option<(usize, RanUeNgapId)>,
+    /// The same at the target of a handover.
+    pub(super) target: Option<(usize, RanUeNgapId)>,
+    /// Where it is to go next.
+    pub(super) goal: State,
+    /// Messages that are still to be sent there.
+    pub(super) remaining: usize,
+    /// Turns since it set out.
+    pub(super) waited: u32,
+    /// Turns since a request that nothing has come for.
+    pub(super) pending: u32,
+    /// What the UE would have sent, if it were not kept in a state.
+    pub(super) deferred: Vec<Vec<u8>>,
+    /// A COUNT after that of a deferred message was used.
+    pub(super) spoiled: bool,
+    /// NAS messages that it has sent, the newest last.
+    pub(super) sent: VecDeque<Vec<u8>>,
+    /// Nothing has come for it since the last mutated message.
+    pub(super) unanswered: bool,
+    /// Messages since its last fresh registration.
+    pub(super) life: u32,
+}
+
+impl Device {
+    /// The UE of a subscriber.
+    pub(super) fn new(options: &Options, subscriber: u32) -> Result<Self, Error> {
+        let nobody =
+            || Error::Options(format!("there is no subscriber {subscriber}: check --ues against --subscribers"));
+        let (supi, keys) = options.subscribers.get(subscriber).ok_or_else(nobody)?;
+        let suci = Usim::new(supi, keys).suci(options.profile.plmn, &options.profile.concealment);
+        Ok(Device {
+            ue: Ue::new(Usim::new(supi, keys)),
+            out: UeOutput::default(),
+            suci: suci.map_err(|error| Error::Options(error.to_string()))?,
+            at: None,
+            target: None,
+            goal: State::NoContext,
+            remaining: 1,
+            waited: 0,
+            pending: 0,
+            deferred: Vec::new(),
+            spoiled: false,
+            sent: VecDeque::new(),
+            unanswered: false,
+            life: 0,
+        })
+    }
+
+    /// What its messages name.
+    pub(super) fn names(&mut self, options: &Options) -> Names {
+        Names {
+            suci: self.suci.clone(),
+            guti: self.ue.guti().map(ue::nas::guti_octets),
+            ksi: self.ue.security().map(|security| security.ksi()),
+            psi: PSI,
+            sst: options.profile.snssai.sst,
+            dnn: options.profile.dnn.as_str().into(),
+        }
+    }
+
+    /// Its state, as far as it knows.
+    pub(super) fn state(&self) -> State {
+        if !self.deferred.is_empty() {
+            return self.deferred_state();
+        }
+        if self.target.is_some() {
+            return State::Handover;
+        }
+        let active = self.ue.sessions().iter().any(|session| session.state == SessionState::Active);
+        match (self.at, self.ue.mm()) {
+            (None, MmState::Registered) => State::Idle,
+            (None, _) => State::NoContext,
+            (_, MmState::Registered) if active => State::Session,
+            (_, MmState::Registered) => State::Registered,
+            (_, MmState::ServiceRequested) => State::Serving,
+            (_, MmState::Deregistering) => State::Deregistering,
+            (_, MmState::Registering | MmState::Deregistered) => State::Registering,
+        }
+    }
+
+    fn deferred_state(&self) -> State {
+        match self.deferred.first().map(|nas| (nas.get(1), self.ue.mm())) {
+            Some((Some(&header::PLAIN), _)) => State::Authenticating,
+            Some((Some(&header::NEW_CIPHERED), _)) => State::SecurityMode,
+            _ => State::Accepted,
+        }
+    }
+
+    /// Returns true if this message of the UE would take it beyond the state where it is to be.
+    pub(super) fn holds(&self, nas: &[u8]) -> bool {
+        match (self.goal, nas) {
+            (State::Authenticating, [_, header::PLAIN, kind, ..]) => *kind == 0x57,
+            (State::SecurityMode, [_, kind, ..]) => *kind == header::NEW_CIPHERED,
+            // REGISTRATION COMPLETE is the first message that it sends when it is registered.
+            (State::Accepted, [_, kind, ..]) => *kind == header::CIPHERED && self.ue.mm() == MmState::Registered,
+            _ => false,
+        }
+    }
+
+    /// Chooses where it goes next.
+    pub(super) fn choose(&mut self, rng: &mut Rng) {
+        let mut place = rng.below(GOALS.iter().map(|(_, weight, _)| weight).sum());
+        for (state, weight, most) in GOALS {
+            if place < weight {
+                (self.goal, self.remaining) = (state, 1 + rng.below(most));
+                break;
+            }
+            place -= weight;
+        }
+        self.set_out();
+    }
+
+    /// It begins to go to its next state.
+    pub(super) fn set_out(&mut self) {
+        (self.waited, self.pending) = (0, 0);
+    }
+
+    /// It has no connection any more.
+    pub(super) fn disconnected(&mut self) {
+        (self.at, self.target) = (None, None);
+        self.deferred.clear();
+        self.spoiled = false;
+        self.pending = 0;
+        self.ue.connection_released();
+    }
+
+    /// It takes itself for switched off.
+    pub(super) fn forget(&mut self) {
+        self.disconnected();
+        self.ue.detach();
+        self.life = 0;
+    }
+
+    /// Remembers a NAS message to send it again.
+    pub(super) fn remember(&mut self, nas: &[u8]) {
+        if self.sent.len() >= KEPT {
+            self.sent.pop_front();
+        }
+        self.sent.push_back(nas.to_vec());
+    }
+
+    /// Which registration comes next.
+    pub(super) fn registration(&self, rng: &mut Rng) -> Registration {
+        let known = self.ue.guti().is_some();
+        if known && rng.below(4) == 0 { Registration::Initial } else { Registration::Fresh }
+    }
+}

@@ -1,0 +1,214 @@
+//! The good UEs: a run of their own by another gNB, and what the attacking gNBs learn of their
+//! identifiers.
+
+use super::report::GoodUes;
+use crate::engine::{EndpointFactory, Error, run_with};
+use crate::options::{Load, Options};
+use crate::report::{Latency, Report};
+use crate::scenario::{Mode, Scenario, Scheme, Step};
+use crate::ue::Registration;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use vireo_sctp::{Endpoint, Event, SendError, Waker};
+use vireo_types::AssocId;
+use vireo_wire::ngap::{FiveGSTMSI, NGAP_PDU, NgapPduKind, ie};
+
+/// What each good UE does until the campaign is over.
+static SERVED: Scenario = Scenario {
+    name: "mutate",
+    about: "registration, session, idle, service request, deregistration, again and again",
+    mode: Mode::Steps(&[
+        Step::Register(Registration::Fresh),
+        Step::Establish { psi: 1, kind: None },
+        Step::Idle,
+        Step::Rest,
+        Step::Service,
+        Step::Idle,
+        Step::Rest,
+        Step::Register(Registration::Mobility),
+        Step::Deregister,
+        Step::Repeat { to: 0 },
+    ]),
+    scheme: Scheme::Any,
+};
+
+/// Identifiers that are remembered.
+const REMEMBERED: usize = 64;
+/// The number of the good UEs' endpoint; the attacking gNBs have 0.
+const ENDPOINT: u32 = 1;
+/// The good gNB's identifier differs from those of the attacking ones in many bits.
+const IDENTITY: u32 = 0x0055_5555;
+
+/// Identifiers of good UEs.
+#[derive(Debug, Default)]
+pub(super) struct GoodIds {
+    /// AMF-UE-NGAP-ID and RAN-UE-NGAP-ID, the newest last.
+    connections: Mutex<VecDeque<(u64, u32)>>,
+    /// 5G-S-TMSIs as INITIAL UE MESSAGEs name them.
+    names: Mutex<VecDeque<[u8; 6]>>,
+}
+
+fn remember<T: PartialEq>(list: &Mutex<VecDeque<T>>, new: T) {
+    let Ok(mut list) = list.lock() else { return };
+    if !list.contains(&new) {
+        list.push_back(new);
+    }
+    if list.len() > REMEMBERED {
+        list.pop_front();
+    }
+}
+
+fn nth<T: Copy>(list: &Mutex<VecDeque<T>>, n: usize) -> Option<T> {
+    let list = list.lock().ok()?;
+    list.get(n.checked_rem(list.len())?).copied()
+}
+
+impl GoodIds {
+    /// The connection of a good UE.
+    pub(super) fn connection(&self, n: usize) -> Option<(u64, u32)> {
+        nth(&self.connections, n)
+    }
+
+    /// The 5G-S-TMSI of a good UE.
+    pub(super) fn name(&self, n: usize) -> Option<[u8; 6]> {
+        nth(&self.names, n)
+    }
+
+    fn received(&self, octets: &[u8]) {
+        let Ok(pdu) = NGAP_PDU::decode_borrowed(octets) else { return };
+        let amf = pdu.ie::<ie::AMF_UE_NGAP_ID>().and_then(Result::ok);
+        let ran = pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok);
+        if let (Some(amf), Some(ran)) = (amf, ran) {
+            remember(&self.connections, (amf.0, ran.0));
+        }
+    }
+
+    fn sent(&self, octets: &[u8]) {
+        let Ok(pdu) = NGAP_PDU::decode_borrowed(octets) else { return };
+        if pdu.kind() != NgapPduKind::Initiating_InitialUEMessage {
+            return;
+        }
+        if let Some(Ok(name)) = pdu.ie::<ie::FiveG_S_TMSI>() {
+            remember(&self.names, octets_of(&name));
+        }
+    }
+}
+
+fn octets_of(name: &FiveGSTMSI) -> [u8; 6] {
+    let set = name.amf_set_id.0.value() << 6 | name.amf_pointer.0.value();
+    let [a, b] = (set as u16).to_be_bytes();
+    let [c, d, e, f] = name.five_g_tmsi.0;
+    [a, b, c, d, e, f]
+}
+
+/// Runs the good UEs until `over` is set.
+pub(super) fn serve(
+    options: &Options,
+    open: EndpointFactory<'_>,
+    good_ids: &Arc<GoodIds>,
+    over: &Arc<AtomicBool>,
+) -> Result<Report, Error> {
+    let options = Options {
+        scenario: &SERVED,
+        gnbs: 1,
+        tnl_associations: 1,
+        drop_association: None,
+        first_gnb_id: (options.first_gnb_id ^ IDENTITY) & 0x00ff_ffff,
+        rounds: u32::MAX,
+        load: Load::Window(options.ues),
+        threads: 1,
+        duration: None,
+        stop: Some(Arc::clone(over)),
+        ..options.clone()
+    };
+    let watched =
+        |_| Ok(Box::new(Watched { inner: open(ENDPOINT)?, good_ids: Arc::clone(good_ids) }) as Box<dyn Endpoint>);
+    run_with(&options, &watched, &mut |_| ())
+}
+
+/// An endpoint whose messages are looked at.
+struct Watched {
+    inner: Box<dyn Endpoint>,
+    good_ids: Arc<GoodIds>,
+}
+
+impl Endpoint for Watched {
+    fn poll(&mut self, timeout: Option<Duration>, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<usize> {
+        let good_ids = &self.good_ids;
+        self.inner.poll(timeout, &mut |event| {
+            if let Event::Message { data, .. } = &event {
+                good_ids.received(data);
+            }
+            sink(event);
+        })
+    }
+
+    fn send(&mut self, assoc: AssocId, stream: u16, ppid: u32, data: &[u8]) -> Result<(), SendError> {
+        self.good_ids.sent(data);
+        self.inner.send(assoc, stream, ppid, data)
+    }
+
+    fn connect(&mut self, peer: SocketAddr) -> io::Result<AssocId> {
+        self.inner.connect(peer)
+    }
+
+    fn shutdown(&mut self, assoc: AssocId) {
+        self.inner.shutdown(assoc);
+    }
+
+    fn abort(&mut self, assoc: AssocId) {
+        self.inner.abort(assoc);
+    }
+
+    fn probe(&mut self, assoc: AssocId) {
+        self.inner.probe(assoc);
+    }
+
+    fn watch(&mut self, fd: RawFd, token: u64) -> io::Result<()> {
+        self.inner.watch(fd, token)
+    }
+
+    fn waker(&self) -> Waker {
+        self.inner.waker()
+    }
+
+    fn driver(&self) -> &str {
+        self.inner.driver()
+    }
+
+    fn parses_packets(&self) -> bool {
+        self.inner.parses_packets()
+    }
+
+    fn port(&self) -> u16 {
+        self.inner.port()
+    }
+
+    fn let_go(self: Box<Self>) {
+        self.inner.let_go();
+    }
+}
+
+/// Returns the part of the campaign's report about the good UEs.
+pub(super) fn summary(report: &Report) -> GoodUes {
+    let largest = |of: fn(&Latency) -> u64| report.latency_us.values().map(of).max().unwrap_or(0) as f64 / 1e3;
+    let faults = report.failures.iter().chain(&report.violations);
+    GoodUes {
+        ues: report.ues,
+        registrations: report.registered,
+        sessions: report.sessions,
+        service_requests: report.service_requests,
+        deregistrations: report.deregistered,
+        failed: report.failed,
+        back_offs: report.back_offs,
+        faults: faults.map(|(what, count)| (what.clone(), *count)).collect(),
+        p50_ms: largest(|latency| latency.p50),
+        p99_ms: largest(|latency| latency.p99),
+        max_ms: largest(|latency| latency.max),
+    }
+}

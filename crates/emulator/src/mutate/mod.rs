@@ -1,0 +1,67 @@
+//! Campaigns of mutated NGAP and NAS while the UEs of another gNB are served.
+//!
+//! Two gNBs attack. Their UEs have subscriptions of their own and are taken to each state that a UE
+//! has at a core. In each state they send mutated messages: octets of an NGAP PDU, its information
+//! elements, plain NAS, NAS inside valid protection, and valid messages at the wrong time or in the
+//! name of other UEs. A third gNB sends messages that are not about a UE. A fourth gNB, with an
+//! endpoint and an address of its own, has good UEs, which run all procedures in a loop.
+//!
+//! A campaign fails if a good UE does, if the core stops answering, or if too few messages get past
+//! the ASN.1 decoder or are protected. Its messages follow from the seed and from the core's
+//! answers.
+
+mod asn1;
+mod campaign;
+mod device;
+mod dice;
+mod good;
+mod message;
+mod nas;
+mod ngap;
+mod octets;
+mod peer;
+pub(crate) mod report;
+#[cfg(test)]
+mod tests;
+
+pub use report::{GoodUes, Growth, Mutations};
+
+use crate::engine::{EndpointFactory, Error, Progress};
+use crate::options::Options;
+use crate::report::Report;
+use campaign::Campaign;
+use good::GoodIds;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Runs a campaign of [`Options::messages`] messages.
+///
+/// # Errors
+///
+/// Fails if the options are wrong, or if the core does not accept the gNBs.
+pub(crate) fn run(
+    options: &Options,
+    open: EndpointFactory<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, Error> {
+    if options.core.is_empty() || options.n3.is_empty() {
+        return Err(Error::Options("no address: give --core ADDR and --n3 ADDR".into()));
+    }
+    let good_ids = Arc::new(GoodIds::default());
+    let over = Arc::new(AtomicBool::new(false));
+    let (result, good) = std::thread::scope(|scope| {
+        let served = scope.spawn(|| good::serve(options, open, &good_ids, &over));
+        let mut result = Campaign::new(options, open, &good_ids);
+        if let Ok(campaign) = &mut result {
+            campaign.run(progress, &|| served.is_finished());
+        }
+        over.store(true, Ordering::Relaxed);
+        (result, served.join().unwrap_or(Err(Error::Stopped)))
+    });
+    let mut report = good?;
+    let (mutations, driver) = result?.finish(&report);
+    report.scenario = options.scenario.name.into();
+    (report.gnbs, report.driver) = (4, driver);
+    report.mutations = Some(mutations);
+    Ok(report)
+}

@@ -1,0 +1,55 @@
+//! Mutation of octets without knowledge of what they encode.
+
+use super::dice::{chance, pick};
+use crate::load::Rng;
+
+/// Octets of a mutated message at most: well below what SCTP carries.
+pub(super) const LONGEST: usize = 12_000;
+
+/// Changes `octets[from..]` in one way, so that they differ from before. `from` may be the length:
+/// then octets are added.
+pub(super) fn mutate(octets: &mut Vec<u8>, from: usize, rng: &mut Rng) {
+    let from = from.min(octets.len());
+    let length = octets.len() - from;
+    if length == 0 {
+        return insert(octets, from, rng);
+    }
+    let at = from + rng.below(length);
+    match rng.below(8) {
+        0 | 1 => {
+            for _ in 0..1 + rng.below(4) {
+                let place = from + rng.below(length);
+                // At last a flip of a bit that no later one takes back.
+                octets[place] ^= 1 << rng.below(7);
+            }
+            octets[at] ^= 0x80;
+        }
+        2 => octets.truncate(at),
+        3 => insert(octets, at, rng),
+        4 => {
+            let end = (at + 1 + rng.below(64)).min(octets.len());
+            let copy = octets[at..end].to_vec();
+            let times = 1usize << rng.below(6);
+            octets.splice(at..at, copy.iter().copied().cycle().take(copy.len() * times));
+            octets.push(0);
+        }
+        5 => {
+            let end = (at + 1 + rng.below(16)).min(octets.len());
+            octets.drain(at..end);
+        }
+        6 => octets[at] = octets[at].wrapping_add(*pick(rng, &[1, 0x7f, 0xff])),
+        _ => {
+            let value = *pick(rng, &[0x00, 0xff, 0x80, 0x7f]);
+            let end = (at + 1 + rng.below(8)).min(octets.len());
+            let same = octets[at..end].iter().all(|octet| *octet == value);
+            octets[at..end].fill(if same { !value } else { value });
+        }
+    }
+    octets.truncate(LONGEST);
+}
+
+fn insert(octets: &mut Vec<u8>, at: usize, rng: &mut Rng) {
+    let most = if chance(rng, 5) { 4_000 } else { 24 };
+    let new: Vec<u8> = (0..1 + rng.below(most)).map(|_| rng.bits() as u8).collect();
+    octets.splice(at..at, new);
+}

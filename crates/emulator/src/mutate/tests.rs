@@ -1,0 +1,232 @@
+use super::device::Device;
+use super::message::{Message, depth, protect};
+use super::nas::Names;
+use super::ngap::{Ids, Library};
+use super::report::{Depth, Growth, Level, Mutations, State};
+use super::{asn1, nas, ngap, octets};
+use crate::engine::gnb_config;
+use crate::gnb::{Gnb, GnbConfig};
+use crate::load::Rng;
+use crate::options::Options;
+use crate::scenario::Scenario;
+use crate::ue::security::NasSecurity;
+use crate::ue::{MmState, Registration};
+use vireo_wire::nas::{self as nas_codec, Direction, Nas5gsMessage, NasSecurityContext};
+use vireo_wire::security::nas_5gs::KAmf;
+use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
+
+fn options() -> Options {
+    let core = "10.0.0.1:38412".parse().expect("an address");
+    Options::lab(core, Scenario::find("mutate").expect("is listed"))
+}
+
+fn config() -> GnbConfig {
+    gnb_config(&options(), 0)
+}
+
+fn names() -> Names {
+    let suci = vec![1, 0x99, 0xf9, 0x07, 0xf0, 0xff, 0, 0, 0, 0, 0, 0, 0x10];
+    Names { suci, guti: Some([0xf2; 11]), ksi: Some(3), psi: 1, sst: 1, dnn: "internet".into() }
+}
+
+/// A UE that would be registered, with a security context of these keys.
+fn device() -> Device {
+    let options = options();
+    let mut device = Device::new(&options, 0).expect("there is a subscriber");
+    device.out.clear();
+    device.ue.register(&options.profile, Registration::Fresh, &mut device.out).expect("it is switched off");
+    assert_eq!((device.ue.mm(), device.state()), (MmState::Registering, State::NoContext));
+    device
+}
+
+#[test]
+fn mutated_octets_differ_and_are_bounded() {
+    let mut rng = Rng::new(1);
+    for length in [0, 1, 2, 40, 900] {
+        for from in [0, 3] {
+            for _ in 0..2000 {
+                let before: Vec<u8> = (0..length).map(|n| n as u8).collect();
+                let mut after = before.clone();
+                octets::mutate(&mut after, from, &mut rng);
+                assert_ne!(before, after, "{length} octets from {from}");
+                assert!(after.len() <= octets::LONGEST);
+                let head = from.min(length);
+                assert_eq!(before[..head], after[..head]);
+            }
+        }
+    }
+}
+
+#[test]
+fn mutated_elements_mostly_decode() {
+    let mut rng = Rng::new(2);
+    let gnb = Gnb::new(config());
+    let library = Library::new(&gnb, gnb.config());
+    let (mut decoded, all) = (0, 3000);
+    let ids = Ids { amf: 0x12_3456_789a, ran: 0x0102 };
+    for _ in 0..all {
+        let sound = library.about(ids, &mut rng).expect("a PDU");
+        assert!(asn1::decodes(&sound));
+        let mutated = asn1::mutate(&sound, library.any(&mut rng), &mut rng);
+        assert_ne!(sound, mutated);
+        decoded += u32::from(asn1::decodes(&mutated));
+    }
+    assert!(decoded > all * 8 / 10, "{decoded} of {all} decode");
+}
+
+#[test]
+fn clause_10_tells_what_is_answered() {
+    let gnb = Gnb::new(config());
+    let ids = Ids { amf: 1, ran: 1 };
+    let sound = ngap::uplink_nas(&gnb, ids, &[0x7e, 0, 0x43]).expect("a PDU");
+    assert_eq!(asn1::answered_because(&sound), None);
+    assert!(asn1::answered_because(&sound[..sound.len() - 1]).is_some_and(|why| why.contains("10.2")));
+    let mut unknown = sound.clone();
+    (unknown[1], unknown[2]) = (200, 0);
+    assert!(asn1::answered_because(&unknown).is_some_and(|why| why.contains("10.3.4.1")));
+    unknown[2] = 0x40;
+    assert_eq!(asn1::answered_because(&unknown), None, "of criticality ignore");
+    let mut elements = asn1::elements(&sound);
+    elements.remove(2);
+    let missing = asn1::with_elements(&sound, elements).expect("it encodes");
+    assert!(asn1::answered_because(&missing).is_some_and(|why| why.contains("10.3.5")));
+    let mut paging = sound.clone();
+    (paging[1], paging[2]) = (24, 0x40);
+    assert_eq!(asn1::answered_because(&paging), None, "not a procedure of RAN nodes");
+    paging[2] = 0;
+    assert_eq!(asn1::answered_because(&paging), None, "an AMF may have it");
+    let mut answer = sound;
+    answer[0] = 0x20;
+    assert_eq!(asn1::answered_because(&answer), None, "an outcome is handled locally");
+}
+
+#[test]
+fn mutated_nas_differs_and_is_read_at_times() {
+    let mut rng = Rng::new(3);
+    let (mut read, mut inner_read, all) = (0, 0, 4000);
+    for n in 0..all {
+        let sound = if n % 2 == 0 { nas::gmm(&names(), &mut rng) } else { nas::gsm(&names(), &mut rng) };
+        let mut mutated = sound.clone();
+        nas::mutate(&mut mutated, &mut rng);
+        assert_ne!(sound, mutated);
+        read += u32::from(Nas5gsMessage::decode(&mutated).is_ok());
+        inner_read += u32::from(Nas5gsMessage::decode(&nas::inner(&names(), &mut rng)).is_ok());
+    }
+    assert!((all / 10..all * 9 / 10).contains(&read), "{read} of {all}");
+    assert!(inner_read > all / 5, "{inner_read} of {all}");
+}
+
+/// The codec's own NAS security judges what the emulator's has protected.
+#[test]
+fn protected_messages_verify_independently() {
+    let (ciphering, integrity, key) = (CipheringAlgorithm::Aes, IntegrityAlgorithm::Aes, [7; 32]);
+    let mut ours = NasSecurity::new(KAmf::new(&key), 3, ciphering, integrity);
+    let (their_integrity, their_ciphering) = (nas_codec::IntegrityAlgorithm::NIA2, nas_codec::CipheringAlgorithm::NEA2);
+    let context = NasSecurityContext::from_fresh_kamf(&KAmf::new(&key), their_integrity, their_ciphering);
+    let mut theirs = context.expect("algorithms that there are");
+    let (mut rng, mut same) = (Rng::new(4), 0);
+    for n in 0..600 {
+        let plain = nas::inner(&names(), &mut rng);
+        let mut protected = Vec::new();
+        ours.protect(crate::ue::security::header::CIPHERED, &plain, &mut protected).expect("a COUNT is left");
+        let mut forged = protected.clone();
+        forged[7] ^= 1;
+        assert!(theirs.unprotect_raw(&forged, Direction::Uplink).is_err(), "message {n}");
+        match theirs.unprotect_raw(&protected, Direction::Uplink) {
+            Ok(opened) => {
+                assert_eq!(opened.count.get(), n);
+                // Of a message with a whole initial message inside it gives that one.
+                same += u32::from(opened.message == plain);
+            }
+            Err(error) => assert!(error.to_string().contains("is authentic"), "message {n}: {error}"),
+        }
+    }
+    assert!(same > 200, "{same}");
+}
+
+#[test]
+fn depth_tells_how_far_decoders_get() {
+    let gnb = Gnb::new(config());
+    let ids = Ids { amf: 1, ran: 1 };
+    let of = |nas: &[u8], protected| {
+        let octets = ngap::uplink_nas(&gnb, ids, nas).expect("a PDU");
+        Message { peer: 0, octets, level: Level::Nas, protected }
+    };
+    assert_eq!(depth(&of(&[0x7e, 0, 0x43], false)), Depth::Nas);
+    assert_eq!(depth(&of(&[0x7e, 0], false)), Depth::Asn1);
+    assert_eq!(depth(&of(&[0x7e, 2, 0, 0, 0, 0, 0, 9], true)), Depth::Protected);
+    let mut cut = of(&[0x7e, 0, 0x43], true);
+    cut.octets.pop();
+    assert_eq!(depth(&cut), Depth::Transport);
+}
+
+#[test]
+fn same_seed_gives_same_messages() {
+    let gnb = Gnb::new(config());
+    let library = Library::new(&gnb, gnb.config());
+    let run = |seed| {
+        let mut rng = Rng::new(seed);
+        let ids = Ids { amf: 5, ran: 6 };
+        let mut all = Vec::new();
+        for _ in 0..200 {
+            all.push(asn1::mutate(&library.about(ids, &mut rng).expect("a PDU"), library.any(&mut rng), &mut rng));
+            all.push(nas::inner(&names(), &mut rng));
+            all.extend(ngap::node_message(gnb.config(), ids, &mut rng));
+        }
+        all
+    };
+    assert_eq!(run(9), run(9));
+    assert_ne!(run(9), run(10));
+}
+
+#[test]
+fn ue_without_keys_protects_nothing() {
+    let mut device = device();
+    assert_eq!(protect(&mut device, &options(), State::Session, &mut Rng::new(5)), None);
+    assert!(!device.spoiled);
+}
+
+#[test]
+fn ue_is_held_in_its_state() {
+    let mut device = device();
+    device.goal = State::Authenticating;
+    assert!(device.holds(&[0x7e, 0, 0x57, 0x2d]) && !device.holds(&[0x7e, 0, 0x5c, 0]));
+    device.deferred.push(vec![0x7e, 0, 0x57]);
+    assert_eq!(device.state(), State::Authenticating);
+    device.goal = State::SecurityMode;
+    assert!(device.holds(&[0x7e, 4, 0, 0, 0, 0, 0]) && !device.holds(&[0x7e, 0, 0x57]));
+    device.forget();
+    assert_eq!((device.state(), device.deferred.len()), (State::NoContext, 0));
+}
+
+#[test]
+fn verdict_names_each_harm() {
+    let campaign = |requested: u64, protected: u64| {
+        let mut campaign = Mutations { requested, ..Mutations::default() };
+        campaign.good.registrations = 1;
+        for n in 0..2000 {
+            let depth = if n < protected { Depth::Protected } else { Depth::Asn1 };
+            campaign.count(Level::Nas, depth, State::Session);
+        }
+        campaign
+    };
+    let judged = |mut campaign: Mutations| {
+        campaign.finish(1.0);
+        campaign.harm.join("; ")
+    };
+    assert_eq!(judged(campaign(2000, 700)), "");
+    assert!(judged(campaign(2000, 500)).contains("25.0% of the messages are validly protected"));
+    assert!(judged(campaign(3000, 1500)).contains("stopped after 2000 of 3000"));
+    let mut failed = campaign(2000, 700);
+    failed.good.failed = 1;
+    assert!(judged(failed).contains("1 good UEs failed"));
+    let mut silent = campaign(2000, 700);
+    silent.silent.insert("IE missing (10.3.5)".into(), 3);
+    assert!(judged(silent).contains("3 messages were not answered: IE missing (10.3.5)"));
+    let mut growing = campaign(2000, 700);
+    growing.judge_memory(Growth { before: 1, after_a_tenth: 10, after: 500 }, 400);
+    assert!(judged(growing).contains("grew by 490 KiB"));
+    let mut nobody = campaign(2000, 700);
+    nobody.good.registrations = 0;
+    assert!(judged(nobody).contains("no good UE"));
+}

@@ -1,0 +1,34 @@
+//! Entry points: a scenario, a steady load or a campaign of mutated messages.
+
+use crate::engine::{self, EndpointFactory, Error, Progress};
+use crate::mutate;
+use crate::options::Options;
+use crate::report::Report;
+use crate::scenario::Mode;
+
+/// Runs a scenario against the core.
+///
+/// # Errors
+///
+/// Fails if the options make no sense, an endpoint cannot be opened, or the core does not accept a
+/// gNB.
+pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Report, Error> {
+    let open = |n: u32| Ok(engine::bind(options, n)?);
+    run_with(options, &open, progress)
+}
+
+/// Runs with SCTP endpoints that `open` makes, for tests and for other drivers.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_with(
+    options: &Options,
+    open: EndpointFactory<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, Error> {
+    match options.scenario.mode {
+        Mode::Mutate if options.steady.is_none() => mutate::run(options, open, progress),
+        _ => engine::run_with(options, open, progress),
+    }
+}
