@@ -56,10 +56,12 @@ pub(crate) struct Args {
     pub(super) subscribers: SubscriberArgs,
     #[command(flatten)]
     pub(super) echo: EchoArgs,
+    #[command(flatten)]
+    pub(super) mutation: MutationArgs,
     /// Worker threads; gNBs that share an N3 address share a thread
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) threads: u32,
-    /// Seeds what is random in loads and in the misbehaviour scenarios
+    /// Seed of what is random in loads, misbehaviour scenarios and mutated messages
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
     /// Write the result as JSON
@@ -176,6 +178,21 @@ pub(super) struct SubscriberArgs {
     /// Identifier of that key, 1 to 254
     #[arg(long, value_name = "ID", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=254))]
     pub(super) home_key_id: u8,
+}
+
+/// Campaigns of mutated messages.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Mutated messages (--scenario mutate)")]
+pub(super) struct MutationArgs {
+    /// Send N messages
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) count: u64,
+    /// Watch the memory of a core's process and its children, on this machine
+    #[arg(long, value_name = "PID")]
+    pub(super) pid: Vec<u32>,
+    /// Fail if their memory grows by more after a tenth of the messages [unit: KiB]
+    #[arg(long, value_name = "KIB", default_value_t = 16_384, requires = "pid")]
+    pub(super) max_growth: u64,
 }
 
 /// User traffic.

@@ -1,6 +1,7 @@
 //! `vireo emulate`: gNBs and UEs against any 5G core.
 
 mod args;
+mod memory;
 mod options;
 
 pub(crate) use args::Args;
@@ -29,9 +30,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = stop_on_signal()?;
     options.stop = Some(Arc::clone(&stop));
     let bar = if args.quiet { ProgressBar::hidden() } else { bar(u64::from(options.ues)) };
-    let result = vireo_emulator::run(&options, &mut |progress| show(&bar, progress));
+    let pids = &args.mutation.pid;
+    let mut memory = if pids.is_empty() { None } else { Some(memory::Watch::new(pids).map_err(Failure)?) };
+    let result = vireo_emulator::run(&options, &mut |progress| {
+        show(&bar, progress);
+        if let Some(memory) = &mut memory {
+            memory.progress(progress.done, progress.ues);
+        }
+    });
     bar.finish_and_clear();
-    let report = result?;
+    let mut report = result?;
+    if let (Some(mutations), Some(memory)) = (&mut report.mutations, memory) {
+        mutations.judge_memory(memory.finish().map_err(Failure)?, args.mutation.max_growth);
+    }
     if !args.quiet {
         print!("{report}");
     }
@@ -41,6 +52,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if let Some(file) = timeline {
         vireo_emulator::write_csv(&report.timeline, std::io::BufWriter::new(file))?;
+    }
+    if let Some(mutations) = &report.mutations {
+        let harm = mutations.harm.join("; ");
+        return if harm.is_empty() {
+            Ok(())
+        } else {
+            Err(Failure(format!("{harm}; repeat with --seed {}", args.seed)))
+        };
     }
     if stop.load(Ordering::Relaxed) {
         return Err(Failure(format!("stopped after {} of {} UEs", report.started, report.ues)));

@@ -87,6 +87,7 @@ pub(super) fn options(args: &Args) -> Result<Options, Failure> {
         },
         threads: args.threads.max(1),
         seed: args.seed,
+        messages: args.mutation.count,
         ..lab
     })
 }
@@ -222,6 +223,15 @@ mod tests {
         assert!(with(&["--load", "jump=1", "--rate", "1"]).is_err_and(|why| why.contains("no procedure")));
         assert!(with(&["--pattern", "T2"]).is_err_and(|why| why.contains("--rate")));
         assert!(with(&["--mix", "/nothing"]).is_err_and(|why| why.contains("/nothing")));
+    }
+
+    #[test]
+    fn campaign_of_mutations_is_understood() {
+        let line = ["--core", "127.0.0.1", "--scenario", "mutate", "--seed", "7", "--count", "5000", "--ues", "8"];
+        let options = parse(&line).expect("is right");
+        assert_eq!((options.seed, options.messages, options.ues), (7, 5000, 8));
+        assert!(parse(&[&line[..], &["--max-growth", "1"]].concat()).is_err_and(|why| why.contains("--pid")));
+        assert!(parse(&["--core", "127.0.0.1", "--count", "0"]).is_err());
     }
 
     #[test]
