@@ -2,12 +2,13 @@
 
 mod space;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use space::{Child, Space, VIREO};
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 /// RAN, UPF and data network in a row.
 struct World {
@@ -161,6 +162,100 @@ fn mutated_pfcp_harms_no_other_control_plane() {
     let mirrored = after.sent - before.sent;
     assert!((packets..packets + 300).contains(&mirrored), "{mirrored} of {packets} packets on N6");
     drop((upf, mirror));
+}
+
+/// What `vireo run` gets for the campaign of mutated NGAP and NAS; PATH is its directory.
+const CORE: &str = r#"
+[core]
+plmns = ["99970"]
+tacs = [1]
+[n2]
+addresses = ["192.168.127.1"]
+[slice.default]
+snssai = { sst = 1 }
+[dnn.internet]
+ipv4-pool = "10.45.0.0/16"
+[upf]
+n3 = ["192.168.127.1"]
+nat = false
+[subscribers]
+database = "PATH/subscribers.db"
+[api]
+listen = "127.0.0.1:9091"
+[state]
+ues = 5000
+keep = false
+[half-open]
+max-ues = 400
+max-ues-per-address = 300
+max-ues-per-node = 200
+"#;
+
+/// Attacking gNBs and UEs send mutated and misplaced messages. The UEs of another gNB are served,
+/// the core answers as it must, no worker process ends, and memory does not grow.
+#[test]
+fn mutated_ngap_and_nas_harm_no_good_ue() {
+    let (Some(core), Some(ran)) = (Space::new(), Space::new()) else {
+        eprintln!("skipped: only root may make network namespaces here");
+        return;
+    };
+    core.join("n2", "192.168.127.1/24", &ran, "ran", "192.168.127.2/24");
+    ran.run("ip address add 192.168.127.3/24 dev ran");
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    std::fs::write(path("vireo.toml"), CORE.replace("PATH", &directory.path().to_string_lossy())).unwrap();
+    let keys = "--k 465B5CE8B199B49FAA5F0A2EE238A6BC --opc E8ED289DEBA952E4283B54E88E6183CA";
+    let add = format!("add --imsi 999700000000001 --count 40 {keys}");
+    let mut provision = Command::new(VIREO);
+    provision.args(["subscriber", "--database"]).arg(path("subscribers.db")).args(add.split(' '));
+    assert!(provision.output().unwrap().status.success());
+    let log = std::fs::File::create(path("log")).unwrap();
+    let mut process = core.start_logged(Command::new(VIREO).args(["run", "--config"]).arg(path("vireo.toml")), log);
+    let said = || std::fs::read_to_string(path("log")).unwrap_or_default();
+    let status = || core.output(Command::new(VIREO).args(["status", "--json", "--api", "http://127.0.0.1:9091"]));
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !status().status.success() {
+        assert_eq!(process.try_wait().unwrap(), None, "the core ended\n{}", said());
+        assert!(Instant::now() < deadline, "the core does not come up\n{}", said());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+
+    let workers = || -> BTreeSet<u64> {
+        let status: Value = serde_json::from_slice(&status().stdout).unwrap();
+        status["workers"].as_array().unwrap().iter().filter_map(|worker| worker["pid"].as_u64()).collect()
+    };
+    let before = workers();
+    let line = format!(
+        "emulate --core 192.168.127.1 --n2 192.168.127.2 --n2 192.168.127.3 --n3 192.168.127.2 --ues 6 --idle 50 --quiet \
+         --scenario mutate --seed 11 --count 10000 --pid {} --max-growth 32768 --json",
+        process.id()
+    );
+    let output = ran.output(Command::new(VIREO).args(line.split_whitespace()).arg(path("mutate.json")));
+    assert!(output.status.success(), "{}\n{}", says(&output), said());
+    let report = read(&path("mutate.json"));
+    let mutations = &report["mutations"];
+    assert_eq!([&mutations["messages"], &mutations["associations_lost"]], [10000, 0], "{mutations}");
+    assert_eq!((&mutations["silent"], &mutations["harm"]), (&json!({}), &json!([])), "{mutations}");
+    for share in ["decoded", "protected"] {
+        assert!(mutations[share].as_f64().unwrap() >= 0.3, "{mutations}");
+    }
+    let count = |value: &Value| value.as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>();
+    for level in ["byte", "asn1", "nas", "protected", "order"] {
+        assert!(count(&mutations["levels"][level]) > 100, "{level}: {mutations}");
+    }
+    let states =
+        ["no-context", "authenticating", "security-mode", "accepted", "registered", "session", "idle", "handover"];
+    for state in states {
+        assert!(count(&mutations["states"][state]) > 20, "{state}: {mutations}");
+    }
+    assert!(count(&mutations["watched"]) > 20, "{mutations}");
+    let good = &mutations["good"];
+    assert_eq!([&good["failed"], &good["back_offs"]], [0, 0], "{mutations}");
+    assert!(good["registrations"].as_u64().unwrap() > 20 && report["violations"] == json!({}), "{report}");
+    assert_eq!(process.try_wait().unwrap(), None, "the core ended\n{}", said());
+    assert!(!before.is_empty() && before.is_subset(&workers()), "a worker process ended:\n{}", said());
+    assert!(!said().contains("please report it"), "{}", said());
+    assert!(said().len() < 1 << 20, "{} octets of log", said().len());
 }
 
 #[test]
