@@ -15,13 +15,15 @@ LINT ?= clippy --workspace --all-targets --locked -- -D warnings
 CRASH_KILLS ?= 10000
 CRASH_STOPS ?= 1000
 SEEDS ?= 1..1000
-MUTATIONS ?= 300000
+# Mutated messages of mutate-n2, and of mutate-pfcp.
+mutate-n2: MUTATIONS ?= 1000000
+mutate-pfcp: MUTATIONS ?= 300000
 SEED ?= 1
 # Hosts that join and hosts that are killed.
 CHURN ?= 50
 CHURN_UES ?= 200
 
-.PHONY: help setup build demo cluster-demo cluster-churn test test-experiments test-stores check lint licences bench crash faults flood mutate-pfcp test-kernel-sctp fuzz-smoke docs clean
+.PHONY: help setup build demo cluster-demo cluster-churn test test-experiments test-stores check lint licences bench crash faults flood mutate-pfcp mutate-n2 test-kernel-sctp fuzz-smoke docs clean
 
 help:
 	@echo 'make demo              build; 100 UEs register, exchange packets and deregister, in network namespaces'
@@ -36,7 +38,8 @@ help:
 	@echo 'make crash             worker processes on the state region killed $(CRASH_KILLS) times and stopped $(CRASH_STOPS) times'
 	@echo 'make faults            the fault campaign: a cluster on a virtual clock for each of the seeds $(SEEDS)'
 	@echo 'make flood             200,000 half-open registrations of 8 gNBs while UEs of another gNB register'
-	@echo 'make mutate-pfcp       $(MUTATIONS) mutated PFCP messages to a UPF, to $(OUT); needs root'
+	@echo 'make mutate-pfcp       300,000 (MUTATIONS=N) mutated PFCP messages to a UPF, to $(OUT); needs root'
+	@echo 'make mutate-n2         1,000,000 (MUTATIONS=N) mutated NGAP and NAS messages to a core, to $(OUT); needs root'
 	@echo 'make test-kernel-sctp  the SCTP suite and the hot restart of a balancer on a kernel with SCTP (user-mode Linux)'
 	@echo 'make fuzz-smoke        every fuzz target for a few seconds'
 	@echo 'make docs              the book of docs/, to target/book'
@@ -92,6 +95,9 @@ crash: setup
 
 mutate-pfcp: build
 	scripts/mutate-pfcp $(VIREO) $(MUTATIONS) $(SEED) $(OUT)
+
+mutate-n2: build
+	scripts/mutate-n2 $(VIREO) $(MUTATIONS) $(SEED) $(OUT)
 
 faults: build
 	$(VIREO) simulate --faults --seeds $(SEEDS)
