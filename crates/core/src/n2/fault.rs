@@ -86,10 +86,15 @@ impl Fault {
     }
 }
 
-/// Returns true if the PDU has an unexpected IE with criticality reject (10.3.4.2).
-pub(crate) fn has_unknown_to_reject(pdu: &NGAPPDU<'_>) -> bool {
+/// Returns true if the container of the IEs does not decode to its end (10.2), or if the PDU has an
+/// IE of criticality reject that its message does not have (10.3.4.2). Reading the needed IEs shows
+/// neither: an IE decodes without the IEs after it.
+pub(crate) fn has_fault_to_reject(pdu: &NGAPPDU<'_>) -> bool {
     let unknown = |d: &Deviation| matches!(d, Deviation::UnexpectedIe { criticality: Criticality::reject, .. });
-    pdu.check_structure().is_ok_and(|deviations| deviations.iter().any(unknown))
+    match pdu.check_structure() {
+        Ok(deviations) => deviations.iter().any(unknown),
+        Err(_) => true,
+    }
 }
 
 /// Encodes ERROR INDICATION (9.2.7.2).

@@ -1,6 +1,6 @@
 //! Received UE-associated NGAP messages as plain values.
 
-use super::{Cause, Fault, cell_of, gnb_of, has_unknown_to_reject, tai_of};
+use super::{Cause, Fault, cell_of, gnb_of, has_fault_to_reject, tai_of};
 use vireo_types::{GnbId, NrCgi, RanUeNgapId, Tai, limits};
 use vireo_wire::ngap::{self, *};
 
@@ -184,7 +184,7 @@ pub fn ue_message(octets: &[u8]) -> Result<(Option<RanUeNgapId>, UeMessage), Box
     // Mandatory in all messages but Error Indication (9.2.7.2) and Handover Failure (9.2.3.6).
     let optional = matches!(message, UeMessage::Error(_) | UeMessage::HandoverFailure { .. });
     let incomplete = ran_id.is_none() && !optional;
-    if incomplete || has_unknown_to_reject(&pdu) {
+    if incomplete || has_fault_to_reject(&pdu) {
         return Err(Fault::of_message(&pdu));
     }
     Ok((ran_id.map(|id| RanUeNgapId(id.0)), message))

@@ -9,7 +9,7 @@ mod ingress;
 mod route;
 mod send;
 
-pub(crate) use fault::has_unknown_to_reject;
+pub(crate) use fault::has_fault_to_reject;
 pub use fault::{Fault, error_indication};
 pub use ingress::{HandoverRequired, InitialUeMessage, PathSwitch, SessionItems, UeMessage, ue_ids, ue_message};
 pub use route::{EstablishmentCause, Route, ShallowView, peek, route};

@@ -58,7 +58,7 @@ pub(super) fn ng_setup(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &C
     let (Some(id), Some(supported)) = (id, supported) else {
         return failure(pdu, None, "ng-setup-malformed");
     };
-    if n2::has_unknown_to_reject(pdu) {
+    if n2::has_fault_to_reject(pdu) {
         return failure(pdu, None, "ng-setup-not-understood");
     }
     let areas = areas(&supported);
@@ -121,7 +121,7 @@ pub(super) fn configuration_update(
     pdu: &NGAPPDU<'_>,
     config: &CoreConfig,
 ) -> RanStepOutput {
-    if n2::has_unknown_to_reject(pdu) {
+    if n2::has_fault_to_reject(pdu) {
         return update_failure(Cause::protocol(CauseProtocol::abstract_syntax_error_reject));
     }
     let supported = match pdu.ie::<ie::SupportedTAList>() {

@@ -37,6 +37,28 @@ fn initial(nas: &[u8], cause: RRCEstablishmentCause) -> n2::ShallowView {
     n2::peek(pdu).expect("a view")
 }
 
+/// TS 38.413 10.2: the IEs that are read decode, and the container is cut short after them.
+#[test]
+fn container_cut_short_is_transfer_syntax_error() {
+    let mut lab = Lab::new();
+    lab.register();
+    let about_ue = |pdu: &&Vec<u8>| n2::ue_message(pdu).is_ok();
+    let sound: Vec<Vec<u8>> = lab.received.iter().filter(about_ue).cloned().collect();
+    assert!(sound.len() >= 4);
+    for mut pdu in sound {
+        let head = if pdu[3] & 0x80 == 0 { 4 } else { 5 };
+        // The count of IEs is two octets after the preamble.
+        pdu[head + 1] = 4;
+        let decoded = NGAP_PDU::decode(&pdu).expect("the head decodes");
+        assert!(decoded.check_structure().is_err());
+        let fault = n2::ue_message(&pdu).expect_err("the container does not decode");
+        let answered = decoded.direction() == "InitiatingMessage";
+        let cause = Cause::protocol(CauseProtocol::transfer_syntax_error);
+        assert_eq!(fault.cause, answered.then_some(cause), "{decoded}");
+        assert_eq!(fault.answer().is_some(), answered);
+    }
+}
+
 #[test]
 fn the_messages_of_a_ue_s_life_have_their_kinds() {
     use NfKind::*;
